@@ -1,0 +1,315 @@
+//! Changes: what a writer asks of one document, and the entries that carry them.
+
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::id::{
+    ClientId, DocumentVersion, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion,
+    Sequence,
+};
+use crate::key::{Key, KeyType, check_length};
+use crate::limits::LIST_COMPONENTS_MAX;
+use crate::schema::{Definition, Field, check_ttl};
+use crate::value::{FieldType, ScalarType, Value};
+
+/// What a change does to the document as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Replaces the document by the fields given.
+    Put,
+    /// Changes the fields given and keeps the others; the default verb.
+    Upsert,
+    /// Deletes the document.
+    Delete,
+}
+
+/// What a change does to one field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum FieldOp {
+    /// Sets a value, or null with `None`.
+    Set(Option<Value>),
+    /// Makes the field absent.
+    Remove,
+    /// Adds a number; absent and null count as 0, integers saturate.
+    Increment(Value),
+    /// Keeps the smaller of the two; absent and null give way, NaN never wins.
+    Min(Value),
+    /// Keeps the larger of the two; absent and null give way, NaN never wins.
+    Max(Value),
+    /// Appends components to a list and keeps the last `bound` of them.
+    ListAppend {
+        /// The components to append.
+        items: Vec<Value>,
+        /// Most components that stay.
+        bound: u32,
+    },
+    /// Appends the components that the list does not hold yet and keeps the last `bound`.
+    SetAdd {
+        /// The components to add.
+        items: Vec<Value>,
+        /// Most components that stay.
+        bound: u32,
+    },
+    /// Removes components from a list.
+    SetRemove {
+        /// The components to remove.
+        items: Vec<Value>,
+    },
+}
+
+/// A field and what is done to it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldChange {
+    /// The field.
+    pub field: FieldId,
+    /// What is done to it.
+    pub op: FieldOp,
+    /// Its time to live from now on, in microseconds; `None` takes the field's own, if it has one.
+    pub ttl_us: Option<i64>,
+}
+
+/// What must be true of the document for a change to happen; else it is skipped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Condition {
+    /// There is no document under the key.
+    IfAbsent,
+    /// The document has exactly this version.
+    IfVersion(DocumentVersion),
+    /// The change sets this field to a value above the one it holds; absent and null are below all.
+    IfNewer(FieldId),
+}
+
+/// One change of one document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Change {
+    /// The client's number of this change in its partition.
+    pub sequence: Sequence,
+    /// Which document.
+    pub key: Key,
+    /// What happens to it as a whole.
+    pub verb: Verb,
+    /// What happens to its fields; empty for a delete.
+    pub fields: Vec<FieldChange>,
+    /// What must be true for it to happen.
+    pub condition: Option<Condition>,
+    /// The document's time to live from now on, in microseconds.
+    pub ttl_us: Option<i64>,
+}
+
+/// The changes of one client in one entry, in its order.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ClientBatch {
+    /// Who sent them.
+    pub client: ClientId,
+    /// What it sent.
+    pub changes: Vec<Change>,
+}
+
+/// Where a copied entry came from (semantics.md 2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Partition that it was copied from.
+    pub partition: PartitionId,
+    /// Its position there.
+    pub position: Position,
+    /// Position of the entry sent to this target before, `None` for the first.
+    pub previous: Option<Position>,
+    /// Append time at the source.
+    pub append_time: Timestamp,
+}
+
+/// What an entry is for.
+#[derive(Clone, Debug, PartialEq)]
+pub enum EntryBody {
+    /// The first entry of a log: it sets the log id.
+    Opening,
+    /// Changes of documents.
+    Changes(Vec<ClientBatch>),
+    /// From here on the definition of this version holds in the partition.
+    Definition,
+    /// Nothing happened: tells readers how fresh they are.
+    Heartbeat,
+    /// Nothing happened: a caller waits until a replica has applied it.
+    Barrier,
+    /// A control record; only in the control log.
+    Control(crate::catalog::ControlRecord),
+}
+
+/// One atomic batch for one partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Entry {
+    /// Id of the log that it was made for.
+    pub log_id: LogId,
+    /// Home epoch.
+    pub epoch: Epoch,
+    /// Version of the definition that it was made with.
+    pub schema_version: SchemaVersion,
+    /// Where it was copied from, if it was.
+    pub source: Option<Source>,
+    /// What it is for.
+    pub body: EntryBody,
+}
+
+impl Entry {
+    /// Number of changes that it carries.
+    pub fn change_count(&self) -> usize {
+        match &self.body {
+            EntryBody::Changes(batches) => batches.iter().map(|batch| batch.changes.len()).sum(),
+            _ => 0,
+        }
+    }
+
+    /// Its position in its home log, when this log holds it at `offset`.
+    pub fn position(&self, offset: Offset) -> Position {
+        match self.source {
+            Some(source) => source.position,
+            None => Position { epoch: self.epoch, offset, place: 0 },
+        }
+    }
+}
+
+impl Change {
+    /// Refuses a change that the definition does not allow: unknown field, wrong type, wrong
+    /// operator, a limit. Ids that the definition retired are let through: the fold ignores them.
+    pub fn check(&self, definition: &Definition) -> Result<()> {
+        self.check_key(definition)?;
+        if self.verb == Verb::Delete && !self.fields.is_empty() {
+            let message = "a delete names no fields; remove fields with an upsert";
+            return Err(Error::invalid_argument(message));
+        }
+        check_ttl(self.ttl_us)?;
+        for change in &self.fields {
+            if definition.retired.contains(&change.field) {
+                continue;
+            }
+            let field = definition.field_by_id(change.field).ok_or_else(|| {
+                Error::invalid_argument(format!("the store has no field {}", change.field))
+            })?;
+            self.check_field(change, field, definition)
+                .map_err(|error| error.with_field(&field.name))?;
+        }
+        self.check_condition(definition).map_err(|error| error.with_key_digest(self.key.digest()))
+    }
+
+    fn check_key(&self, definition: &Definition) -> Result<()> {
+        let (partition_key, primary) =
+            Key::split(self.key.as_bytes(), definition.partition_key.is_some())?;
+        check_key_part(primary, definition.key_type, "primary key")?;
+        let field = definition.partition_key.and_then(|id| definition.field_by_id(id));
+        let Some((bytes, field)) = partition_key.zip(field) else { return Ok(()) };
+        let key_type = match field.field_type {
+            FieldType::Scalar(ScalarType::String) => KeyType::String,
+            FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
+            _ => KeyType::Bytes,
+        };
+        check_key_part(bytes, key_type, "partition key").map_err(|e| e.with_field(&field.name))
+    }
+
+    fn check_field(
+        &self,
+        change: &FieldChange,
+        field: &Field,
+        definition: &Definition,
+    ) -> Result<()> {
+        check_ttl(change.ttl_us)?;
+        if Some(field.id) == definition.partition_key {
+            let message = "the partition key stands in the key and never changes; leave it out";
+            return Err(Error::invalid_argument(message));
+        }
+        if self.verb == Verb::Put && !matches!(change.op, FieldOp::Set(_)) {
+            let message = "a put only sets fields; use an upsert for other operations";
+            return Err(Error::invalid_argument(message));
+        }
+        if self.fields.iter().filter(|other| other.field == change.field).count() > 1 {
+            return Err(Error::invalid_argument("one change names a field once"));
+        }
+        check_op(&change.op, field.field_type)
+    }
+
+    fn check_condition(&self, definition: &Definition) -> Result<()> {
+        match self.condition {
+            None | Some(Condition::IfAbsent) => Ok(()),
+            Some(Condition::IfVersion(_)) if definition.options.versioned => Ok(()),
+            Some(Condition::IfVersion(_)) => {
+                let message = "if-version needs a store with the option `versioned`";
+                Err(Error::invalid_argument(message))
+            }
+            Some(Condition::IfNewer(id)) => {
+                if definition.retired.contains(&id) {
+                    return Ok(());
+                }
+                let sets = |change: &FieldChange| {
+                    change.field == id && matches!(change.op, FieldOp::Set(Some(_)))
+                };
+                let ordered = definition
+                    .field_by_id(id)
+                    .is_some_and(|field| matches!(field.field_type, FieldType::Scalar(_)));
+                if ordered && self.fields.iter().any(sets) {
+                    return Ok(());
+                }
+                let message = "if-newer names a scalar field that the change sets to a value";
+                Err(Error::invalid_argument(message))
+            }
+        }
+    }
+}
+
+fn check_key_part(bytes: &[u8], key_type: KeyType, part: &str) -> Result<()> {
+    check_length(bytes)?;
+    let fits = match key_type {
+        KeyType::Bytes => true,
+        KeyType::Int64 => bytes.len() == 8,
+        KeyType::String => std::str::from_utf8(bytes).is_ok(),
+    };
+    if fits {
+        return Ok(());
+    }
+    let message = match key_type {
+        KeyType::Int64 => format!("the {part} is an int64: send 8 bytes, little-endian"),
+        _ => format!("the {part} is a string: send UTF-8, or declare bytes for any bytes"),
+    };
+    Err(Error::invalid_argument(message))
+}
+
+fn check_op(op: &FieldOp, field_type: FieldType) -> Result<()> {
+    match op {
+        FieldOp::Set(None) | FieldOp::Remove => Ok(()),
+        FieldOp::Set(Some(value)) => value.check(field_type),
+        FieldOp::Increment(value) => {
+            value.check(field_type)?;
+            use ScalarType::{Float32, Float64, Int32, Int64};
+            match field_type {
+                FieldType::Scalar(Int32 | Int64 | Float32 | Float64) => Ok(()),
+                other => {
+                    let message = format!("only numbers are incremented, not a {other}");
+                    Err(Error::invalid_argument(message))
+                }
+            }
+        }
+        FieldOp::Min(value) | FieldOp::Max(value) => {
+            value.check(field_type)?;
+            match field_type {
+                FieldType::Scalar(_) => Ok(()),
+                other => {
+                    let message = format!("min and max take scalars, not a {other}");
+                    Err(Error::invalid_argument(message))
+                }
+            }
+        }
+        FieldOp::ListAppend { items, bound } | FieldOp::SetAdd { items, bound } => {
+            if *bound == 0 || *bound as usize > LIST_COMPONENTS_MAX {
+                let (limit, actual) = (LIST_COMPONENTS_MAX as u64, u64::from(*bound));
+                return Err(Error::limit_exceeded("set a bound from 1", limit, actual));
+            }
+            check_items(items, field_type)
+        }
+        FieldOp::SetRemove { items } => check_items(items, field_type),
+    }
+}
+
+fn check_items(items: &[Value], field_type: FieldType) -> Result<()> {
+    let FieldType::List(scalar) = field_type else {
+        let message = format!("list operations take lists, not a {field_type}");
+        return Err(Error::invalid_argument(message));
+    };
+    Value::List(scalar, items.to_vec()).check(field_type)
+}

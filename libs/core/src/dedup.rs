@@ -1,0 +1,180 @@
+//! De-duplication: which of a client's sequences a partition has applied already. Part of the fold,
+//! so that every replica skips the same repeats (semantics.md 3).
+
+use std::collections::HashMap;
+
+use crate::clock::Timestamp;
+use crate::id::{ClientId, Sequence};
+use crate::limits::{DEDUP_IDLE_US, DEDUP_WINDOW};
+
+const WORDS: usize = (DEDUP_WINDOW / 64) as usize;
+
+/// What a partition knows of a sequence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// Not applied yet.
+    New,
+    /// Applied already.
+    Repeat,
+    /// Below the window: it can only be a repeat.
+    BelowWindow,
+}
+
+/// One client's window: its highest sequence and a bit for each of the 1,024 below it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientWindow {
+    /// Highest sequence applied.
+    pub highest: Sequence,
+    /// Bit `highest - 1 - sequence` is set when that sequence was applied.
+    pub below: [u64; WORDS],
+    /// Partition time when the client was last seen.
+    pub last_seen: Timestamp,
+}
+
+impl ClientWindow {
+    fn new(highest: Sequence, last_seen: Timestamp) -> Self {
+        Self { highest, below: [0; WORDS], last_seen }
+    }
+
+    fn seen(&self, sequence: Sequence) -> Seen {
+        if sequence > self.highest {
+            return Seen::New;
+        }
+        let Some(back) = (self.highest.0 - sequence.0).checked_sub(1) else { return Seen::Repeat };
+        if back >= DEDUP_WINDOW {
+            return Seen::BelowWindow;
+        }
+        let bit = self.below[(back / 64) as usize] >> (back % 64) & 1;
+        if bit == 1 { Seen::Repeat } else { Seen::New }
+    }
+
+    fn record(&mut self, sequence: Sequence) {
+        if sequence > self.highest {
+            let by = sequence.0 - self.highest.0;
+            self.shift(by);
+            self.set(by - 1);
+            self.highest = sequence;
+        } else if sequence < self.highest {
+            self.set(self.highest.0 - sequence.0 - 1);
+        }
+    }
+
+    fn set(&mut self, back: u64) {
+        if back < DEDUP_WINDOW {
+            self.below[(back / 64) as usize] |= 1 << (back % 64);
+        }
+    }
+
+    fn shift(&mut self, by: u64) {
+        if by >= DEDUP_WINDOW {
+            self.below = [0; WORDS];
+            return;
+        }
+        let (words, bits) = ((by / 64) as usize, by % 64);
+        for word in (0..WORDS).rev() {
+            let high = word.checked_sub(words).map_or(0, |from| self.below[from]);
+            let low = word.checked_sub(words + 1).map_or(0, |from| self.below[from]);
+            self.below[word] = if bits == 0 { high } else { high << bits | low >> (64 - bits) };
+        }
+    }
+}
+
+/// The windows of all clients of one partition.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Dedup {
+    clients: HashMap<ClientId, ClientWindow>,
+}
+
+impl Dedup {
+    /// What the partition knows of this sequence of this client, at this partition time.
+    pub fn seen(&self, client: ClientId, sequence: Sequence, now: Timestamp) -> Seen {
+        match self.clients.get(&client) {
+            Some(window) if !is_idle(window, now) => window.seen(sequence),
+            _ => Seen::New,
+        }
+    }
+
+    /// Notes that this sequence was applied at this partition time.
+    pub fn record(&mut self, client: ClientId, sequence: Sequence, now: Timestamp) {
+        let window = self.clients.entry(client).or_insert_with(|| ClientWindow::new(sequence, now));
+        if is_idle(window, now) {
+            *window = ClientWindow::new(sequence, now);
+        }
+        window.record(sequence);
+        window.last_seen = now;
+    }
+
+    /// Frees the windows of clients that are forgotten at this partition time. Changes no answer.
+    pub fn forget_idle(&mut self, now: Timestamp) {
+        self.clients.retain(|_, window| !is_idle(window, now));
+    }
+
+    /// The windows, ordered by client; for checkpoints and comparisons.
+    pub fn windows(&self) -> Vec<(ClientId, &ClientWindow)> {
+        let mut windows: Vec<_> = self.clients.iter().map(|(id, window)| (*id, window)).collect();
+        windows.sort_by_key(|(id, _)| *id);
+        windows
+    }
+
+    /// Puts a window back, as a checkpoint held it.
+    pub fn restore(&mut self, client: ClientId, window: ClientWindow) {
+        self.clients.insert(client, window);
+    }
+}
+
+fn is_idle(window: &ClientWindow, now: Timestamp) -> bool {
+    window.last_seen.plus_micros(DEDUP_IDLE_US) <= now
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const CLIENT: ClientId = ClientId(7);
+    const NOW: Timestamp = Timestamp::from_micros(1_000);
+
+    proptest! {
+        /// Against a set that forgets nothing: inside the window the answers agree.
+        #[test]
+        fn agrees_with_a_set(steps in prop::collection::vec((0u64..2_500, 0u64..1_500), 1..300)) {
+            let mut dedup = Dedup::default();
+            let mut model = BTreeSet::new();
+            let mut top = 1u64;
+            for (jump, back) in steps {
+                top += if jump > 2_400 { jump } else { jump % 7 };
+                let sequence = Sequence(top.saturating_sub(back % 1_100).max(1));
+                let highest = model.last().copied().unwrap_or(sequence);
+                let expected = if model.contains(&sequence) {
+                    Seen::Repeat
+                } else {
+                    Seen::New
+                };
+                let seen = dedup.seen(CLIENT, sequence, NOW);
+                if highest.0.saturating_sub(sequence.0) <= DEDUP_WINDOW {
+                    prop_assert_eq!(seen, expected);
+                } else {
+                    prop_assert_eq!(seen, Seen::BelowWindow);
+                }
+                if seen == Seen::New {
+                    dedup.record(CLIENT, sequence, NOW);
+                    model.insert(sequence);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_client_idle_for_a_day_is_forgotten() {
+        let mut dedup = Dedup::default();
+        dedup.record(CLIENT, Sequence(5), NOW);
+        let day = NOW.plus_micros(DEDUP_IDLE_US);
+        assert_eq!(dedup.seen(CLIENT, Sequence(5), day.plus_micros(-1)), Seen::Repeat);
+        assert_eq!(dedup.seen(CLIENT, Sequence(5), day), Seen::New);
+        dedup.forget_idle(day);
+        assert!(dedup.windows().is_empty());
+    }
+}

@@ -1,0 +1,287 @@
+//! The one error of Forebay's public surface: a code from the table of `proto/forebay/v1/error.proto`,
+//! a message that says what happened and what to do next, and where it happened. Never a value.
+
+use std::fmt;
+
+use crate::id::PartitionId;
+
+/// Shorthand for results of this crate's callers.
+pub type Result<T, E = Error> = std::result::Result<T, E>;
+
+/// What kind of failure it is; the same table in every language (semantics.md 10).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum ErrorCode {
+    /// The request can never succeed as it stands.
+    InvalidArgument,
+    /// The store or field that was named does not exist. An absent key is no error.
+    NotFound,
+    /// Another definition came first.
+    Conflict,
+    /// Not ready or not reachable yet; the same call may succeed later.
+    Unavailable,
+    /// The caller's deadline passed before anything was sent.
+    DeadlineExceeded,
+    /// The write may or may not be in the log; the same retry settles it.
+    UnknownOutcome,
+    /// A limit was passed; the message names the limit and the actual value.
+    LimitExceeded,
+    /// The data is older than the caller's bound.
+    Stale,
+    /// The token belongs to a log that is no longer served.
+    TokenLost,
+    /// Bytes that fail their checksum or contradict their format.
+    Corrupt,
+    /// This build, mode or implementation does not offer the operation.
+    Unsupported,
+    /// A format, change kind or fold version that this build does not know.
+    UpgradeNeeded,
+    /// The reader or client was closed.
+    Closed,
+    /// No valid credentials.
+    Unauthenticated,
+    /// Valid credentials without the needed role.
+    PermissionDenied,
+    /// A broken invariant; evidence is in the log records.
+    Internal,
+}
+
+impl ErrorCode {
+    /// Every code, in the order of the table.
+    pub const ALL: [ErrorCode; 16] = [
+        Self::InvalidArgument,
+        Self::NotFound,
+        Self::Conflict,
+        Self::Unavailable,
+        Self::DeadlineExceeded,
+        Self::UnknownOutcome,
+        Self::LimitExceeded,
+        Self::Stale,
+        Self::TokenLost,
+        Self::Corrupt,
+        Self::Unsupported,
+        Self::UpgradeNeeded,
+        Self::Closed,
+        Self::Unauthenticated,
+        Self::PermissionDenied,
+        Self::Internal,
+    ];
+
+    /// The code's number on the wire and in the C ABI; 0 is "no error".
+    pub fn number(self) -> i32 {
+        Self::ALL.iter().position(|code| *code == self).map_or(0, |place| place as i32 + 1)
+    }
+
+    /// The code with this number, or `None` for 0 and unknown numbers.
+    pub fn from_number(number: i32) -> Option<Self> {
+        usize::try_from(number).ok()?.checked_sub(1).and_then(|place| Self::ALL.get(place)).copied()
+    }
+
+    /// The code's name, as every language spells it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::InvalidArgument => "InvalidArgument",
+            Self::NotFound => "NotFound",
+            Self::Conflict => "Conflict",
+            Self::Unavailable => "Unavailable",
+            Self::DeadlineExceeded => "DeadlineExceeded",
+            Self::UnknownOutcome => "UnknownOutcome",
+            Self::LimitExceeded => "LimitExceeded",
+            Self::Stale => "Stale",
+            Self::TokenLost => "TokenLost",
+            Self::Corrupt => "Corrupt",
+            Self::Unsupported => "Unsupported",
+            Self::UpgradeNeeded => "UpgradeNeeded",
+            Self::Closed => "Closed",
+            Self::Unauthenticated => "Unauthenticated",
+            Self::PermissionDenied => "PermissionDenied",
+            Self::Internal => "Internal",
+        }
+    }
+
+    /// Whether the same call may succeed when it is simply made again.
+    pub fn is_retryable(self) -> bool {
+        matches!(self, Self::Unavailable | Self::UnknownOutcome | Self::Stale)
+    }
+}
+
+/// Where a failure happened; whatever does not apply is `None`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ErrorContext {
+    /// Name of the store.
+    pub store: Option<String>,
+    /// Partition of the store.
+    pub partition: Option<PartitionId>,
+    /// Name of the field.
+    pub field: Option<String>,
+    /// xxh3 of the key's bytes; a key itself is never shown.
+    pub key_digest: Option<u64>,
+    /// The limit that was passed.
+    pub limit: Option<u64>,
+    /// What was sent or found instead.
+    pub actual: Option<u64>,
+}
+
+/// A failure with its code, its message and its context.
+///
+/// ```
+/// use forebay_core::{Error, ErrorCode};
+/// let error = Error::limit_exceeded("shorten the key", 65_536, 70_000).with_store("users");
+/// assert_eq!(error.code(), ErrorCode::LimitExceeded);
+/// assert_eq!(
+///     error.to_string(),
+///     "LimitExceeded: shorten the key (store users, limit 65536, actual 70000)"
+/// );
+/// ```
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Error {
+    code: ErrorCode,
+    message: String,
+    context: Box<ErrorContext>,
+}
+
+macro_rules! constructors {
+    ($($name:ident => $code:ident),* $(,)?) => {
+        $(
+            #[doc = concat!("An error with code [`ErrorCode::", stringify!($code), "`].")]
+            pub fn $name(message: impl Into<String>) -> Self {
+                Self::new(ErrorCode::$code, message)
+            }
+        )*
+    };
+}
+
+impl Error {
+    /// An error with this code and message, and no context yet.
+    pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
+        Self { code, message: message.into(), context: Box::default() }
+    }
+
+    constructors! {
+        invalid_argument => InvalidArgument,
+        not_found => NotFound,
+        conflict => Conflict,
+        unavailable => Unavailable,
+        deadline_exceeded => DeadlineExceeded,
+        unknown_outcome => UnknownOutcome,
+        stale => Stale,
+        token_lost => TokenLost,
+        corrupt => Corrupt,
+        unsupported => Unsupported,
+        upgrade_needed => UpgradeNeeded,
+        closed => Closed,
+        internal => Internal,
+    }
+
+    /// A passed limit: the message says what to do, the numbers say by how much.
+    pub fn limit_exceeded(message: impl Into<String>, limit: u64, actual: u64) -> Self {
+        let mut error = Self::new(ErrorCode::LimitExceeded, message);
+        error.context.limit = Some(limit);
+        error.context.actual = Some(actual);
+        error
+    }
+
+    /// The same error, naming its store.
+    #[must_use]
+    pub fn with_store(mut self, store: impl Into<String>) -> Self {
+        self.context.store = Some(store.into());
+        self
+    }
+
+    /// The same error, naming its partition.
+    #[must_use]
+    pub fn with_partition(mut self, partition: PartitionId) -> Self {
+        self.context.partition = Some(partition);
+        self
+    }
+
+    /// The same error, naming its field.
+    #[must_use]
+    pub fn with_field(mut self, field: impl Into<String>) -> Self {
+        self.context.field = Some(field.into());
+        self
+    }
+
+    /// The same error, naming its key by digest.
+    #[must_use]
+    pub fn with_key_digest(mut self, digest: u64) -> Self {
+        self.context.key_digest = Some(digest);
+        self
+    }
+
+    /// The same error with this context in place of its own.
+    #[must_use]
+    pub fn with_context(mut self, context: ErrorContext) -> Self {
+        self.context = Box::new(context);
+        self
+    }
+
+    /// The same error with `doing: ` before its message, as a chain of verb phrases.
+    #[must_use]
+    pub fn while_doing(mut self, doing: &str) -> Self {
+        self.message = format!("{doing}: {}", self.message);
+        self
+    }
+
+    /// Its code.
+    pub fn code(&self) -> ErrorCode {
+        self.code
+    }
+
+    /// Its message, without code and context.
+    pub fn message(&self) -> &str {
+        &self.message
+    }
+
+    /// Where it happened.
+    pub fn context(&self) -> &ErrorContext {
+        &self.context
+    }
+}
+
+impl fmt::Display for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.code.name(), self.message)?;
+        let context = &self.context;
+        let mut parts = Vec::new();
+        if let Some(store) = &context.store {
+            parts.push(format!("store {store}"));
+        }
+        if let Some(partition) = context.partition {
+            parts.push(format!("partition {partition}"));
+        }
+        if let Some(field) = &context.field {
+            parts.push(format!("field {field}"));
+        }
+        if let Some(digest) = context.key_digest {
+            parts.push(format!("key digest {digest:016x}"));
+        }
+        if let Some(limit) = context.limit {
+            parts.push(format!("limit {limit}"));
+        }
+        if let Some(actual) = context.actual {
+            parts.push(format!("actual {actual}"));
+        }
+        if parts.is_empty() { Ok(()) } else { write!(f, " ({})", parts.join(", ")) }
+    }
+}
+
+impl std::error::Error for Error {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_code_has_its_own_number_and_name() {
+        for (place, code) in ErrorCode::ALL.into_iter().enumerate() {
+            assert_eq!(code.number(), place as i32 + 1);
+            assert_eq!(ErrorCode::from_number(code.number()), Some(code));
+        }
+        assert_eq!(ErrorCode::from_number(0), None);
+        assert_eq!(ErrorCode::from_number(-3), None);
+        assert_eq!(ErrorCode::from_number(99), None);
+        let names: std::collections::BTreeSet<_> =
+            ErrorCode::ALL.iter().map(|code| code.name()).collect();
+        assert_eq!(names.len(), ErrorCode::ALL.len());
+    }
+}

@@ -1,0 +1,123 @@
+//! The numbers that name things, each a type of its own, so that no two of them can be swapped.
+
+use std::fmt;
+
+macro_rules! number {
+    ($(#[$doc:meta])* $name:ident($inner:ty)) => {
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+        pub struct $name(pub $inner);
+
+        impl fmt::Display for $name {
+            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                self.0.fmt(f)
+            }
+        }
+    };
+}
+
+number!(
+    /// A store's lasting number; a name may be used again, an id never is.
+    StoreId(u64)
+);
+number!(
+    /// One partition of a store, from 0.
+    PartitionId(u32)
+);
+number!(
+    /// Number of partitions of a store, 1 to [`PARTITIONS_MAX`](crate::limits::PARTITIONS_MAX).
+    PartitionCount(u32)
+);
+number!(
+    /// Place in one partition's log, from 0.
+    Offset(u64)
+);
+number!(
+    /// Number of a store's home; raised by each fail-over.
+    Epoch(u32)
+);
+number!(
+    /// Version of a store's definition, from 1; rows carry it in 16 bits.
+    SchemaVersion(u32)
+);
+number!(
+    /// A field's lasting number inside its store, from 1.
+    FieldId(u32)
+);
+number!(
+    /// A writer client's number of a change inside one partition, from 1, without gaps.
+    Sequence(u64)
+);
+number!(
+    /// Random number of one log, set by its opening entry.
+    LogId(u64)
+);
+number!(
+    /// Random number of one writing client.
+    ClientId(u128)
+);
+
+impl Offset {
+    /// The offset that follows.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+}
+
+impl fmt::LowerHex for LogId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::LowerHex::fmt(&self.0, f)
+    }
+}
+
+/// A point in a partition's history: home epoch, home offset, and place in that entry.
+///
+/// Positions of one log are ordered; tokens, outcomes and lag are stated in them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Position {
+    /// Number of the store's home when the entry was first appended.
+    pub epoch: Epoch,
+    /// Offset of the entry in its home log.
+    pub offset: Offset,
+    /// Place of the change in its entry, from 0.
+    pub place: u16,
+}
+
+impl Position {
+    /// The document version that a change at this position gives: offset and place in one number.
+    pub const fn document_version(self) -> DocumentVersion {
+        DocumentVersion((self.offset.0 << 16) | self.place as u64)
+    }
+}
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}:{}:{}", self.epoch, self.offset, self.place)
+    }
+}
+
+number!(
+    /// Version of one document in a `versioned` store; grows with every change, also over a delete.
+    DocumentVersion(u64)
+);
+
+/// One partition of one store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PartitionRef {
+    /// The store.
+    pub store: StoreId,
+    /// Its partition.
+    pub partition: PartitionId,
+}
+
+impl PartitionRef {
+    /// The control log: the one partition that definitions are folded from.
+    pub const CONTROL: Self = Self { store: StoreId(0), partition: PartitionId(0) };
+}
+
+impl fmt::Display for PartitionRef {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}/{}", self.store, self.partition)
+    }
+}

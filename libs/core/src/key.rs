@@ -1,0 +1,203 @@
+//! Keys: what names a document, as the one byte form that every language hashes and compares.
+//! Bytes: `proto/spec/partitioning.md`.
+
+use std::fmt;
+
+use crate::error::{Error, Result};
+use crate::limits::KEY_BYTES_MAX;
+use crate::partition::xxh3_64;
+
+/// The type of a store's primary key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum KeyType {
+    /// UTF-8 text.
+    String,
+    /// Any bytes.
+    Bytes,
+    /// A 64-bit integer; its byte form is 8 bytes, little-endian.
+    Int64,
+}
+
+impl KeyType {
+    /// The type's name in definitions and messages.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::String => "string",
+            Self::Bytes => "bytes",
+            Self::Int64 => "int64",
+        }
+    }
+}
+
+/// One key value as a caller gives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum KeyValue<'a> {
+    /// Text.
+    String(&'a str),
+    /// Bytes.
+    Bytes(&'a [u8]),
+    /// An integer.
+    Int64(i64),
+}
+
+impl KeyValue<'_> {
+    /// The key type that this value is of.
+    pub fn key_type(&self) -> KeyType {
+        match self {
+            Self::String(_) => KeyType::String,
+            Self::Bytes(_) => KeyType::Bytes,
+            Self::Int64(_) => KeyType::Int64,
+        }
+    }
+
+    /// Calls `with` with the byte form; allocates nothing.
+    pub fn with_bytes<T>(&self, with: impl FnOnce(&[u8]) -> T) -> T {
+        match self {
+            Self::String(text) => with(text.as_bytes()),
+            Self::Bytes(bytes) => with(bytes),
+            Self::Int64(number) => with(&number.to_le_bytes()),
+        }
+    }
+}
+
+impl<'a> From<&'a str> for KeyValue<'a> {
+    fn from(text: &'a str) -> Self {
+        Self::String(text)
+    }
+}
+
+impl<'a> From<&'a String> for KeyValue<'a> {
+    fn from(text: &'a String) -> Self {
+        Self::String(text)
+    }
+}
+
+impl<'a> From<&'a [u8]> for KeyValue<'a> {
+    fn from(bytes: &'a [u8]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'a, const N: usize> From<&'a [u8; N]> for KeyValue<'a> {
+    fn from(bytes: &'a [u8; N]) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl<'a> From<&'a Vec<u8>> for KeyValue<'a> {
+    fn from(bytes: &'a Vec<u8>) -> Self {
+        Self::Bytes(bytes)
+    }
+}
+
+impl From<i64> for KeyValue<'_> {
+    fn from(number: i64) -> Self {
+        Self::Int64(number)
+    }
+}
+
+/// The bytes that identify a document: its primary key, behind its partition key where the store
+/// declares one.
+///
+/// Without a declared partition key these are the primary key's bytes. With one they are
+/// `partition key length u32 | partition key | primary key`, so that the partition key can never
+/// change for a document: another one names another document.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Key(Box<[u8]>);
+
+impl Key {
+    /// The identity of a document by its primary key alone.
+    pub fn plain(primary: &[u8]) -> Result<Self> {
+        check_length(primary)?;
+        Ok(Self(primary.into()))
+    }
+
+    /// The identity of a document whose store declares a partition key.
+    pub fn partitioned(partition_key: &[u8], primary: &[u8]) -> Result<Self> {
+        check_length(partition_key)?;
+        check_length(primary)?;
+        let mut bytes = Vec::with_capacity(4 + partition_key.len() + primary.len());
+        bytes.extend_from_slice(&(partition_key.len() as u32).to_le_bytes());
+        bytes.extend_from_slice(partition_key);
+        bytes.extend_from_slice(primary);
+        Ok(Self(bytes.into()))
+    }
+
+    /// The identity bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// The identity bytes, taken over as they are; a decoder has checked them.
+    pub fn from_identity_bytes(bytes: &[u8]) -> Self {
+        Self(bytes.into())
+    }
+
+    /// Splits identity bytes into partition key (if the store declares one) and primary key.
+    pub fn split(bytes: &[u8], has_partition_key: bool) -> Result<(Option<&[u8]>, &[u8])> {
+        if !has_partition_key {
+            return Ok((None, bytes));
+        }
+        let broken = || Error::corrupt("key identity is shorter than its partition key says");
+        let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(broken)?;
+        let length = u32::from_le_bytes(*length) as usize;
+        let (partition_key, primary) = rest.split_at_checked(length).ok_or_else(broken)?;
+        Ok((Some(partition_key), primary))
+    }
+
+    /// A digest for messages, so that no key is ever printed.
+    pub fn digest(&self) -> u64 {
+        xxh3_64(&self.0)
+    }
+}
+
+impl fmt::Debug for Key {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Key({:016x})", self.digest())
+    }
+}
+
+/// Refuses a key part over the limit.
+pub fn check_length(key: &[u8]) -> Result<()> {
+    if key.len() <= KEY_BYTES_MAX {
+        return Ok(());
+    }
+    let advice = "shorten the key, or use its hash as the key";
+    Err(Error::limit_exceeded(advice, KEY_BYTES_MAX as u64, key.len() as u64))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+
+    #[test]
+    fn partitioned_keys_split_back() {
+        let key = Key::partitioned(b"tenant", b"user").unwrap();
+        assert_eq!(Key::split(key.as_bytes(), true).unwrap(), (Some(&b"tenant"[..]), &b"user"[..]));
+        let key = Key::plain(b"").unwrap();
+        assert_eq!(Key::split(key.as_bytes(), false).unwrap(), (None, &b""[..]));
+    }
+
+    #[test]
+    fn partition_keys_cannot_run_into_primary_keys() {
+        let one = Key::partitioned(b"ab", b"c").unwrap();
+        let other = Key::partitioned(b"a", b"bc").unwrap();
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn a_key_of_64_kib_passes_and_one_more_byte_does_not() {
+        assert!(Key::plain(&vec![7; KEY_BYTES_MAX]).is_ok());
+        let error = Key::plain(&vec![7; KEY_BYTES_MAX + 1]).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LimitExceeded);
+        assert_eq!(error.context().actual, Some(KEY_BYTES_MAX as u64 + 1));
+    }
+
+    #[test]
+    fn short_identities_are_corrupt_not_a_panic() {
+        for bytes in [&b""[..], b"abc", b"\xff\xff\xff\xffabc"] {
+            assert_eq!(Key::split(bytes, true).unwrap_err().code(), ErrorCode::Corrupt);
+        }
+    }
+}

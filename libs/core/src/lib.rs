@@ -1,0 +1,24 @@
+//! Domain types of Forebay: ids, keys, schema, documents, the row codec and the fold.
+//!
+//! Nothing here does I/O, reads a clock, draws a random number or awaits; whoever calls in brings
+//! those as arguments. The same code therefore runs in a writer, a reader, a replica and the
+//! simulator, and the same log prefix gives the same state everywhere.
+
+pub mod catalog;
+pub mod change;
+pub mod clock;
+pub mod dedup;
+pub mod error;
+pub mod fold;
+pub mod id;
+pub mod key;
+pub mod layout;
+pub mod limits;
+pub mod merge;
+pub mod outcome;
+pub mod partition;
+pub mod row;
+pub mod schema;
+pub mod value;
+
+pub use error::{Error, ErrorCode, Result};

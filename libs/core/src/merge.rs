@@ -1,0 +1,174 @@
+//! Merge operators: what an operation makes of a field's present value. Deterministic, total.
+
+use std::cmp::Ordering;
+
+use crate::change::FieldOp;
+use crate::value::{FieldType, ScalarType, Value};
+
+/// What becomes of a field.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Merged {
+    /// It holds this; `None` is null.
+    Set(Option<Value>),
+    /// It becomes absent.
+    Absent,
+    /// It stays as it is.
+    Unchanged,
+}
+
+/// Applies an operation to a present value (`None`: absent or null) of a field of this type.
+///
+/// The operation's own value may be of a narrower type than the field; it is widened first.
+pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> Merged {
+    let widened = |value: &Value| value.clone().widened_to(field_type);
+    match op {
+        FieldOp::Set(None) => Merged::Set(None),
+        FieldOp::Set(Some(value)) => Merged::Set(Some(widened(value))),
+        FieldOp::Remove => Merged::Absent,
+        FieldOp::Increment(by) => {
+            let by = widened(by);
+            Merged::Set(Some(present.and_then(|value| add(value, &by)).unwrap_or(by)))
+        }
+        FieldOp::Min(value) => keep(present, widened(value), Ordering::Less),
+        FieldOp::Max(value) => keep(present, widened(value), Ordering::Greater),
+        FieldOp::ListAppend { items, bound } => {
+            let mut list = components(present);
+            list.extend(items.iter().cloned());
+            bounded(list, *bound, field_type)
+        }
+        FieldOp::SetAdd { items, bound } => {
+            let mut list = components(present);
+            for item in items {
+                if !list.contains(item) {
+                    list.push(item.clone());
+                }
+            }
+            bounded(list, *bound, field_type)
+        }
+        FieldOp::SetRemove { items } => match present {
+            None => Merged::Unchanged,
+            Some(_) => {
+                let mut list = components(present);
+                list.retain(|component| !items.contains(component));
+                Merged::Set(Some(Value::List(scalar_of(field_type), list)))
+            }
+        },
+    }
+}
+
+fn add(value: &Value, by: &Value) -> Option<Value> {
+    match (value, by) {
+        (Value::Int32(a), Value::Int32(b)) => Some(Value::Int32(a.saturating_add(*b))),
+        (Value::Int64(a), Value::Int64(b)) => Some(Value::Int64(a.saturating_add(*b))),
+        (Value::Float32(a), Value::Float32(b)) => Some(Value::Float32(a + b)),
+        (Value::Float64(a), Value::Float64(b)) => Some(Value::Float64(a + b)),
+        _ => None,
+    }
+}
+
+fn keep(present: Option<&Value>, value: Value, wanted: Ordering) -> Merged {
+    match present {
+        Some(old) if compare(&value, old) != Some(wanted) && !is_nan(old) => Merged::Unchanged,
+        Some(_) if is_nan(&value) => Merged::Unchanged,
+        _ => Merged::Set(Some(value)),
+    }
+}
+
+fn is_nan(value: &Value) -> bool {
+    match value {
+        Value::Float32(v) => v.is_nan(),
+        Value::Float64(v) => v.is_nan(),
+        _ => false,
+    }
+}
+
+/// The order of two scalars of one type; `None` for other types and for NaN.
+pub fn compare(a: &Value, b: &Value) -> Option<Ordering> {
+    match (a, b) {
+        (Value::Bool(a), Value::Bool(b)) => Some(a.cmp(b)),
+        (Value::Int32(a), Value::Int32(b)) => Some(a.cmp(b)),
+        (Value::Int64(a), Value::Int64(b)) | (Value::Timestamp(a), Value::Timestamp(b)) => {
+            Some(a.cmp(b))
+        }
+        (Value::Float32(a), Value::Float32(b)) => a.partial_cmp(b),
+        (Value::Float64(a), Value::Float64(b)) => a.partial_cmp(b),
+        (Value::String(a), Value::String(b)) => Some(a.cmp(b)),
+        (Value::Bytes(a), Value::Bytes(b)) => Some(a.cmp(b)),
+        _ => None,
+    }
+}
+
+fn components(present: Option<&Value>) -> Vec<Value> {
+    match present {
+        Some(Value::List(_, items)) => items.clone(),
+        _ => Vec::new(),
+    }
+}
+
+fn scalar_of(field_type: FieldType) -> ScalarType {
+    match field_type {
+        FieldType::List(scalar) | FieldType::Scalar(scalar) => scalar,
+        FieldType::Vector(..) => ScalarType::Float32,
+    }
+}
+
+fn bounded(mut list: Vec<Value>, bound: u32, field_type: FieldType) -> Merged {
+    let over = list.len().saturating_sub(bound as usize);
+    list.drain(..over);
+    Merged::Set(Some(Value::List(scalar_of(field_type), list)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+    const FLOAT64: FieldType = FieldType::Scalar(ScalarType::Float64);
+    const LIST: FieldType = FieldType::List(ScalarType::Int32);
+
+    fn set(value: Value) -> Merged {
+        Merged::Set(Some(value))
+    }
+
+    fn list(items: &[i32]) -> Value {
+        Value::List(ScalarType::Int32, items.iter().map(|item| Value::Int32(*item)).collect())
+    }
+
+    fn items(items: &[i32]) -> Vec<Value> {
+        items.iter().map(|item| Value::Int32(*item)).collect()
+    }
+
+    #[test]
+    fn increments_start_at_zero_widen_and_saturate() {
+        let by = FieldOp::Increment(Value::Int32(5));
+        assert_eq!(merge(None, &by, INT64), set(Value::Int64(5)));
+        assert_eq!(merge(Some(&Value::Int64(2)), &by, INT64), set(Value::Int64(7)));
+        let top = Value::Int64(i64::MAX);
+        assert_eq!(merge(Some(&top), &by, INT64), set(top));
+    }
+
+    #[test]
+    fn min_and_max_keep_the_better_one_and_never_nan() {
+        let max = |value| FieldOp::Max(Value::Float64(value));
+        let two = Value::Float64(2.0);
+        assert_eq!(merge(None, &max(1.0), FLOAT64), set(Value::Float64(1.0)));
+        assert_eq!(merge(Some(&two), &max(1.0), FLOAT64), Merged::Unchanged);
+        assert_eq!(merge(Some(&two), &max(3.0), FLOAT64), set(Value::Float64(3.0)));
+        assert_eq!(merge(Some(&two), &max(f64::NAN), FLOAT64), Merged::Unchanged);
+        let nan = Value::Float64(f64::NAN);
+        assert_eq!(merge(Some(&nan), &max(1.0), FLOAT64), set(Value::Float64(1.0)));
+        let min = FieldOp::Min(Value::Float64(1.0));
+        assert_eq!(merge(Some(&two), &min, FLOAT64), set(Value::Float64(1.0)));
+    }
+
+    #[test]
+    fn appends_keep_the_newest_and_sets_keep_one_of_each() {
+        let append = FieldOp::ListAppend { items: items(&[3, 4]), bound: 3 };
+        assert_eq!(merge(Some(&list(&[1, 2])), &append, LIST), set(list(&[2, 3, 4])));
+        let add = FieldOp::SetAdd { items: items(&[2, 5, 5]), bound: 10 };
+        assert_eq!(merge(Some(&list(&[1, 2])), &add, LIST), set(list(&[1, 2, 5])));
+        let remove = FieldOp::SetRemove { items: items(&[1]) };
+        assert_eq!(merge(Some(&list(&[1, 2])), &remove, LIST), set(list(&[2])));
+        assert_eq!(merge(None, &remove, LIST), Merged::Unchanged);
+    }
+}

@@ -1,0 +1,93 @@
+//! Outcomes of conditional changes, and the bounded table that a replica keeps of them.
+
+use std::collections::{HashMap, VecDeque};
+
+use crate::id::{ClientId, DocumentVersion, Position, Sequence};
+use crate::limits::OUTCOMES_KEPT;
+
+/// What became of a conditional change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The condition held and the change happened.
+    Applied,
+    /// The condition did not hold; the version is the document's, where the store keeps versions.
+    NotMet(Option<DocumentVersion>),
+    /// The document would have grown over the limit; nothing happened.
+    TooLarge,
+}
+
+/// The outcome of one change of one client.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Who sent the change.
+    pub client: ClientId,
+    /// Its number there.
+    pub sequence: Sequence,
+    /// Where the log holds it.
+    pub position: Position,
+    /// What became of it.
+    pub verdict: Verdict,
+}
+
+/// The outcomes of a partition's last conditional changes.
+#[derive(Clone, Debug)]
+pub struct OutcomeTable {
+    kept: usize,
+    order: VecDeque<(ClientId, Sequence)>,
+    outcomes: HashMap<(ClientId, Sequence), Outcome>,
+}
+
+impl Default for OutcomeTable {
+    fn default() -> Self {
+        Self::with_capacity(OUTCOMES_KEPT)
+    }
+}
+
+impl OutcomeTable {
+    /// A table that keeps this many outcomes.
+    pub fn with_capacity(kept: usize) -> Self {
+        Self { kept: kept.max(1), order: VecDeque::new(), outcomes: HashMap::new() }
+    }
+
+    /// Keeps an outcome; the first one of a change stays, and the oldest gives way.
+    pub fn keep(&mut self, outcome: Outcome) {
+        let key = (outcome.client, outcome.sequence);
+        if self.outcomes.contains_key(&key) {
+            return;
+        }
+        if self.order.len() == self.kept
+            && let Some(oldest) = self.order.pop_front()
+        {
+            self.outcomes.remove(&oldest);
+        }
+        self.order.push_back(key);
+        self.outcomes.insert(key, outcome);
+    }
+
+    /// The outcome of this client's change, if it is still kept.
+    pub fn get(&self, client: ClientId, sequence: Sequence) -> Option<Outcome> {
+        self.outcomes.get(&(client, sequence)).copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(sequence: u64, verdict: Verdict) -> Outcome {
+        let (client, position) = (ClientId(1), Position::default());
+        Outcome { client, sequence: Sequence(sequence), position, verdict }
+    }
+
+    #[test]
+    fn the_oldest_gives_way_and_the_first_stays() {
+        let mut table = OutcomeTable::with_capacity(2);
+        table.keep(outcome(1, Verdict::Applied));
+        table.keep(outcome(1, Verdict::NotMet(None)));
+        assert_eq!(table.get(ClientId(1), Sequence(1)).unwrap().verdict, Verdict::Applied);
+        table.keep(outcome(2, Verdict::Applied));
+        table.keep(outcome(3, Verdict::Applied));
+        assert_eq!(table.get(ClientId(1), Sequence(1)), None);
+        assert!(table.get(ClientId(1), Sequence(3)).is_some());
+    }
+}

@@ -1,0 +1,43 @@
+//! Which partition a key belongs to: one hash, the same in every language, fixed for ever.
+//! Bytes and vectors: `proto/spec/partitioning.md`, `proto/vectors/partitioning.json`.
+
+use crate::error::{Error, Result};
+use crate::id::{PartitionCount, PartitionId};
+use crate::limits::PARTITIONS_MAX;
+
+/// XXH3, 64 bits, seed 0.
+pub fn xxh3_64(bytes: &[u8]) -> u64 {
+    xxhash_rust::xxh3::xxh3_64(bytes)
+}
+
+impl PartitionCount {
+    /// A partition count, refused when it is 0 or above the limit.
+    pub fn new(count: u32) -> Result<Self> {
+        match count {
+            0 => Err(Error::invalid_argument("a store has at least 1 partition")),
+            1..=PARTITIONS_MAX => Ok(Self(count)),
+            _ => {
+                let advice = "ask for fewer partitions";
+                Err(Error::limit_exceeded(advice, PARTITIONS_MAX.into(), count.into()))
+            }
+        }
+    }
+
+    /// Every partition of a store with this count.
+    pub fn partitions(self) -> impl Iterator<Item = PartitionId> {
+        (0..self.0).map(PartitionId)
+    }
+}
+
+/// The partition of a partition key's bytes: `xxh3_64(bytes) mod count`.
+///
+/// ```
+/// use forebay_core::id::PartitionCount;
+/// use forebay_core::partition::partition_of;
+/// let count = PartitionCount::new(8)?;
+/// assert!(partition_of(b"user-1", count).0 < 8);
+/// # Ok::<(), forebay_core::Error>(())
+/// ```
+pub fn partition_of(partition_key: &[u8], count: PartitionCount) -> PartitionId {
+    PartitionId((xxh3_64(partition_key) % u64::from(count.0)) as u32)
+}

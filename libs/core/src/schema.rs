@@ -1,0 +1,467 @@
+//! A store's definition: its fields by id, its options, and which alterations keep old data readable.
+//!
+//! A definition is complete, never a delta: whoever holds version N needs no earlier one to write.
+//! A field is an id that is never used again; names are only how people find ids.
+
+use std::collections::BTreeSet;
+
+use crate::error::{Error, Result};
+use crate::id::{FieldId, PartitionCount, SchemaVersion, StoreId};
+use crate::key::KeyType;
+use crate::limits::{
+    FIELD_ID_MAX, FIELDS_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SCHEMA_VERSION_MAX, TTL_US_MAX,
+};
+use crate::value::{FieldType, ScalarType, Value};
+
+/// Name of the one field of a key-value store.
+pub const KEY_VALUE_FIELD: &str = "value";
+
+/// One field of a definition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Field {
+    /// Its lasting id.
+    pub id: FieldId,
+    /// Its current name.
+    pub name: String,
+    /// Earlier names, which go on working until the field is dropped.
+    pub aliases: Vec<String>,
+    /// Its type.
+    pub field_type: FieldType,
+    /// What a gather writes for absent or null, where the call itself gives no default.
+    pub default: Option<Value>,
+    /// Time to live of each write that carries none, in microseconds.
+    pub ttl_us: Option<i64>,
+}
+
+/// What a store does beside holding fields.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StoreOptions {
+    /// Time to live of documents whose put carries none, in microseconds.
+    pub ttl_us: Option<i64>,
+    /// Keeps each document's version, which `if-version` needs.
+    pub versioned: bool,
+    /// Silence after which the partition's replicator appends a heartbeat, in milliseconds.
+    pub heartbeat_ms: u32,
+}
+
+impl Default for StoreOptions {
+    fn default() -> Self {
+        Self { ttl_us: None, versioned: false, heartbeat_ms: 1_000 }
+    }
+}
+
+/// A field as its creator asks for it; the id comes from the store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldSpec {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub field_type: FieldType,
+    /// What a gather writes for absent or null.
+    pub default: Option<Value>,
+    /// Time to live of each write that carries none, in microseconds.
+    pub ttl_us: Option<i64>,
+}
+
+impl FieldSpec {
+    /// A field without default and time to live.
+    pub fn new(name: impl Into<String>, field_type: FieldType) -> Self {
+        Self { name: name.into(), field_type, default: None, ttl_us: None }
+    }
+}
+
+/// A store as its creator asks for it.
+///
+/// ```
+/// use forebay_core::key::KeyType;
+/// use forebay_core::schema::StoreSpec;
+/// use forebay_core::value::{FieldType, ScalarType};
+/// let spec = StoreSpec::documents("users", KeyType::String, 8)
+///     .field("age", FieldType::Scalar(ScalarType::Int32));
+/// let definition = spec.define(forebay_core::id::StoreId(1))?;
+/// assert_eq!(definition.field("age").unwrap().id.0, 1);
+/// # Ok::<(), forebay_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct StoreSpec {
+    /// Its name.
+    pub name: String,
+    /// Type of its primary key.
+    pub key_type: KeyType,
+    /// Name of the field that partitions it, if not the primary key.
+    pub partition_key: Option<String>,
+    /// Number of partitions.
+    pub partitions: u32,
+    /// Its fields.
+    pub fields: Vec<FieldSpec>,
+    /// Its options.
+    pub options: StoreOptions,
+    /// Whether it is a key-value store: one bytes field named `value`.
+    pub key_value: bool,
+}
+
+impl StoreSpec {
+    /// A document store without fields yet.
+    pub fn documents(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
+        Self {
+            name: name.into(),
+            key_type,
+            partition_key: None,
+            partitions,
+            fields: Vec::new(),
+            options: StoreOptions::default(),
+            key_value: false,
+        }
+    }
+
+    /// A key-value store: documents with one bytes field named `value`.
+    pub fn key_value(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
+        let bytes = FieldType::Scalar(ScalarType::Bytes);
+        let mut spec = Self::documents(name, key_type, partitions).field(KEY_VALUE_FIELD, bytes);
+        spec.key_value = true;
+        spec
+    }
+
+    /// The same store with one more field.
+    #[must_use]
+    pub fn field(mut self, name: impl Into<String>, field_type: FieldType) -> Self {
+        self.fields.push(FieldSpec::new(name, field_type));
+        self
+    }
+
+    /// The first definition of the store.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `LimitExceeded`, naming the field or option that cannot be.
+    pub fn define(&self, store: StoreId) -> Result<Definition> {
+        let mut definition = Definition {
+            store,
+            name: self.name.clone(),
+            version: SchemaVersion(1),
+            key_type: self.key_type,
+            partition_key: None,
+            partitions: PartitionCount::new(self.partitions)?,
+            fields: Vec::new(),
+            retired: BTreeSet::new(),
+            next_field_id: FieldId(1),
+            drop_all_count: 0,
+            options: self.options.clone(),
+            key_value: self.key_value,
+        };
+        for field in &self.fields {
+            definition.add_field(field)?;
+        }
+        if let Some(name) = &self.partition_key {
+            let field = definition.field(name).ok_or_else(|| {
+                Error::invalid_argument("declare the partition key among the fields")
+                    .with_field(name)
+            })?;
+            definition.partition_key = Some(field.id);
+        }
+        definition.check()?;
+        Ok(definition)
+    }
+}
+
+/// One alteration of a definition.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Alteration {
+    /// Adds a field under a new id.
+    AddField(FieldSpec),
+    /// Retires a field's id.
+    DropField(String),
+    /// Retires the ids of all fields whose current name starts so.
+    DropFieldsByPrefix(String),
+    /// Gives a field another name; the old one stays an alias.
+    RenameField {
+        /// Current name.
+        from: String,
+        /// New name.
+        to: String,
+    },
+    /// Gives a field a wider type.
+    WidenField {
+        /// Its name.
+        name: String,
+        /// The wider type.
+        to: FieldType,
+    },
+    /// Deletes every document of the store.
+    DropAll,
+    /// Replaces the options.
+    SetOptions(StoreOptions),
+}
+
+/// Everything that is needed to write to and read from a store, at one version.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Definition {
+    /// The store's lasting id.
+    pub store: StoreId,
+    /// Its name.
+    pub name: String,
+    /// Version of this definition, from 1.
+    pub version: SchemaVersion,
+    /// Type of its primary key.
+    pub key_type: KeyType,
+    /// The field that partitions it, if not the primary key.
+    pub partition_key: Option<FieldId>,
+    /// Number of partitions.
+    pub partitions: PartitionCount,
+    /// Live fields, by ascending id.
+    pub fields: Vec<Field>,
+    /// Ids of dropped fields; never used again.
+    pub retired: BTreeSet<FieldId>,
+    /// The id that the next field gets.
+    pub next_field_id: FieldId,
+    /// How often all documents were dropped; a partition that sees it grow drops its documents.
+    pub drop_all_count: u32,
+    /// Its options.
+    pub options: StoreOptions,
+    /// Whether it is a key-value store.
+    pub key_value: bool,
+}
+
+impl Definition {
+    /// The live field with this name or alias; a current name wins over an alias.
+    pub fn field(&self, name: &str) -> Option<&Field> {
+        self.fields.iter().find(|field| field.name == name).or_else(|| {
+            self.fields.iter().find(|field| field.aliases.iter().any(|alias| alias == name))
+        })
+    }
+
+    /// The live field with this id.
+    pub fn field_by_id(&self, id: FieldId) -> Option<&Field> {
+        let place = self.fields.binary_search_by_key(&id, |field| field.id).ok()?;
+        self.fields.get(place)
+    }
+
+    /// The next version, with these alterations.
+    ///
+    /// # Errors
+    /// `NotFound` for a field that does not exist, `InvalidArgument` with the reason for an
+    /// incompatible alteration, `LimitExceeded` beyond the number of fields or versions.
+    pub fn altered(&self, alterations: &[Alteration]) -> Result<Self> {
+        let mut next = self.clone();
+        next.version = SchemaVersion(self.version.0 + 1);
+        for alteration in alterations {
+            next.alter(alteration)?;
+        }
+        next.check()?;
+        Ok(next)
+    }
+
+    fn alter(&mut self, alteration: &Alteration) -> Result<()> {
+        let fixed = "a key-value store has one field for ever; create a document store instead";
+        let touches_fields = !matches!(alteration, Alteration::DropAll | Alteration::SetOptions(_));
+        if self.key_value && touches_fields {
+            return Err(Error::invalid_argument(fixed).with_store(&self.name));
+        }
+        match alteration {
+            Alteration::AddField(field) => self.add_field(field),
+            Alteration::DropField(name) => {
+                let id = self.require(name)?.id;
+                self.retire(|field| field.id == id)
+            }
+            Alteration::DropFieldsByPrefix(prefix) => {
+                self.retire(|field| field.name.starts_with(prefix.as_str()))
+            }
+            Alteration::RenameField { from, to } => self.rename(from, to),
+            Alteration::WidenField { name, to } => self.widen(name, *to),
+            Alteration::DropAll => {
+                self.drop_all_count += 1;
+                Ok(())
+            }
+            Alteration::SetOptions(options) => {
+                self.options = options.clone();
+                Ok(())
+            }
+        }
+    }
+
+    fn require(&self, name: &str) -> Result<&Field> {
+        self.field(name).ok_or_else(|| {
+            Error::not_found("no such field; describe the store for its fields")
+                .with_store(&self.name)
+                .with_field(name)
+        })
+    }
+
+    fn add_field(&mut self, spec: &FieldSpec) -> Result<()> {
+        check_name(&spec.name)?;
+        if let Some(field) = self.field(&spec.name) {
+            let message = if field.name == spec.name {
+                "the field exists already"
+            } else {
+                "the name is an alias of a renamed field; drop that field first"
+            };
+            return Err(Error::invalid_argument(message).with_field(&spec.name));
+        }
+        let id = self.next_field_id;
+        self.next_field_id = FieldId(id.0 + 1);
+        self.fields.push(Field {
+            id,
+            name: spec.name.clone(),
+            aliases: Vec::new(),
+            field_type: spec.field_type,
+            default: spec.default.clone(),
+            ttl_us: spec.ttl_us,
+        });
+        Ok(())
+    }
+
+    fn retire(&mut self, drops: impl Fn(&Field) -> bool) -> Result<()> {
+        let partitions_by = self.fields.iter().find(|f| Some(f.id) == self.partition_key);
+        if let Some(field) = partitions_by.filter(|field| drops(field)) {
+            let message = "the partition key cannot be dropped; create another store";
+            return Err(Error::invalid_argument(message).with_field(&field.name));
+        }
+        let dropped = self.fields.iter().filter(|field| drops(field)).map(|field| field.id);
+        self.retired.extend(dropped);
+        self.fields.retain(|field| !drops(field));
+        Ok(())
+    }
+
+    fn rename(&mut self, from: &str, to: &str) -> Result<()> {
+        check_name(to)?;
+        let id = self.require(from)?.id;
+        if self.field(to).is_some_and(|field| field.id != id) {
+            return Err(Error::invalid_argument("another field has that name").with_field(to));
+        }
+        let place = self.fields.iter().position(|field| field.id == id).unwrap_or_default();
+        let field = &mut self.fields[place];
+        field.aliases.retain(|alias| alias != to);
+        let old = std::mem::replace(&mut field.name, to.to_owned());
+        if old != to {
+            field.aliases.push(old);
+        }
+        Ok(())
+    }
+
+    fn widen(&mut self, name: &str, to: FieldType) -> Result<()> {
+        let field = self.require(name)?;
+        if !field.field_type.widens_to(to) {
+            let message = format!(
+                "{} does not widen to {to} (int32 widens to int64 or float64, float32 to float64); \
+                 add another field instead",
+                field.field_type
+            );
+            return Err(Error::invalid_argument(message).with_field(name));
+        }
+        let id = field.id;
+        for field in self.fields.iter_mut().filter(|field| field.id == id) {
+            field.field_type = to;
+            field.default = field.default.take().map(|value| value.widened_to(to));
+        }
+        Ok(())
+    }
+
+    /// Refuses a definition that breaks a limit or contradicts itself; decoders call it too.
+    pub fn check(&self) -> Result<()> {
+        let at_store = |error: Error| error.with_store(&self.name);
+        check_name(&self.name).map_err(at_store)?;
+        PartitionCount::new(self.partitions.0).map_err(at_store)?;
+        if self.version.0 == 0 || self.version.0 > SCHEMA_VERSION_MAX {
+            let advice = "the store used up its schema versions; move it into a new store";
+            return Err(at_store(Error::limit_exceeded(
+                advice,
+                SCHEMA_VERSION_MAX.into(),
+                self.version.0.into(),
+            )));
+        }
+        if self.fields.len() > FIELDS_MAX {
+            let found = self.fields.len() as u64;
+            let advice = "drop fields, or split the store";
+            return Err(at_store(Error::limit_exceeded(advice, FIELDS_MAX as u64, found)));
+        }
+        check_ttl(self.options.ttl_us).map_err(at_store)?;
+        if self.options.heartbeat_ms == 0 {
+            let message = "heartbeat_ms must be at least 1";
+            return Err(at_store(Error::invalid_argument(message)));
+        }
+        self.check_fields().map_err(at_store)?;
+        self.check_partition_key().map_err(at_store)
+    }
+
+    fn check_fields(&self) -> Result<()> {
+        let mut names = BTreeSet::new();
+        let mut last = FieldId(0);
+        let mut fixed_bytes = 0;
+        for field in &self.fields {
+            let at_field = |error: Error| error.with_field(&field.name);
+            let id = field.id;
+            if id <= last || id >= self.next_field_id || self.retired.contains(&id) {
+                return Err(at_field(Error::invalid_argument("its field id is used twice")));
+            }
+            last = id;
+            if id.0 > FIELD_ID_MAX {
+                let advice = "the store used up its field ids; move it into a new store";
+                let error = Error::limit_exceeded(advice, FIELD_ID_MAX.into(), id.0.into());
+                return Err(at_field(error));
+            }
+            for name in std::iter::once(&field.name).chain(&field.aliases) {
+                check_name(name)?;
+                if !names.insert(name.as_str()) {
+                    return Err(at_field(Error::invalid_argument("two fields share a name")));
+                }
+            }
+            if matches!(field.field_type, FieldType::Vector(_, 0)) {
+                return Err(at_field(Error::invalid_argument("a vector has a component or more")));
+            }
+            if let Some(default) = &field.default {
+                default.check(field.field_type).map_err(at_field)?;
+            }
+            check_ttl(field.ttl_us).map_err(at_field)?;
+            fixed_bytes += field.field_type.width().unwrap_or(4);
+        }
+        if fixed_bytes > ROW_BYTES_MAX / 2 {
+            let advice = "use fewer or shorter vectors";
+            let limit = (ROW_BYTES_MAX / 2) as u64;
+            return Err(Error::limit_exceeded(advice, limit, fixed_bytes as u64));
+        }
+        Ok(())
+    }
+
+    fn check_partition_key(&self) -> Result<()> {
+        let Some(id) = self.partition_key else { return Ok(()) };
+        let field = self
+            .field_by_id(id)
+            .ok_or_else(|| Error::invalid_argument("declare the partition key among the fields"))?;
+        match field.field_type {
+            FieldType::Scalar(ScalarType::String | ScalarType::Bytes | ScalarType::Int64) => Ok(()),
+            other => {
+                let message = format!("a partition key is a string, bytes or int64, not {other}");
+                Err(Error::invalid_argument(message).with_field(&field.name))
+            }
+        }
+    }
+}
+
+/// Refuses a time to live that is not above 0, or over the limit.
+pub(crate) fn check_ttl(ttl_us: Option<i64>) -> Result<()> {
+    match ttl_us {
+        Some(ttl) if ttl <= 0 => Err(Error::invalid_argument(
+            "a time to live is above 0 microseconds; delete to end a value now",
+        )),
+        Some(ttl) if ttl > TTL_US_MAX => Err(Error::limit_exceeded(
+            "shorten the time to live, or leave it out to keep the value for ever",
+            TTL_US_MAX as u64,
+            ttl as u64,
+        )),
+        _ => Ok(()),
+    }
+}
+
+/// Refuses a store or field name that is empty, too long or not printable.
+pub fn check_name(name: &str) -> Result<()> {
+    if name.is_empty() {
+        return Err(Error::invalid_argument("a name has at least one character"));
+    }
+    if name.len() > NAME_BYTES_MAX {
+        let (limit, actual) = (NAME_BYTES_MAX as u64, name.len() as u64);
+        return Err(Error::limit_exceeded("shorten the name", limit, actual));
+    }
+    if name.chars().any(char::is_control) {
+        return Err(Error::invalid_argument("a name has no control characters"));
+    }
+    Ok(())
+}
