@@ -8,6 +8,7 @@ pub mod catalog;
 pub mod change;
 pub mod clock;
 pub mod dedup;
+pub mod entropy;
 pub mod error;
 pub mod fold;
 pub mod id;

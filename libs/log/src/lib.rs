@@ -1,0 +1,9 @@
+//! The change log: one ordered log of entries per partition, behind one trait.
+//!
+//! A log holds bytes and knows no schema; what the bytes say is the business of `forebay-wire`. It
+//! gives each record an offset and an append time, and acknowledges a record only when it will
+//! survive what its implementation promises to survive.
+
+mod change_log;
+
+pub use change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
