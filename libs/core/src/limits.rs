@@ -10,6 +10,10 @@ pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const ROW_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Largest entry body as the log holds it, in bytes.
 pub const ENTRY_BYTES_MAX: usize = 20 * 1024 * 1024;
+/// Most bytes that an entry's frame adds to its body.
+pub const ENTRY_FRAME_BYTES_MAX: usize = 64;
+/// Largest entry with its frame, in bytes; what every log accepts and no log exceeds.
+pub const ENTRY_FRAMED_BYTES_MAX: usize = ENTRY_BYTES_MAX + ENTRY_FRAME_BYTES_MAX;
 /// Most changes in one entry; a place in an entry fits 16 bits.
 pub const ENTRY_CHANGES_MAX: usize = 16 * 1024;
 /// Most changes in one write request.
@@ -40,6 +44,35 @@ pub const OUTCOMES_KEPT: usize = 65_536;
 pub const WRITE_QUEUE_REQUESTS_MAX: usize = 4_096;
 /// Bytes that wait in one partition's write queue before a writer pushes back.
 pub const WRITE_QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Entries that wait for one committer of an embedded log before an append waits.
+pub const COMMIT_QUEUE_ENTRIES_MAX: usize = 4_096;
+/// Bytes that wait for all committers of an embedded log before an append waits.
+pub const COMMIT_QUEUE_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Segment files that an embedded log holds open at once.
+pub const LOG_FILES_OPEN_MAX: usize = 256;
+/// Longest wait of a reader's `open` for its store to appear in the catalog, unless it is told
+/// otherwise, in milliseconds.
+pub const READER_OPEN_TIMEOUT_MS: u64 = 10_000;
+/// Oldest age at which a reader becomes ready, unless it is told otherwise, in milliseconds.
+pub const READER_READY_AGE_MS: u64 = 10_000;
+/// How long a reader's age may lie past twice its bound before it is no longer ready, in
+/// milliseconds.
+pub const READER_READY_GRACE_MS: u64 = 5_000;
+/// Most bytes of entries that a reader takes from its log at once.
+pub const READER_READ_BYTES_MAX: usize = 1024 * 1024;
+/// Longest wait of a reader at its log's end before it asks again, in milliseconds.
+pub const READER_READ_WAIT_MS: u64 = 1_000;
+/// Longest wait of a reader for an answer of its log, beside the wait that it asked for, in
+/// milliseconds.
+pub const READER_LOG_TIMEOUT_MS: u64 = 10_000;
+/// First wait of a reader before it tries a failed step again, in milliseconds; it doubles.
+pub const READER_BACKOFF_MS_MIN: u64 = 50;
+/// Longest wait of a reader before it tries a failed step again, in milliseconds.
+pub const READER_BACKOFF_MS_MAX: u64 = 5_000;
+/// Time between two measurements of a reader's clock error, in milliseconds.
+pub const READER_CLOCK_CHECK_MS: u64 = 60_000;
+/// Copies of a partition that a reader poisons in a row before it halts the partition.
+pub const READER_POISONED_COPIES_MAX: u32 = 3;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.
 pub const TTL_US_MAX: i64 = 100 * 365 * 24 * 60 * 60 * 1_000_000;
 /// Keys of one multi-get or gather.
@@ -47,7 +80,9 @@ pub const BATCH_KEYS_MAX: usize = 1 << 20;
 
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);
 const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);
-const _: () = assert!(ENTRY_BYTES_MAX < MESSAGE_BYTES_MAX);
+const _: () = assert!(ENTRY_FRAMED_BYTES_MAX < MESSAGE_BYTES_MAX);
+const _: () = assert!(ENTRY_FRAMED_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
 const _: () = assert!(ENTRY_CHANGES_MAX <= 1 << 16);
 const _: () = assert!(REQUEST_CHANGES_MAX <= ENTRY_CHANGES_MAX);
+const _: () = assert!(READER_BACKOFF_MS_MIN <= READER_BACKOFF_MS_MAX);
 const _: () = assert!(FIELDS_MAX <= FIELD_ID_MAX as usize);

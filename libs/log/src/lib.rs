@@ -5,5 +5,10 @@
 //! survive what its implementation promises to survive.
 
 mod change_log;
+pub mod conformance;
+pub mod disk;
+mod end_signal;
+mod memory;
 
 pub use change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
+pub use memory::MemoryLog;

@@ -1,0 +1,483 @@
+//! A disk in memory that loses power and fails on command: for the simulator and for crash tests.
+//!
+//! Each file and directory exists twice: as running code sees it (live) and as it would be found
+//! after a power cut (durable). What lies between, the unsynced operations of a file, is kept in
+//! order, so that a cut can drop all of it, leave a torn prefix, or leave any of its sectors. A sync
+//! that fails forgets them, as Linux does: a later sync that succeeds makes none of them durable.
+
+mod node;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::{Component, Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_core::entropy::Entropy;
+use parking_lot::{Mutex, MutexGuard};
+
+use self::node::{Dir, FileNode, Node, NodeId, ROOT};
+use super::{Disk, DiskFile, DiskLock};
+
+/// A disk in memory; clones are the same disk.
+#[derive(Clone)]
+pub struct SimDisk(Arc<Shared>);
+
+struct Shared {
+    entropy: Arc<dyn Entropy>,
+    state: Mutex<State>,
+}
+
+/// How much of what was never synced a power cut leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Loss {
+    /// Nothing.
+    Everything,
+    /// A random prefix of each file's operations, the last one torn at a random byte.
+    TornPrefix,
+    /// Random 512-byte sectors of each file's writes, zeros between them.
+    RandomSectors,
+}
+
+/// How often the disk fails by itself, out of 10,000 operations.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct DiskFaultRates {
+    /// Writes that fail with part of the bytes written.
+    pub write_failures: u32,
+    /// Syncs that fail, of files and directories.
+    pub sync_failures: u32,
+}
+
+/// How often each fault happened, and how often the disk was asked.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DiskCounts {
+    /// Writes, syncs, truncations and changes of names.
+    pub operations: u64,
+    /// Syncs of files that succeeded.
+    pub file_syncs: u64,
+    /// Writes that failed on command or by rate.
+    pub failed_writes: u64,
+    /// Syncs that failed on command or by rate.
+    pub failed_syncs: u64,
+    /// Writes that found the disk full.
+    pub full_writes: u64,
+    /// Times that power was cut.
+    pub power_cuts: u64,
+    /// Files that a power cut left with part of what was never synced.
+    pub torn_files: u64,
+}
+
+#[derive(Default)]
+struct State {
+    nodes: BTreeMap<NodeId, Node>,
+    node_next: NodeId,
+    /// Raised by each power cut; handles of an earlier one are dead.
+    boot: u64,
+    locked: Vec<NodeId>,
+    bytes_max: Option<u64>,
+    operations_left: Option<u64>,
+    write_failures_due: u32,
+    sync_failures_due: u32,
+    rates: DiskFaultRates,
+    counts: DiskCounts,
+}
+
+impl SimDisk {
+    /// An empty disk without limits or faults; entropy decides what tears and what fails.
+    pub fn new(entropy: Arc<dyn Entropy>) -> Self {
+        let mut state = State { node_next: ROOT + 1, ..State::default() };
+        state.nodes.insert(ROOT, Node::Dir(Dir::default()));
+        Self(Arc::new(Shared { entropy, state: Mutex::new(state) }))
+    }
+
+    /// Cuts the power and switches it on again: locks are free, open files are dead, and of what was
+    /// never synced remains what `loss` says.
+    pub fn power_cut(&self, loss: Loss) {
+        let mut state = self.0.state.lock();
+        state.boot += 1;
+        state.locked.clear();
+        state.operations_left = None;
+        state.counts.power_cuts += 1;
+        let mut torn = 0;
+        for node in state.nodes.values_mut() {
+            match node {
+                Node::File(file) => torn += u64::from(file.power_cut(loss, || self.draw())),
+                Node::Dir(dir) if loss == Loss::Everything || self.draw() % 2 == 0 => {
+                    dir.live = dir.durable.clone();
+                }
+                Node::Dir(dir) => dir.durable = dir.live.clone(),
+            }
+        }
+        state.counts.torn_files += torn;
+        state.drop_unnamed();
+    }
+
+    /// Lets this many more operations succeed; after them all fail until the next power cut.
+    pub fn die_after(&self, operations: u64) {
+        self.0.state.lock().operations_left = Some(operations);
+    }
+
+    /// Makes the next writes fail, each with part of its bytes written.
+    pub fn fail_writes(&self, count: u32) {
+        self.0.state.lock().write_failures_due = count;
+    }
+
+    /// Makes the next syncs fail, of files and directories.
+    pub fn fail_syncs(&self, count: u32) {
+        self.0.state.lock().sync_failures_due = count;
+    }
+
+    /// Makes the disk fail by itself from now on.
+    pub fn set_rates(&self, rates: DiskFaultRates) {
+        self.0.state.lock().rates = rates;
+    }
+
+    /// Sets how many bytes all files together may hold; `None` takes the limit away.
+    pub fn set_bytes_max(&self, bytes_max: Option<u64>) {
+        self.0.state.lock().bytes_max = bytes_max;
+    }
+
+    /// Bytes that all files together hold.
+    pub fn bytes_held(&self) -> u64 {
+        self.0.state.lock().bytes_held()
+    }
+
+    /// What happened so far.
+    pub fn counts(&self) -> DiskCounts {
+        self.0.state.lock().counts
+    }
+
+    /// Every file below a directory, sorted.
+    pub fn files(&self, dir: &Path) -> io::Result<Vec<PathBuf>> {
+        let mut found = Vec::new();
+        for name in self.list(dir)? {
+            let path = dir.join(name);
+            match self.list(&path) {
+                Ok(_) => found.extend(self.files(&path)?),
+                Err(_) => found.push(path),
+            }
+        }
+        Ok(found)
+    }
+
+    /// A file's bytes.
+    pub fn bytes(&self, path: &Path) -> io::Result<Vec<u8>> {
+        let mut state = self.0.state.lock();
+        let node = state.find(path)?;
+        Ok(state.file(node)?.live.clone())
+    }
+
+    /// Replaces a file's bytes behind everybody's back, durably; damage, not a write.
+    pub fn damage(&self, path: &Path, damage: impl FnOnce(&mut Vec<u8>)) -> io::Result<()> {
+        let mut state = self.0.state.lock();
+        let node = state.find(path)?;
+        let file = state.file(node)?;
+        damage(&mut file.live);
+        file.settle();
+        Ok(())
+    }
+
+    fn draw(&self) -> u64 {
+        self.0.entropy.next_u64().unwrap_or_default()
+    }
+
+    fn is_hit(&self, rate: u32) -> bool {
+        rate > 0 && self.draw() % 10_000 < u64::from(rate)
+    }
+
+    /// Begins an operation that changes something.
+    fn change(&self) -> io::Result<MutexGuard<'_, State>> {
+        let mut state = self.0.state.lock();
+        match &mut state.operations_left {
+            Some(0) => return Err(io::Error::other("the disk has no power")),
+            Some(left) => *left -= 1,
+            None => {}
+        }
+        state.counts.operations += 1;
+        Ok(state)
+    }
+
+    fn handle(&self, state: &State, node: NodeId) -> Arc<dyn DiskFile> {
+        Arc::new(SimFile { disk: self.clone(), node, boot: state.boot })
+    }
+
+    /// Whether this sync fails; counts either way.
+    fn sync_fails(&self, state: &mut State) -> io::Result<()> {
+        let is_due = state.sync_failures_due > 0;
+        state.sync_failures_due = state.sync_failures_due.saturating_sub(1);
+        if is_due || self.is_hit(state.rates.sync_failures) {
+            state.counts.failed_syncs += 1;
+            return Err(io::Error::other("a sync that fails by command"));
+        }
+        Ok(())
+    }
+}
+
+impl State {
+    fn bytes_held(&self) -> u64 {
+        let sizes = self.nodes.values().map(|node| match node {
+            Node::File(file) if file.is_linked => file.live.len() as u64,
+            _ => 0,
+        });
+        sizes.sum()
+    }
+
+    /// Forgets files and directories that no name leads to.
+    fn drop_unnamed(&mut self) {
+        let mut named = BTreeSet::from([ROOT]);
+        let mut open = vec![ROOT];
+        while let Some(id) = open.pop() {
+            if let Some(Node::Dir(dir)) = self.nodes.get(&id) {
+                open.extend(dir.live.values().filter(|node| named.insert(**node)));
+            }
+        }
+        self.nodes.retain(|id, node| {
+            if let Node::File(file) = node {
+                file.is_linked = true;
+            }
+            named.contains(id)
+        });
+    }
+
+    fn dir(&mut self, id: NodeId) -> io::Result<&mut Dir> {
+        match self.nodes.get_mut(&id) {
+            Some(Node::Dir(dir)) => Ok(dir),
+            _ => Err(io::ErrorKind::NotADirectory.into()),
+        }
+    }
+
+    fn file(&mut self, id: NodeId) -> io::Result<&mut FileNode> {
+        match self.nodes.get_mut(&id) {
+            Some(Node::File(file)) => Ok(file),
+            _ => Err(io::ErrorKind::IsADirectory.into()),
+        }
+    }
+
+    fn find(&mut self, path: &Path) -> io::Result<NodeId> {
+        let mut node = ROOT;
+        for name in names(path) {
+            let found = self.dir(node)?.live.get(&name);
+            node = *found.ok_or(io::ErrorKind::NotFound)?;
+        }
+        Ok(node)
+    }
+
+    /// The directory that holds a path's last name, and that name.
+    fn parent(&mut self, path: &Path) -> io::Result<(NodeId, String)> {
+        let mut names = names(path);
+        let name = names.pop().ok_or(io::ErrorKind::InvalidInput)?;
+        let dir = self.find(&names.iter().collect::<PathBuf>())?;
+        Ok((dir, name))
+    }
+
+    fn add(&mut self, dir: NodeId, name: String, node: Node) -> io::Result<NodeId> {
+        let id = self.node_next;
+        self.dir(dir)?.live.insert(name, id);
+        self.node_next += 1;
+        self.nodes.insert(id, node);
+        Ok(id)
+    }
+}
+
+fn names(path: &Path) -> Vec<String> {
+    let normal = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_string_lossy().into_owned()),
+        _ => None,
+    });
+    normal.collect()
+}
+
+impl Disk for SimDisk {
+    fn create_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        let mut node = ROOT;
+        for name in names(dir) {
+            let found = state.dir(node)?.live.get(&name).copied();
+            node = match found {
+                Some(found) => found,
+                None => state.add(node, name, Node::Dir(Dir::default()))?,
+            };
+        }
+        state.dir(node).map(|_| ())
+    }
+
+    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+        let mut state = self.0.state.lock();
+        let node = state.find(dir)?;
+        Ok(state.dir(node)?.live.keys().cloned().collect())
+    }
+
+    fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.change()?;
+        let (dir, name) = state.parent(path)?;
+        if state.dir(dir)?.live.contains_key(&name) {
+            return Err(io::ErrorKind::AlreadyExists.into());
+        }
+        let node = state.add(dir, name, Node::File(FileNode::default()))?;
+        Ok(self.handle(&state, node))
+    }
+
+    fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut state = self.0.state.lock();
+        let node = state.find(path)?;
+        state.file(node)?;
+        Ok(self.handle(&state, node))
+    }
+
+    fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        let (from_dir, from_name) = state.parent(from)?;
+        let (to_dir, to_name) = state.parent(to)?;
+        let node = state.dir(from_dir)?.live.remove(&from_name).ok_or(io::ErrorKind::NotFound)?;
+        state.dir(to_dir)?.live.insert(to_name, node);
+        Ok(())
+    }
+
+    fn remove(&self, path: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        let (dir, name) = state.parent(path)?;
+        let node = state.find(path)?;
+        state.file(node)?.is_linked = false;
+        state.dir(dir)?.live.remove(&name);
+        Ok(())
+    }
+
+    fn remove_dir(&self, dir: &Path) -> io::Result<()> {
+        for file in self.files(dir)? {
+            self.remove(&file)?;
+        }
+        let mut state = self.change()?;
+        let (parent, name) = state.parent(dir)?;
+        state.dir(parent)?.live.remove(&name);
+        Ok(())
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let mut state = self.change()?;
+        self.sync_fails(&mut state)?;
+        let node = state.find(dir)?;
+        let dir = state.dir(node)?;
+        dir.durable = dir.live.clone();
+        Ok(())
+    }
+
+    fn free_bytes(&self, _dir: &Path) -> io::Result<u64> {
+        let state = self.0.state.lock();
+        Ok(state.bytes_max.map_or(1 << 50, |max| max.saturating_sub(state.bytes_held())))
+    }
+
+    fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
+        let mut state = self.0.state.lock();
+        let (dir, name) = state.parent(path)?;
+        let found = state.dir(dir)?.live.get(&name).copied();
+        let node = match found {
+            Some(node) => node,
+            None => state.add(dir, name, Node::File(FileNode::default()))?,
+        };
+        if state.locked.contains(&node) {
+            return Err(io::ErrorKind::WouldBlock.into());
+        }
+        state.locked.push(node);
+        Ok(Box::new(SimLock(SimFile { disk: self.clone(), node, boot: state.boot })))
+    }
+}
+
+struct SimFile {
+    disk: SimDisk,
+    node: NodeId,
+    boot: u64,
+}
+
+impl std::fmt::Debug for SimFile {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "SimFile({})", self.node)
+    }
+}
+
+#[derive(Debug)]
+struct SimLock(SimFile);
+
+impl DiskLock for SimLock {}
+
+impl Drop for SimLock {
+    fn drop(&mut self) {
+        let mut state = self.0.disk.0.state.lock();
+        if state.boot == self.0.boot {
+            state.locked.retain(|node| *node != self.0.node);
+        }
+    }
+}
+
+impl SimFile {
+    fn check_boot(&self, state: &State) -> io::Result<()> {
+        if state.boot == self.boot {
+            return Ok(());
+        }
+        Err(io::Error::other("this file was open when the power was cut"))
+    }
+
+    fn change(&self) -> io::Result<MutexGuard<'_, State>> {
+        let state = self.disk.change()?;
+        self.check_boot(&state)?;
+        Ok(state)
+    }
+}
+
+impl DiskFile for SimFile {
+    fn size(&self) -> io::Result<u64> {
+        let mut state = self.disk.0.state.lock();
+        self.check_boot(&state)?;
+        Ok(state.file(self.node)?.live.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut state = self.disk.0.state.lock();
+        self.check_boot(&state)?;
+        let live = &state.file(self.node)?.live;
+        let rest = live.get(at as usize..).unwrap_or_default();
+        let read = rest.len().min(buffer.len());
+        buffer[..read].copy_from_slice(&rest[..read]);
+        Ok(read)
+    }
+
+    fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        let mut state = self.change()?;
+        let is_due = state.write_failures_due > 0;
+        state.write_failures_due = state.write_failures_due.saturating_sub(1);
+        if is_due || self.disk.is_hit(state.rates.write_failures) {
+            state.counts.failed_writes += 1;
+            let written = (self.disk.draw() % (bytes.len() as u64 + 1)) as usize;
+            state.file(self.node)?.write(&bytes[..written], at);
+            return Err(io::Error::other("a write that fails by command"));
+        }
+        let grown =
+            (at + bytes.len() as u64).saturating_sub(state.file(self.node)?.live.len() as u64);
+        let free = state.bytes_max.map(|max| max.saturating_sub(state.bytes_held()));
+        if let Some(free) = free.filter(|free| *free < grown) {
+            state.counts.full_writes += 1;
+            let written = bytes.len() - (grown - free) as usize;
+            state.file(self.node)?.write(&bytes[..written], at);
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        state.file(self.node)?.write(bytes, at);
+        Ok(())
+    }
+
+    fn sync_data(&self) -> io::Result<()> {
+        let mut state = self.change()?;
+        let failed = self.disk.sync_fails(&mut state);
+        let file = state.file(self.node)?;
+        if failed.is_err() {
+            file.forget_unsynced();
+            return failed;
+        }
+        file.sync();
+        state.counts.file_syncs += 1;
+        Ok(())
+    }
+
+    fn truncate(&self, size: u64) -> io::Result<()> {
+        let mut state = self.change()?;
+        state.file(self.node)?.truncate(size);
+        Ok(())
+    }
+}

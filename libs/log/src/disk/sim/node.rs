@@ -1,0 +1,138 @@
+//! Files and directories of a simulated disk, each with its live and its durable form.
+
+use std::collections::BTreeMap;
+
+use super::Loss;
+
+pub(super) type NodeId = u64;
+
+/// The topmost directory.
+pub(super) const ROOT: NodeId = 0;
+
+const SECTOR_BYTES: usize = 512;
+
+pub(super) enum Node {
+    File(FileNode),
+    Dir(Dir),
+}
+
+#[derive(Default)]
+pub(super) struct Dir {
+    pub(super) live: BTreeMap<String, NodeId>,
+    pub(super) durable: BTreeMap<String, NodeId>,
+}
+
+pub(super) struct FileNode {
+    pub(super) live: Vec<u8>,
+    /// Whether a name leads here; open handles may outlive it.
+    pub(super) is_linked: bool,
+    durable: Vec<u8>,
+    unsynced: Vec<Unsynced>,
+}
+
+enum Unsynced {
+    Write { at: usize, bytes: Vec<u8> },
+    Truncate(usize),
+}
+
+impl Default for FileNode {
+    fn default() -> Self {
+        Self { live: Vec::new(), is_linked: true, durable: Vec::new(), unsynced: Vec::new() }
+    }
+}
+
+fn write(image: &mut Vec<u8>, at: usize, bytes: &[u8]) {
+    if image.len() < at + bytes.len() {
+        image.resize(at + bytes.len(), 0);
+    }
+    image[at..at + bytes.len()].copy_from_slice(bytes);
+}
+
+impl Unsynced {
+    fn apply(&self, image: &mut Vec<u8>) {
+        match self {
+            Self::Write { at, bytes } => write(image, *at, bytes),
+            Self::Truncate(size) => image.resize(*size, 0),
+        }
+    }
+
+    /// Applies a torn form: the first bytes of a write; a truncation happens or not.
+    fn apply_prefix(&self, image: &mut Vec<u8>, draw: u64) {
+        match self {
+            Self::Write { at, bytes } => {
+                write(image, *at, &bytes[..(draw % (bytes.len() as u64 + 1)) as usize]);
+            }
+            Self::Truncate(_) if draw.is_multiple_of(2) => self.apply(image),
+            Self::Truncate(_) => {}
+        }
+    }
+
+    /// Applies any of the sectors that a write touches; the others keep what was there.
+    fn apply_sectors(&self, image: &mut Vec<u8>, mut draw: impl FnMut() -> u64) {
+        let Self::Write { at, bytes } = self else {
+            return self.apply_prefix(image, draw());
+        };
+        let mut from = 0;
+        while from < bytes.len() {
+            let to = (from + SECTOR_BYTES - (at + from) % SECTOR_BYTES).min(bytes.len());
+            if draw().is_multiple_of(2) {
+                write(image, at + from, &bytes[from..to]);
+            }
+            from = to;
+        }
+    }
+}
+
+impl FileNode {
+    pub(super) fn write(&mut self, bytes: &[u8], at: u64) {
+        let at = at as usize;
+        write(&mut self.live, at, bytes);
+        self.unsynced.push(Unsynced::Write { at, bytes: bytes.to_vec() });
+    }
+
+    pub(super) fn truncate(&mut self, size: u64) {
+        self.live.resize(size as usize, 0);
+        self.unsynced.push(Unsynced::Truncate(size as usize));
+    }
+
+    pub(super) fn sync(&mut self) {
+        for operation in self.unsynced.drain(..) {
+            operation.apply(&mut self.durable);
+        }
+    }
+
+    pub(super) fn forget_unsynced(&mut self) {
+        self.unsynced.clear();
+    }
+
+    /// Makes the live bytes the durable ones.
+    pub(super) fn settle(&mut self) {
+        self.unsynced.clear();
+        self.durable = self.live.clone();
+    }
+
+    /// Leaves what a power cut leaves; whether that is part of what was never synced.
+    pub(super) fn power_cut(&mut self, loss: Loss, mut draw: impl FnMut() -> u64) -> bool {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        let before = self.durable.clone();
+        match loss {
+            Loss::Everything => {}
+            Loss::TornPrefix => {
+                let whole = (draw() % (unsynced.len() as u64 + 1)) as usize;
+                for operation in &unsynced[..whole] {
+                    operation.apply(&mut self.durable);
+                }
+                if let Some(torn) = unsynced.get(whole) {
+                    torn.apply_prefix(&mut self.durable, draw());
+                }
+            }
+            Loss::RandomSectors => {
+                for operation in &unsynced {
+                    operation.apply_sectors(&mut self.durable, &mut draw);
+                }
+            }
+        }
+        self.live = self.durable.clone();
+        self.durable != before && !unsynced.is_empty()
+    }
+}
