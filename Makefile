@@ -1,0 +1,49 @@
+# The front door. Every target gets the machine ready by itself, and a failure prints its fix. The
+# work is in tools/setup (shell) and tools/xtask (Rust); this file only opens the doors.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test check bench sim dev
+MAKEFLAGS += --no-print-directory
+
+SETUP := @sh tools/setup/setup.sh
+XTASK := @cargo run --quiet --locked --package xtask --
+
+# Read by the demo, the benchmarks and the simulator.
+export LOG PLANT SMALL QUICK SEEDS SEED
+
+help: ## This list
+	@echo "Forebay: write once through a durable log; read anywhere, in process."
+	@echo
+	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{printf "%-16s %s\n", $$1, $$2}'
+
+setup: ## Check the toolchains, install what is missing, make .venv (seconds when done before)
+	$(SETUP)
+
+demo: ## The main job on real data: writer, change log, embedded readers, an oracle
+	$(SETUP)
+	$(XTASK) demo
+
+test: ## Every stage of the tests; closes with "N passed, M failed"
+	$(SETUP)
+	$(XTASK) test
+
+check: ## Format, lints, layers, tidiness, types
+	$(SETUP)
+	$(XTASK) check
+
+bench: ## All benchmarks (QUICK=1: fewer rounds)
+	$(SETUP)
+	$(XTASK) bench
+
+bench-%: ## One benchmark, such as make bench-NAME QUICK=1
+	$(SETUP)
+	$(XTASK) bench $*
+
+sim: ## The simulator: SEEDS=1000 SEED=1
+	$(SETUP)
+	$(XTASK) sim
+
+dev: ## forebayd dev in the foreground
+	$(SETUP)
+	$(XTASK) dev

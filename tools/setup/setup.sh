@@ -1,0 +1,115 @@
+#!/bin/sh
+# Gets a fresh machine ready: checks the language toolchains, installs missing Debian packages
+# (as root; otherwise prints the command), and makes .venv from the pinned requirements. Safe to
+# run at any time: stamps make a second run take no time. Every failure prints its fix.
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+folder=$root/tools/setup
+venv=$root/.venv
+apt_seconds_max=600
+pip_seconds_max=900
+lock_seconds_max=900
+
+fail() {
+    echo "setup: $1" >&2
+    echo "setup: fix: $2" >&2
+    exit 1
+}
+
+# at_least FOUND WANTED: compares dotted versions, number by number.
+at_least() {
+    [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+# check NAME FOUND WANTED FIX
+check() {
+    [ -n "$2" ] || fail "$1 not found" "$4"
+    at_least "$2" "$3" || fail "$1 is $2, and $3 or newer is needed" "$4"
+}
+
+# The first dotted number in a tool's own words.
+version_in() {
+    sed -n 's/[^0-9]*\([0-9][0-9.]*[0-9]\).*/\1/p' | head -n 1
+}
+
+check_rust() {
+    found=$(cargo --version 2>/dev/null | version_in || true)
+    check cargo "$found" 1.95 "install stable Rust 1.95 or newer, such as: rustup update stable"
+    command -v cc >/dev/null 2>&1 ||
+        fail "no C compiler (cc), which Rust needs to link" "apt-get install -y gcc"
+}
+
+check_python() {
+    found=$("$python" --version 2>/dev/null | version_in || true)
+    check python3 "$found" 3.11 "install Python 3.11 or newer, or set PYTHON to its path"
+}
+
+check_java() {
+    found=$(java -version 2>&1 | version_in || true)
+    check java "$found" 17 "apt-get install -y openjdk-17-jdk-headless"
+    command -v javac >/dev/null 2>&1 ||
+        fail "java is there but javac is not" "apt-get install -y openjdk-17-jdk-headless"
+    found=$(mvn --version 2>/dev/null | version_in || true)
+    check mvn "$found" 3.8 "apt-get install -y maven"
+}
+
+# debian PACKAGE PROBE...: installs the Debian package when the probe fails.
+debian() {
+    package=$1
+    shift
+    if "$@" >/dev/null 2>&1; then return 0; fi
+    fix="apt-get install -y --no-install-recommends $package"
+    [ "$(id -u)" = 0 ] || fail "Debian package $package is missing" "sudo $fix"
+    command -v apt-get >/dev/null 2>&1 || fail "package $package is missing" "install it"
+    echo "setup: installing Debian package $package"
+    timeout "$apt_seconds_max" apt-get update -qq || fail "apt-get update failed" "apt-get update"
+    DEBIAN_FRONTEND=noninteractive timeout "$apt_seconds_max" \
+        apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
+        fail "cannot install $package" "$fix"
+    "$@" >/dev/null 2>&1 || fail "$package is installed, but '$*' still fails" "$fix"
+}
+
+# stamp_of FILE...: a key that changes with this script, the files, and the tools found.
+stamp_of() {
+    {
+        cat "$folder/setup.sh" "$@"
+        for tool in "$python" java javac mvn; do
+            path=$(command -v "$tool" || true)
+            [ -z "$path" ] || stat -L -c '%n %i %Y' "$path"
+        done
+    } | cksum
+}
+
+make_venv() {
+    debian python3-venv "$python" -c 'import ensurepip, venv'
+    echo "setup: making .venv from tools/setup/requirements.txt"
+    rm -rf "$venv"
+    "$python" -m venv "$venv" || fail "cannot make $venv" "apt-get install -y python3-venv"
+    timeout "$pip_seconds_max" "$venv/bin/python" -m pip install --quiet \
+        --disable-pip-version-check --only-binary :all: -r "$folder/requirements.txt" ||
+        fail "pip could not install tools/setup/requirements.txt" \
+            "check the network and pip's settings (pip config list), then run: make setup"
+}
+
+main() {
+    python=${PYTHON:-python3}
+    # Two set-ups at once would write one .venv: the second waits for the first.
+    if command -v flock >/dev/null 2>&1; then
+        exec 9<"$folder/requirements.txt"
+        flock -w "$lock_seconds_max" 9 || fail "another set-up still runs" "wait, then: make setup"
+    fi
+    check_rust
+    stamp=$(stamp_of "$folder/requirements.txt")
+    if [ -f "$venv/forebay.stamp" ] && [ "$(cat "$venv/forebay.stamp")" = "$stamp" ]; then
+        echo "setup: ready"
+        return 0
+    fi
+    check_python
+    check_java
+    make_venv
+    printf '%s\n' "$stamp" >"$venv/forebay.stamp"
+    echo "setup: ready"
+}
+
+main

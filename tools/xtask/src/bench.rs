@@ -1,0 +1,98 @@
+//! The bench front: every binary of a package under bench/ is a benchmark of that name. It is
+//! built like everything else, runs under a bound, and must leave its result file and its closing
+//! line; missed goals are results, not failures.
+
+use std::env;
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process;
+use crate::workspace::{Package, Workspace};
+
+const BENCH_BOUND: Duration = Duration::from_secs(2 * 60 * 60);
+const QUICK_BOUND: Duration = Duration::from_secs(15 * 60);
+
+/// Runs one benchmark, or all.
+///
+/// # Errors
+/// There is no such benchmark, or one fails to run or to report.
+pub fn run(workspace: &Workspace, name: Option<&str>) -> Result<(), String> {
+    let registered = registered(&workspace.packages()?);
+    let chosen = choose(&registered, name)?;
+    workspace.build()?;
+    let mut broken = Vec::new();
+    for name in chosen {
+        if let Err(problem) = run_one(workspace, name) {
+            eprintln!("bench-{name}: FAILED: {problem}");
+            broken.push(name);
+        }
+    }
+    if broken.is_empty() { Ok(()) } else { Err(format!("benchmarks failed: {broken:?}")) }
+}
+
+/// The benchmarks of the tree, sorted.
+fn registered(packages: &[Package]) -> Vec<String> {
+    let bench = packages.iter().filter(|package| package.folder.starts_with("bench/"));
+    let mut names: Vec<String> = bench.flat_map(|package| package.binaries.clone()).collect();
+    names.sort();
+    names
+}
+
+fn choose<'a>(registered: &'a [String], name: Option<&str>) -> Result<Vec<&'a str>, String> {
+    let chosen = registered.iter().map(String::as_str);
+    let chosen: Vec<&str> = chosen.filter(|known| name.is_none_or(|name| name == *known)).collect();
+    if chosen.is_empty() {
+        return Err(format!("no such benchmark; there are: [{}]", registered.join(", ")));
+    }
+    Ok(chosen)
+}
+
+fn run_one(workspace: &Workspace, name: &str) -> Result<(), String> {
+    let quick = env::var("QUICK").is_ok_and(|value| value == "1");
+    let command_text = format!("make bench-{name}{}", if quick { " QUICK=1" } else { "" });
+    let result = workspace.root.join(format!("bench/results/latest/{name}.json"));
+    if result.exists() {
+        fs::remove_file(&result).map_err(|error| format!("remove the last result: {error}"))?;
+    }
+    let mut command = Command::new(workspace.binary(name)?);
+    command.current_dir(&workspace.root).env("FOREBAY_BENCH_COMMAND", command_text);
+    process::must(&mut command, if quick { QUICK_BOUND } else { BENCH_BOUND })?;
+    let text = fs::read_to_string(&result)
+        .map_err(|error| format!("left no result in {}: {error}", result.display()))?;
+    let value: serde_json::Value =
+        serde_json::from_str(&text).map_err(|error| format!("wrote a broken result: {error}"))?;
+    match value["rows"].as_array() {
+        Some(rows) if !rows.is_empty() => Ok(()),
+        _ => Err("its result has no rows".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(folder: &str, binaries: &[&str]) -> Package {
+        Package {
+            name: folder.replace('/', "-"),
+            folder: folder.to_owned(),
+            dependencies: vec![],
+            binaries: binaries.iter().map(|name| (*name).to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn binaries_under_bench_are_the_benchmarks() {
+        let packages = [
+            package("bench/micro", &["write-path", "freshness"]),
+            package("services/writer", &["forebay-writer"]),
+            package("bench/report", &[]),
+        ];
+        let registered = registered(&packages);
+        assert_eq!(registered, ["freshness", "write-path"]);
+        assert_eq!(choose(&registered, None).unwrap(), ["freshness", "write-path"]);
+        assert_eq!(choose(&registered, Some("freshness")).unwrap(), ["freshness"]);
+        let problem = choose(&registered, Some("speed")).unwrap_err();
+        assert!(problem.contains("freshness, write-path"), "{problem}");
+    }
+}

@@ -1,0 +1,138 @@
+//! `xtask check`: what holds the tree in shape, in seconds. Each rule is a suite of one, so that
+//! its failure has a name; add a rule by one entry to `RULES`.
+
+use std::time::Duration;
+
+use crate::stages::{ended, show};
+use crate::suite::Suite;
+use crate::workspace::{BUILD_BOUND, Workspace};
+use crate::{layers, process, tidy};
+
+const TOOL_BOUND: Duration = Duration::from_secs(5 * 60);
+
+/// `Ok(None)`: the rule has nothing to look at yet. `Err`: what it found, in full.
+type Finding = Result<Option<()>, String>;
+
+struct Rule {
+    name: &'static str,
+    check: fn(&Workspace) -> Finding,
+}
+
+const RULES: &[Rule] = &[
+    Rule { name: "fmt", check: fmt },
+    Rule { name: "tidy", check: |tree| listed(tidy::problems(tree)?) },
+    Rule { name: "layers", check: |tree| listed(layers::problems(tree)?) },
+    Rule { name: "clippy", check: clippy },
+    Rule { name: "ruff", check: ruff },
+    Rule { name: "mypy", check: mypy },
+];
+
+/// Runs the rules, all or those named.
+///
+/// # Errors
+/// A rule fails; its findings are printed.
+pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
+    let suites = suites(workspace, only)?;
+    let failed: Vec<&str> =
+        suites.iter().filter(|suite| !suite.passed()).map(|suite| suite.name.as_str()).collect();
+    if failed.is_empty() { Ok(()) } else { Err(format!("failed: {}", failed.join(", "))) }
+}
+
+/// The rules as suites, for the stage of the tests.
+///
+/// # Errors
+/// No rule has a name asked for.
+pub fn suites(workspace: &Workspace, only: &[String]) -> Result<Vec<Suite>, String> {
+    if let Some(name) = only.iter().find(|name| !RULES.iter().any(|rule| rule.name == **name)) {
+        let names: Vec<&str> = RULES.iter().map(|rule| rule.name).collect();
+        return Err(format!("no rule {name}; there are: {}", names.join(", ")));
+    }
+    let chosen =
+        RULES.iter().filter(|rule| only.is_empty() || only.iter().any(|name| name == rule.name));
+    let mut suites = Vec::new();
+    for rule in chosen {
+        let name = format!("check/{}", rule.name);
+        match (rule.check)(workspace) {
+            Ok(None) => println!("{name}: nothing to look at yet"),
+            Ok(Some(())) => suites.push((Suite::single(&name, Ok(())), String::new())),
+            Err(found) => {
+                suites.push((Suite::single(&name, Err("see its findings".to_owned())), found));
+            }
+        }
+        if let Some((suite, found)) = suites.last().filter(|(suite, _)| suite.name == name) {
+            show(suite, found);
+        }
+    }
+    Ok(suites.into_iter().map(|(suite, _)| suite).collect())
+}
+
+fn listed(problems: Vec<String>) -> Finding {
+    if problems.is_empty() { Ok(Some(())) } else { Err(problems.join("\n")) }
+}
+
+fn fmt(workspace: &Workspace) -> Finding {
+    tool(workspace, "fmt", &mut workspace.cargo(&["fmt", "--all", "--check"]), "cargo fmt --all")
+}
+
+fn clippy(workspace: &Workspace) -> Finding {
+    let form = ["clippy", "--workspace", "--all-targets", "--locked", "--quiet"];
+    let mut command = workspace.cargo(&form);
+    command.args(["--", "-D", "warnings"]);
+    let log = workspace.target()?.join("xtask/check/clippy.log");
+    let outcome = process::capture(&mut command, &log, BUILD_BOUND)?;
+    ended(outcome.ok, &outcome.output).map(Some)
+}
+
+fn python_files(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let files = workspace.files()?.into_iter();
+    Ok(files.filter(|file| file.ends_with(".py") || file.ends_with(".pyi")).collect())
+}
+
+fn ruff(workspace: &Workspace) -> Finding {
+    let files = python_files(workspace)?;
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let fix = "run: .venv/bin/ruff format --config tools/setup/ruff.toml FILE";
+    for verb in [&["check", "--quiet"][..], &["format", "--check", "--diff"][..]] {
+        let mut command = workspace.python(&["-m", "ruff"]);
+        command.args(verb).args(["--config", "tools/setup/ruff.toml"]).args(&files);
+        tool(workspace, "ruff", &mut command, fix)?;
+    }
+    Ok(Some(()))
+}
+
+fn mypy(workspace: &Workspace) -> Finding {
+    let files = python_files(workspace)?;
+    if files.is_empty() {
+        return Ok(None);
+    }
+    let cache = workspace.target()?.join("xtask/mypy");
+    let mut command = workspace.python(&["-m", "mypy", "--config-file", "tools/setup/mypy.ini"]);
+    command.arg("--cache-dir").arg(cache).args(&files);
+    tool(workspace, "mypy", &mut command, "add or mend the types named above")
+}
+
+fn tool(
+    workspace: &Workspace,
+    name: &str,
+    command: &mut std::process::Command,
+    fix: &str,
+) -> Finding {
+    let log = workspace.target()?.join(format!("xtask/check/{name}.log"));
+    let outcome = process::capture(command, &log, TOOL_BOUND)?;
+    let found = format!("{}\n{name}: {}; fix: {fix}", outcome.output, outcome.ending);
+    ended(outcome.ok, &found).map(Some)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_unknown_rule_names_those_there_are() {
+        let nowhere = Workspace { root: std::env::temp_dir() };
+        let problem = run(&nowhere, &["formats".to_owned()]).unwrap_err();
+        assert!(problem.contains("clippy"), "{problem}");
+    }
+}

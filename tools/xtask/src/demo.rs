@@ -1,0 +1,187 @@
+//! The verbs that start Forebay itself: set-up, the demo, the simulator, `forebayd dev`. The demo
+//! and the simulator are programs of their own; this file only knows their names, switches and
+//! bounds, and turns what they report into suites.
+
+use std::env;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{self, Outcome};
+use crate::stages::show;
+use crate::suite::{Suite, parse_suite_lines};
+use crate::workspace::Workspace;
+
+/// Seeds of `make sim` when nobody says how many.
+pub const SIM_SEEDS_DEFAULT: u64 = 1000;
+/// Seeds of the simulator inside `make test`.
+const SIM_SEEDS_TEST: u64 = 100;
+/// The simulator's program: `forebay-sim --seed FIRST --seeds COUNT`, which prints its suites in
+/// the form of [`Suite`] and, on a failure, the line that replays it.
+const SIM: &str = "forebay-sim";
+/// The demo's entry, run by the Python of .venv with FOREBAY_BIN naming the folder of programs.
+/// SMALL=1 asks for a part of the data, PLANT=1 for a wrong document that the oracle must find,
+/// LOG=kafka for a real broker. Its last line on success is [`DEMO_OK`].
+const DEMO: &str = "tools/demo/demo.py";
+const DEMO_OK: &str = "demo: OK";
+/// What the oracle prints about each planted document; without it a failing demo proves nothing.
+const DEMO_CAUGHT: &str = "oracle: mismatch";
+
+const SETUP_BOUND: Duration = Duration::from_secs(40 * 60);
+const DEMO_BOUND: Duration = Duration::from_secs(15 * 60);
+const DEMO_SMALL_BOUND: Duration = Duration::from_secs(5 * 60);
+const SIM_TEST_BOUND: Duration = Duration::from_secs(10 * 60);
+/// A bound all the same: any number of seeds is welcome, a hang is not.
+const SIM_BOUND: Duration = Duration::from_secs(12 * 60 * 60);
+const DEV_BOUND: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+
+/// Runs the set-up script.
+///
+/// # Errors
+/// It fails; it has printed the fix.
+pub fn setup(workspace: &Workspace) -> Result<(), String> {
+    let mut command = Command::new("sh");
+    command.arg("tools/setup/setup.sh").current_dir(&workspace.root);
+    process::must(&mut command, SETUP_BOUND)
+}
+
+/// Builds everything and runs the demo on this terminal.
+///
+/// # Errors
+/// The set-up, the build or the demo fails.
+pub fn demo(workspace: &Workspace) -> Result<(), String> {
+    setup(workspace)?;
+    workspace.build()?;
+    process::must(&mut demo_command(workspace)?, DEMO_BOUND)
+}
+
+/// Builds everything and starts `forebayd dev` on this terminal.
+///
+/// # Errors
+/// The build fails, or the server ends badly.
+pub fn dev(workspace: &Workspace) -> Result<(), String> {
+    workspace.build()?;
+    process::must(Command::new(workspace.binary("forebayd")?).arg("dev"), DEV_BOUND)
+}
+
+/// Builds everything and runs the simulator on this terminal.
+///
+/// # Errors
+/// The build fails, or a seed does.
+pub fn sim(workspace: &Workspace, seed: u64, seeds: u64) -> Result<(), String> {
+    workspace.build()?;
+    process::must(&mut sim_command(workspace, seed, seeds)?, SIM_BOUND)
+}
+
+/// The simulator as a stage of the tests.
+///
+/// # Errors
+/// There is no simulator, or its log cannot be written.
+pub fn sim_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+    let log = workspace.target()?.join("xtask/sim.log");
+    let mut command = sim_command(workspace, 1, SIM_SEEDS_TEST)?;
+    let outcome = process::capture(&mut command, &log, SIM_TEST_BOUND)?;
+    let mut suites = parse_suite_lines(&outcome.output);
+    if suites.is_empty() || (!outcome.ok && suites.iter().all(Suite::passed)) {
+        suites.push(Suite::broken("sim", outcome.ending));
+    }
+    suites.iter().for_each(|suite| show(suite, &outcome.output));
+    Ok(suites)
+}
+
+/// The demo's small form as a stage of the tests.
+///
+/// # Errors
+/// There is no demo, or its log cannot be written.
+pub fn demo_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+    let outcome = small_demo(workspace, false)?;
+    let suite = Suite::single("demo", verdict(&outcome));
+    show(&suite, &outcome.output);
+    Ok(vec![suite])
+}
+
+/// The demo with a planted error: it passes when the demo fails for exactly that reason.
+///
+/// # Errors
+/// There is no demo, or its log cannot be written.
+pub fn plant_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+    let outcome = small_demo(workspace, true)?;
+    let suite = Suite::single("plant", plant_verdict(&outcome));
+    show(&suite, &outcome.output);
+    Ok(vec![suite])
+}
+
+fn small_demo(workspace: &Workspace, plant: bool) -> Result<Outcome, String> {
+    let name = if plant { "plant.log" } else { "demo.log" };
+    let log = workspace.target()?.join("xtask").join(name);
+    let mut command = demo_command(workspace)?;
+    command.env("SMALL", "1").env_remove("PLANT");
+    if plant {
+        command.env("PLANT", "1");
+    }
+    process::capture(&mut command, &log, DEMO_SMALL_BOUND)
+}
+
+fn verdict(outcome: &Outcome) -> Result<(), String> {
+    let last = outcome.output.lines().rev().find(|line| !line.trim().is_empty());
+    match (outcome.ok, last) {
+        (true, Some(DEMO_OK)) => Ok(()),
+        (true, _) => Err(format!("the last line is not '{DEMO_OK}'")),
+        (false, _) => Err(outcome.ending.clone()),
+    }
+}
+
+fn plant_verdict(outcome: &Outcome) -> Result<(), String> {
+    if outcome.timed_out {
+        return Err(outcome.ending.clone());
+    }
+    if outcome.ok || outcome.output.lines().any(|line| line == DEMO_OK) {
+        return Err("a wrong document was planted and the demo did not see it".to_owned());
+    }
+    if outcome.output.contains(DEMO_CAUGHT) {
+        return Ok(());
+    }
+    Err(format!("the demo failed, but not by its oracle: no line with '{DEMO_CAUGHT}'"))
+}
+
+fn demo_command(workspace: &Workspace) -> Result<Command, String> {
+    if !workspace.root.join(DEMO).is_file() {
+        return Err(format!("there is no demo yet: {DEMO} is missing"));
+    }
+    let mut command = workspace.python(&[DEMO]);
+    command.env("FOREBAY_BIN", workspace.target()?.join("debug"));
+    if env::var_os("PYTHONUNBUFFERED").is_none() {
+        command.env("PYTHONUNBUFFERED", "1");
+    }
+    Ok(command)
+}
+
+fn sim_command(workspace: &Workspace, seed: u64, seeds: u64) -> Result<Command, String> {
+    let mut command = Command::new(workspace.binary(SIM)?);
+    command.current_dir(&workspace.root);
+    command.args(["--seed", &seed.to_string(), "--seeds", &seeds.to_string()]);
+    Ok(command)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(ok: bool, output: &str) -> Outcome {
+        let ending = if ok { "exit 0" } else { "exit 1" }.to_owned();
+        Outcome { ok, timed_out: false, ending, output: output.to_owned() }
+    }
+
+    #[test]
+    fn the_demo_passes_only_by_its_last_line() {
+        assert!(verdict(&outcome(true, "a\ndemo: OK\n\n")).is_ok());
+        assert!(verdict(&outcome(true, "demo: OK\nbut then\n")).is_err());
+        assert!(verdict(&outcome(false, "demo: OK\n")).is_err());
+    }
+
+    #[test]
+    fn the_plant_passes_only_when_the_oracle_caught_it() {
+        assert!(plant_verdict(&outcome(false, "oracle: mismatch in users 7\n")).is_ok());
+        assert!(plant_verdict(&outcome(false, "connection refused\n")).is_err());
+        assert!(plant_verdict(&outcome(true, "oracle: mismatch\ndemo: OK\n")).is_err());
+    }
+}

@@ -1,0 +1,234 @@
+//! Layering is a table, and the table is a test. ARCHITECTURE.md holds two tables between markers:
+//! `layers` (package, level, folder) and `absences` (package, what its normal dependency tree must
+//! never reach). Both are read here and held against `cargo metadata` and `cargo tree`.
+
+use std::collections::BTreeMap;
+use std::fs;
+
+use crate::process;
+use crate::workspace::{Package, Workspace};
+
+const DOCUMENT: &str = "ARCHITECTURE.md";
+
+/// A row of the layer table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Layer {
+    /// `None` is `dev`: imported by tests only, or by nobody.
+    level: Option<u32>,
+    folder: String,
+}
+
+type Layers = BTreeMap<String, Layer>;
+
+/// Prints every wrong edge.
+///
+/// # Errors
+/// There is one, or the tables cannot be read.
+pub fn run(workspace: &Workspace) -> Result<(), String> {
+    let problems = problems(workspace)?;
+    problems.iter().for_each(|problem| println!("layers: {problem}"));
+    if problems.is_empty() { Ok(()) } else { Err(format!("layers: {} problems", problems.len())) }
+}
+
+/// Every wrong edge, in words.
+///
+/// # Errors
+/// The tables cannot be read, or cargo fails.
+pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let path = workspace.root.join(DOCUMENT);
+    let document =
+        fs::read_to_string(&path).map_err(|error| format!("read {DOCUMENT}: {error}"))?;
+    let layers = layer_table(&document)?;
+    let packages = workspace.packages()?;
+    let mut problems = Vec::new();
+    for package in &packages {
+        problems.extend(package_problems(workspace, package, &layers));
+    }
+    for row in rows(&document, "absences")? {
+        let [name, never, ..] = row.as_slice() else {
+            return Err(format!("{DOCUMENT}: an absences row needs two cells: {row:?}"));
+        };
+        if packages.iter().any(|package| package.name == *name) {
+            problems.extend(reached(workspace, name, never)?);
+        }
+    }
+    Ok(problems)
+}
+
+fn package_problems(workspace: &Workspace, package: &Package, layers: &Layers) -> Vec<String> {
+    let Some(own) = layers.get(&package.name) else {
+        let fix = "add a row to its layer table, or rename the package";
+        return vec![format!("{} is not in {DOCUMENT}; fix: {fix}", package.name)];
+    };
+    let mut problems = Vec::new();
+    if own.folder != package.folder {
+        let (name, folder) = (&package.name, &package.folder);
+        problems.push(format!("{name} stands in {folder}, {DOCUMENT} says {}", own.folder));
+    }
+    for dependency in package.dependencies.iter().filter(|edge| edge.first_party && !edge.dev) {
+        let Some(other) = layers.get(&dependency.name) else { continue };
+        if let Some(reason) = refusal(package, own, &dependency.name, other) {
+            let place = place(workspace, package, &dependency.name);
+            let (from, to) = (label(&package.name, own), label(&dependency.name, other));
+            problems.push(format!("{from} may not import {to}: {reason}: {place}"));
+        }
+    }
+    problems
+}
+
+/// Why an edge is refused: the only place where the layering rule is written as code.
+fn refusal(package: &Package, own: &Layer, name: &str, other: &Layer) -> Option<&'static str> {
+    let service = |folder: &str| folder.starts_with("services/");
+    let Some(other_level) = other.level else {
+        let own_is_dev = own.level.is_none();
+        return (!own_is_dev).then_some("it is for tests, and so only a dev-dependency");
+    };
+    let own_level = own.level?;
+    if other_level >= own_level {
+        return Some("a crate imports only lower levels");
+    }
+    let may_import_services = package.name == "forebayd";
+    if service(&other.folder) && !may_import_services && name != package.name {
+        return Some("services are imported by forebayd alone");
+    }
+    None
+}
+
+fn label(name: &str, layer: &Layer) -> String {
+    match layer.level {
+        Some(level) => format!("{name} (L{level})"),
+        None => format!("{name} (dev)"),
+    }
+}
+
+/// `libs/index/Cargo.toml:14`
+fn place(workspace: &Workspace, package: &Package, dependency: &str) -> String {
+    let manifest = format!("{}/Cargo.toml", package.folder);
+    let text = fs::read_to_string(workspace.root.join(&manifest)).unwrap_or_default();
+    let found = text.lines().position(|line| {
+        line.strip_prefix(dependency).is_some_and(|rest| rest.starts_with(['.', ' ', '=']))
+    });
+    found.map_or(manifest.clone(), |line| format!("{manifest}:{}", line + 1))
+}
+
+/// Packages that `name` must not reach and does. `never` is a list with commas; a word that ends
+/// in `*` stands for all names with that beginning.
+fn reached(workspace: &Workspace, name: &str, never: &str) -> Result<Vec<String>, String> {
+    let form = ["tree", "--locked", "-e", "normal", "--prefix", "none", "--format", "{p}"];
+    let mut command = workspace.cargo(&form);
+    command.args(["-p", name]);
+    let tree = process::read(&mut command)?;
+    let mut found: Vec<&str> =
+        tree.lines().filter_map(|line| line.split_whitespace().next()).collect();
+    found.sort_unstable();
+    found.dedup();
+    let mut problems = Vec::new();
+    for word in never.split(',').map(str::trim).filter(|word| !word.is_empty()) {
+        for reached in found.iter().filter(|package| matches(word, package)) {
+            let fix = format!("fix: cargo tree -e normal -p {name} -i {reached}");
+            problems.push(format!("{name} may never reach {reached}; {fix}"));
+        }
+    }
+    Ok(problems)
+}
+
+fn matches(word: &str, package: &str) -> bool {
+    match word.strip_suffix('*') {
+        Some(beginning) => package.starts_with(beginning),
+        None => package == word,
+    }
+}
+
+fn layer_table(document: &str) -> Result<Layers, String> {
+    let mut layers = Layers::new();
+    for row in rows(document, "layers")? {
+        let [name, level, folder, ..] = row.as_slice() else {
+            return Err(format!("{DOCUMENT}: a layer row needs three cells: {row:?}"));
+        };
+        let level = match level.as_str() {
+            "dev" => None,
+            other => {
+                let number = other.strip_prefix('L').and_then(|number| number.parse().ok());
+                Some(number.ok_or_else(|| format!("{DOCUMENT}: no level '{other}' ({name})"))?)
+            }
+        };
+        let folder = folder.trim_end_matches('/').to_owned();
+        if layers.insert(name.clone(), Layer { level, folder }).is_some() {
+            return Err(format!("{DOCUMENT}: {name} has two rows"));
+        }
+    }
+    Ok(layers)
+}
+
+/// The body rows of the Markdown table between `<!-- NAME:begin -->` and `<!-- NAME:end -->`,
+/// without code quotes.
+fn rows(document: &str, name: &str) -> Result<Vec<Vec<String>>, String> {
+    let inside = document
+        .split_once(&format!("<!-- {name}:begin -->"))
+        .and_then(|(_, rest)| rest.split_once(&format!("<!-- {name}:end -->")))
+        .map(|(inside, _)| inside)
+        .ok_or_else(|| format!("{DOCUMENT} has no table between its '{name}' markers"))?;
+    let lines = inside.lines().map(str::trim).filter(|line| line.starts_with('|'));
+    let cells = |line: &str| {
+        let line = line.trim_matches('|');
+        line.split('|').map(|cell| cell.trim().replace('`', "")).collect::<Vec<_>>()
+    };
+    let body: Vec<Vec<String>> = lines.skip(2).map(cells).collect();
+    if body.is_empty() { Err(format!("{DOCUMENT}: the '{name}' table is empty")) } else { Ok(body) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn package(name: &str, folder: &str) -> Package {
+        let (name, folder) = (name.to_owned(), folder.to_owned());
+        Package { name, folder, dependencies: vec![], binaries: vec![] }
+    }
+
+    fn layer(level: Option<u32>, folder: &str) -> Layer {
+        Layer { level, folder: folder.to_owned() }
+    }
+
+    #[test]
+    fn the_rule_refuses_what_the_design_refuses() {
+        let index = (package("forebay-index", "libs/index"), layer(Some(1), "libs/index"));
+        let log = layer(Some(2), "libs/log");
+        let core = layer(Some(0), "libs/core");
+        let testkit = layer(None, "libs/testkit");
+        let writer = layer(Some(4), "services/writer");
+        assert!(refusal(&index.0, &index.1, "forebay-core", &core).is_none());
+        assert!(refusal(&index.0, &index.1, "forebay-log", &log).is_some());
+        assert!(refusal(&index.0, &index.1, "forebay-index", &index.1).is_some());
+        assert!(refusal(&index.0, &index.1, "forebay-testkit", &testkit).is_some());
+        let bench = (package("forebay-bench-micro", "bench/micro"), layer(None, "bench/micro"));
+        assert!(refusal(&bench.0, &bench.1, "forebay-testkit", &testkit).is_none());
+        assert!(refusal(&bench.0, &bench.1, "forebay-writer-service", &writer).is_none());
+        let dev = (package("forebayd", "services/forebayd"), layer(Some(5), "services/forebayd"));
+        assert!(refusal(&dev.0, &dev.1, "forebay-writer-service", &writer).is_none());
+        let ffi = (package("forebay-ffi", "clients/c"), layer(Some(5), "clients/c"));
+        assert!(refusal(&ffi.0, &ffi.1, "forebay-writer-service", &writer).is_some());
+        let features = package("forebay-features-service", "services/features");
+        let own = layer(Some(4), "services/features");
+        assert!(refusal(&features, &own, "forebay-writer-service", &writer).is_some());
+    }
+
+    #[test]
+    fn tables_are_read_between_their_markers() {
+        let document = "| a | b |\n<!-- layers:begin -->\n| package | level | folder |\n\
+            |---|---|---|\n| `forebay-core` | L0 | libs/core/ | ids |\n\
+            | xtask | dev | tools/xtask |\n<!-- layers:end -->\n";
+        let layers = layer_table(document).unwrap();
+        assert_eq!(layers["forebay-core"], layer(Some(0), "libs/core"));
+        assert_eq!(layers["xtask"], layer(None, "tools/xtask"));
+        assert!(layer_table("no markers").is_err());
+        assert!(layer_table(&document.replace("L0", "low")).is_err());
+        assert!(layer_table(&document.replace("xtask", "forebay-core")).is_err());
+    }
+
+    #[test]
+    fn a_star_stands_for_the_rest_of_a_name() {
+        assert!(matches("datafusion*", "datafusion-common"));
+        assert!(matches("rocksdb", "rocksdb") && !matches("rocksdb", "librocksdb-sys"));
+    }
+}

@@ -1,0 +1,15 @@
+//! The workshop behind the Makefile. Each verb is a module; `stages` is the table that `xtask
+//! test` walks, `check` the list of rules that hold the tree in shape. It is a library so that
+//! its own tests can plant a violation for every rule and see it caught.
+
+pub mod bench;
+pub mod check;
+pub mod clock;
+pub mod demo;
+pub mod layers;
+pub mod process;
+pub mod stages;
+pub mod suite;
+pub mod tidy;
+pub mod unit;
+pub mod workspace;

@@ -1,0 +1,82 @@
+//! `cargo run -p xtask -- <verb>`: the one entry to everything the Makefile offers. This file only
+//! reads the command line; the work is in the library.
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+use xtask::{bench, check, demo, layers, stages, tidy, workspace::Workspace};
+
+#[derive(Parser)]
+#[command(about = "Forebay's workshop; `make help` lists the everyday verbs")]
+struct Arguments {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Subcommand)]
+enum Verb {
+    /// Install what the tree needs and check the versions of the toolchains
+    Setup,
+    /// Run every stage of the tests, or only those named
+    Test {
+        /// Run only this stage (may be repeated); `list` prints the stages
+        #[arg(long)]
+        only: Vec<String>,
+    },
+    /// Format, lints, layers, tidiness, types: seconds
+    Check {
+        /// Run only this rule (may be repeated): fmt, clippy, layers, tidy, ruff, mypy
+        #[arg(long)]
+        only: Vec<String>,
+    },
+    /// Hold the crates against the layer table of ARCHITECTURE.md
+    Layers,
+    /// Hold the sources against the house rules
+    Tidy,
+    /// The main job on a real data set (LOG=kafka, PLANT=1, SMALL=1 are read by the demo itself)
+    Demo,
+    /// Run one benchmark, or all of them (QUICK=1 for the minutes-long form)
+    Bench {
+        /// The benchmark's name, or none for all
+        name: Option<String>,
+    },
+    /// Run the simulator over many seeds
+    Sim {
+        /// How many seeds
+        #[arg(long, env = "SEEDS", default_value_t = demo::SIM_SEEDS_DEFAULT)]
+        seeds: u64,
+        /// The first seed; a failure prints the value that replays it
+        #[arg(long, env = "SEED", default_value_t = 1)]
+        seed: u64,
+    },
+    /// Build and start `forebayd dev` in the foreground
+    Dev,
+}
+
+fn main() -> ExitCode {
+    let workspace = match Workspace::here() {
+        Ok(workspace) => workspace,
+        Err(problem) => {
+            eprintln!("xtask: {problem}");
+            return ExitCode::FAILURE;
+        }
+    };
+    let result = match Arguments::parse().verb {
+        Verb::Setup => demo::setup(&workspace),
+        Verb::Test { only } => stages::run(&workspace, &only),
+        Verb::Check { only } => check::run(&workspace, &only),
+        Verb::Layers => layers::run(&workspace),
+        Verb::Tidy => tidy::run(&workspace),
+        Verb::Demo => demo::demo(&workspace),
+        Verb::Bench { name } => bench::run(&workspace, name.as_deref()),
+        Verb::Sim { seeds, seed } => demo::sim(&workspace, seed, seeds),
+        Verb::Dev => demo::dev(&workspace),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("xtask: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,190 @@
+//! `xtask test`: one table of stages. To add a stage (another language, another kind of test),
+//! write a function that returns its suites and add one entry to `STAGES`. A stage that failed as
+//! a whole counts one failure; a stage whose need failed is not run and counts as skipped.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::clock::Stopwatch;
+use crate::suite::{Counts, Suite, parse_libtest};
+use crate::workspace::{BUILD_BOUND, Workspace};
+use crate::{check, demo, process, unit};
+
+type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
+
+/// One step of `make test`.
+pub struct Stage {
+    /// Its name, for `--only` and the table of times.
+    pub name: &'static str,
+    /// Stages without which it makes no sense to start.
+    pub needs: &'static [&'static str],
+    /// What it does; it prints its suites itself, through [`show`].
+    pub run: Run,
+}
+
+/// Every stage, in order.
+pub const STAGES: &[Stage] = &[
+    Stage { name: "setup", needs: &[], run: |tree| demo::setup(tree).map(|()| vec![]) },
+    Stage { name: "check", needs: &["setup"], run: |tree| check::suites(tree, &[]) },
+    Stage { name: "build", needs: &["setup"], run: |tree| tree.build().map(|()| vec![]) },
+    Stage { name: "unit", needs: &["build"], run: |tree| unit::run(tree, &mut show) },
+    Stage { name: "doc", needs: &["build"], run: doc },
+    Stage { name: "sim", needs: &["build"], run: demo::sim_suites },
+    Stage { name: "demo", needs: &["build"], run: demo::demo_suites },
+    Stage { name: "plant", needs: &["build"], run: demo::plant_suites },
+];
+
+/// Runs the stages, all or those named, and prints times and the closing line.
+///
+/// # Errors
+/// Any suite or stage failed; everything is printed by then.
+pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
+    if only.iter().any(|name| name == "list") {
+        STAGES.iter().for_each(|stage| println!("{}", stage.name));
+        return Ok(());
+    }
+    if let Some(name) = only.iter().find(|name| !STAGES.iter().any(|stage| stage.name == **name)) {
+        return Err(format!("no stage {name}; fix: xtask test --only list"));
+    }
+    let chosen =
+        STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name));
+    let chosen: Vec<&Stage> = chosen.collect();
+    let counts = walk(workspace, &chosen);
+    println!("{counts}");
+    if counts.failed == 0 { Ok(()) } else { Err("the tests fail; see above".to_owned()) }
+}
+
+fn walk(workspace: &Workspace, stages: &[&Stage]) -> Counts {
+    let mut counts = Counts::default();
+    let mut broken: BTreeSet<&str> = BTreeSet::new();
+    let mut times = Vec::new();
+    for stage in stages {
+        if let Some(need) = stage.needs.iter().find(|need| broken.contains(*need)) {
+            println!("stage {}: not run, since stage {need} failed", stage.name);
+            counts.skipped += 1;
+            broken.insert(stage.name);
+            continue;
+        }
+        println!("stage {}: starts", stage.name);
+        let watch = Stopwatch::start();
+        match (stage.run)(workspace) {
+            Ok(suites) => suites.iter().for_each(|suite| counts.add(suite.counts())),
+            Err(problem) => {
+                println!("stage {}: FAILED: {problem}", stage.name);
+                counts.failed += 1;
+                broken.insert(stage.name);
+            }
+        }
+        times.push((stage.name, watch.elapsed()));
+    }
+    print_times(&times);
+    counts
+}
+
+fn print_times(times: &[(&str, Duration)]) {
+    for (name, time) in times {
+        println!("time {name:8} {:8.1} s", time.as_secs_f64());
+    }
+    let total: Duration = times.iter().map(|(_, time)| *time).sum();
+    println!("time {:8} {:8.1} s", "total", total.as_secs_f64());
+}
+
+/// Prints one suite's line, and everything it wrote if it failed.
+pub fn show(suite: &Suite, output: &str) {
+    println!("{suite}");
+    if !suite.passed() {
+        println!("---- {} wrote:\n{}\n----", suite.name, output.trim_end());
+    }
+}
+
+/// How a process ended, as a result for a suite of one.
+#[must_use]
+pub fn ended(ok: bool, ending: &str) -> Result<(), String> {
+    if ok { Ok(()) } else { Err(ending.to_owned()) }
+}
+
+/// Doc tests, then the documentation itself without a warning. A crate without doc tests is no
+/// suite; a tree without any is a failure.
+fn doc(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+    let logs = workspace.target()?.join("xtask/doc");
+    let mut command = workspace.cargo(&["test", "--workspace", "--doc", "--locked"]);
+    command.arg("--no-fail-fast");
+    let outcome = process::capture(&mut command, &logs.join("tests.log"), BUILD_BOUND)?;
+    let mut suites = doc_suites(&outcome.output, outcome.ok, &outcome.ending);
+    suites.iter().for_each(|suite| show(suite, &outcome.output));
+    let mut command = workspace.cargo(&["doc", "--workspace", "--no-deps", "--locked", "--quiet"]);
+    command.env("RUSTDOCFLAGS", "-D warnings");
+    let outcome = process::capture(&mut command, &logs.join("rustdoc.log"), BUILD_BOUND)?;
+    let rustdoc = Suite::single("rustdoc", ended(outcome.ok, &outcome.ending));
+    show(&rustdoc, &outcome.output);
+    suites.push(rustdoc);
+    Ok(suites)
+}
+
+fn doc_suites(output: &str, ok: bool, ending: &str) -> Vec<Suite> {
+    let all = parse_libtest(output).into_iter();
+    let mut suites: Vec<Suite> = all
+        .filter(|suite| suite.ran > 0 || suite.problem.is_some())
+        .map(|suite| Suite { name: format!("{}/doc", suite.name.replace('_', "-")), ..suite })
+        .collect();
+    let nothing_failed = suites.iter().all(Suite::passed);
+    if suites.is_empty() || (!ok && nothing_failed) {
+        suites.push(Suite::broken("doc", format!("no result of the doc tests: {ending}")));
+    }
+    suites
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn nowhere() -> Workspace {
+        Workspace { root: std::env::temp_dir() }
+    }
+
+    fn good(_: &Workspace) -> Result<Vec<Suite>, String> {
+        Ok(vec![Suite { name: "a".to_owned(), ran: 3, failed: 1, ..Suite::default() }])
+    }
+
+    fn bad(_: &Workspace) -> Result<Vec<Suite>, String> {
+        Err("broken".to_owned())
+    }
+
+    #[test]
+    fn a_failed_need_skips_all_that_stands_on_it() {
+        let stages = [
+            Stage { name: "one", needs: &[], run: good },
+            Stage { name: "two", needs: &[], run: bad },
+            Stage { name: "three", needs: &["two"], run: good },
+            Stage { name: "four", needs: &["three"], run: good },
+        ];
+        let counts = walk(&nowhere(), &stages.iter().collect::<Vec<_>>());
+        assert_eq!(counts, Counts { passed: 2, failed: 2, skipped: 2 });
+    }
+
+    #[test]
+    fn an_unknown_stage_is_an_error_that_names_the_fix() {
+        let problem = run(&nowhere(), &["units".to_owned()]).unwrap_err();
+        assert!(problem.contains("--only list"), "{problem}");
+    }
+
+    #[test]
+    fn every_need_stands_earlier_in_the_table() {
+        for (place, stage) in STAGES.iter().enumerate() {
+            for need in stage.needs {
+                assert!(STAGES[..place].iter().any(|earlier| earlier.name == *need), "{need}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_tree_without_doc_tests_fails() {
+        let empty = "   Doc-tests forebay_core\n\nrunning 0 tests\n\ntest result: ok. 0 passed; \
+            0 failed; 0 ignored; 0 measured; 0 filtered out\n";
+        assert!(!doc_suites(empty, true, "exit 0")[0].passed());
+        let some = empty.replace("0 passed", "2 passed");
+        let suites = doc_suites(&some, true, "exit 0");
+        assert_eq!(suites[0].to_string(), "suite forebay-core/doc: ran 2, failed 0");
+        assert!(!doc_suites(&some, false, "exit 101").iter().all(Suite::passed));
+    }
+}

@@ -1,0 +1,233 @@
+//! Finds functions and counts their lines, in Rust, Java, Python and shell. Works on blanked
+//! source (see `blank`), so a brace in a string is no brace.
+
+use super::blank::{Language, blank, is_word};
+
+/// A function, from the line of its name to the line of its end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Function {
+    /// Its name.
+    pub name: String,
+    /// The line of its name, from 1.
+    pub line: usize,
+    /// How many lines it takes.
+    pub lines: usize,
+}
+
+/// The functions of a source file, by the file name's extension; none for other files.
+#[must_use]
+pub fn functions(extension: &str, source: &str) -> Vec<Function> {
+    match extension {
+        "rs" => in_braces(&blank(source, Language::Rust), rust_name),
+        "java" => in_braces(&blank(source, Language::Java), java_name),
+        "py" | "pyi" => in_python(&blank(source, Language::Python)),
+        "sh" => in_shell(source),
+        _ => Vec::new(),
+    }
+}
+
+/// Every `{` whose text before it, back to the last `;`, `{` or `}`, is a function's head.
+fn in_braces(code: &str, name: fn(&str) -> Option<(usize, String)>) -> Vec<Function> {
+    let mut found = Vec::new();
+    let mut open: Vec<Option<(String, usize)>> = Vec::new();
+    let mut head_start = 0;
+    // A `;` inside brackets, as in `[u8; 4]`, does not end a head.
+    let mut depth = 0_i32;
+    for (at, character) in code.char_indices() {
+        match character {
+            '(' | '[' => depth += 1,
+            ')' | ']' => depth -= 1,
+            ';' if depth <= 0 => head_start = at + 1,
+            '{' => {
+                let head = name(&code[head_start..at]);
+                open.push(head.map(|(place, name)| (name, line_of(code, head_start + place))));
+                (head_start, depth) = (at + 1, 0);
+            }
+            '}' => {
+                if let Some(Some((name, line))) = open.pop() {
+                    let lines = line_of(code, at) + 1 - line;
+                    found.push(Function { name, line, lines });
+                }
+                (head_start, depth) = (at + 1, 0);
+            }
+            _ => {}
+        }
+    }
+    found
+}
+
+fn line_of(code: &str, at: usize) -> usize {
+    code[..at].matches('\n').count() + 1
+}
+
+/// `fn name`, as the last one in the head; a pointer type `fn(` has no name.
+fn rust_name(head: &str) -> Option<(usize, String)> {
+    let mut found = None;
+    for (at, _) in head.match_indices("fn ") {
+        let starts = !head[..at].chars().next_back().is_some_and(is_word);
+        let name: String =
+            head[at + 3..].trim_start().chars().take_while(|c| is_word(*c)).collect();
+        if starts && !name.is_empty() {
+            found = Some((at, name));
+        }
+    }
+    found
+}
+
+/// `name(...)` or `name(...) throws X` before a brace, where `name` is no keyword and no class.
+fn java_name(head: &str) -> Option<(usize, String)> {
+    const NO_METHOD: [&str; 9] =
+        ["if", "for", "while", "switch", "catch", "synchronized", "try", "new", "record"];
+    let end = head.trim_end();
+    let close = end.rfind(')')?;
+    let after = end[close + 1..].trim();
+    if !(after.is_empty() || after.starts_with("throws ")) {
+        return None;
+    }
+    let mut depth = 0;
+    let open = end[..=close].char_indices().rev().find_map(|(at, character)| {
+        depth += i32::from(character == ')') - i32::from(character == '(');
+        (depth == 0).then_some(at)
+    })?;
+    let before = end[..open].trim_end();
+    let start = before.rfind(|c| !is_word(c)).map_or(0, |at| at + 1);
+    let name = &before[start..];
+    let previous = before[..start].split_whitespace().next_back().unwrap_or("");
+    let is_method =
+        !name.is_empty() && !NO_METHOD.contains(&name) && !NO_METHOD.contains(&previous);
+    is_method.then(|| (start, name.to_owned()))
+}
+
+/// A `def` ends with the last line that is indented deeper than itself.
+fn in_python(code: &str) -> Vec<Function> {
+    let lines = python_lines(code);
+    let mut found = Vec::new();
+    for (place, (line, indent, text)) in lines.iter().enumerate() {
+        let head = text.strip_prefix("async ").unwrap_or(text);
+        let Some(rest) = head.strip_prefix("def ") else { continue };
+        let name = rest.chars().take_while(|c| is_word(*c)).collect();
+        let inside = lines[place + 1..].iter().take_while(|(_, deeper, _)| deeper > indent);
+        let last = inside.last().map_or(*line, |(last, ..)| *last);
+        found.push(Function { name, line: *line, lines: last + 1 - line });
+    }
+    found
+}
+
+/// Logical lines: number, indent, text; a line inside brackets belongs to the one that opened
+/// them, so it takes the deepest indent.
+fn python_lines(code: &str) -> Vec<(usize, usize, &str)> {
+    let mut depth = 0_i32;
+    let mut lines = Vec::new();
+    for (place, line) in code.lines().enumerate() {
+        let text = line.trim();
+        let indent = if depth > 0 { usize::MAX } else { line.len() - line.trim_start().len() };
+        if !text.is_empty() {
+            lines.push((place + 1, indent, text));
+        }
+        depth += line.matches(['(', '[', '{']).count() as i32;
+        depth -= line.matches([')', ']', '}']).count() as i32;
+    }
+    lines
+}
+
+/// `name() {` to a brace in the first column.
+fn in_shell(source: &str) -> Vec<Function> {
+    let mut found = Vec::new();
+    let mut open: Option<(String, usize)> = None;
+    for (place, line) in source.lines().enumerate() {
+        if let Some(name) = line.strip_suffix("() {") {
+            open = Some((name.to_owned(), place + 1));
+        } else if line == "}"
+            && let Some((name, line)) = open.take()
+        {
+            found.push(Function { name, line, lines: place + 2 - line });
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn listed(extension: &str, source: &str) -> Vec<(String, usize, usize)> {
+        let functions = functions(extension, source).into_iter();
+        functions.map(|function| (function.name, function.line, function.lines)).collect()
+    }
+
+    #[test]
+    fn rust_functions_are_found_with_their_heads() {
+        let source = "\
+impl A {
+    pub fn one<F: Fn(u8) -> [u8; 4]>(
+        f: fn(u8) -> u8,
+    ) -> u8
+    where
+        F: Copy,
+    {
+        let s = \"}\";
+        fn inner() {}
+        if f(1) == 1 { 2 } else { 3 }
+    }
+    fn declared(&self);
+}
+proptest! {
+    #[test]
+    fn two(x in 0..3) {
+    }
+}
+";
+        let expected =
+            [("inner".to_owned(), 9, 1), ("one".to_owned(), 2, 10), ("two".to_owned(), 16, 2)];
+        assert_eq!(listed("rs", source), expected);
+    }
+
+    #[test]
+    fn java_methods_are_found_and_blocks_are_not() {
+        let source = "\
+record Pair(int a) {
+    Pair {
+    }
+    int sum(List<String> x) throws IOException {
+        for (String s : x) {
+            run(() -> {
+            });
+        }
+        return new Object() {
+            int two() {
+                return 2;
+            }
+        }.two();
+    }
+}
+";
+        assert_eq!(listed("java", source), [("two".to_owned(), 10, 3), ("sum".to_owned(), 4, 11)]);
+    }
+
+    #[test]
+    fn python_functions_end_with_their_indent() {
+        let source = "\
+class A:
+    def one(
+        self,
+    ) -> int:
+        '''
+text
+'''
+        return [
+1,
+        ]
+
+    async def two(self): pass
+
+
+x = 1
+";
+        assert_eq!(listed("py", source), [("one".to_owned(), 2, 9), ("two".to_owned(), 12, 1)]);
+    }
+
+    #[test]
+    fn shell_functions_are_found() {
+        assert_eq!(listed("sh", "a=1\nrun() {\n  b\n}\n"), [("run".to_owned(), 2, 3)]);
+    }
+}

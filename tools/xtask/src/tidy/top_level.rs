@@ -1,0 +1,73 @@
+//! The top level of the tree is fixed: what stands there is what a newcomer sees first. The lists
+//! are the design's; a tool that insists on one more file gets it by a change to them.
+
+/// What must stand there.
+const REQUIRED: [&str; 17] = [
+    ".ci",
+    "ARCHITECTURE.md",
+    "BUILD.bazel",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "Cargo.toml",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "WORKSPACE",
+    "bench",
+    "clients",
+    "infra",
+    "libs",
+    "proto",
+    "services",
+    "tools",
+];
+
+/// What may: files that tools insist on finding in the root.
+const ALLOWED: [&str; 15] = [
+    ".bazelignore",
+    ".bazelrc",
+    ".bazelversion",
+    ".editorconfig",
+    ".gitattributes",
+    ".gitignore",
+    "Cargo.lock",
+    "MODULE.bazel",
+    "WORKSPACE.bzlmod",
+    "clippy.toml",
+    "go.mod",
+    "go.sum",
+    "pom.xml",
+    "pyproject.toml",
+    "rustfmt.toml",
+];
+
+/// What is missing and what is too much.
+pub fn problems(files: &[String]) -> Vec<String> {
+    let mut names: Vec<&str> =
+        files.iter().map(|file| file.split('/').next().unwrap_or(file)).collect();
+    names.dedup();
+    let extra = names.iter().filter(|name| !REQUIRED.contains(name) && !ALLOWED.contains(name));
+    let fix = "fix: put it into one of the folders (the top level is fixed)";
+    let mut problems: Vec<String> =
+        extra.map(|name| format!("{name}: not a name of the top level; {fix}")).collect();
+    let missing = REQUIRED.iter().filter(|name| !names.contains(name));
+    problems.extend(missing.map(|name| format!("{name}: missing from the top level")));
+    problems
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_lists_do_not_overlap() {
+        assert!(REQUIRED.iter().all(|name| !ALLOWED.contains(name)));
+    }
+
+    #[test]
+    fn a_whole_top_level_has_no_problem() {
+        let files: Vec<String> = REQUIRED.iter().map(|name| (*name).to_owned()).collect();
+        assert_eq!(problems(&files), Vec::<String>::new());
+        assert_eq!(problems(&files[1..]).len(), 1);
+    }
+}

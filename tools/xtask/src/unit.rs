@@ -1,0 +1,230 @@
+//! The unit stage: cargo builds the test binaries, and we run them one by one, so that every suite
+//! has its package's name, its own log and its own bound. When may a binary with no tests pass in
+//! silence? Only when its own sources hold none, and its package has some elsewhere.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::process;
+use crate::suite::{Suite, parse_libtest, parse_suite_lines};
+use crate::workspace::{BUILD_BOUND, Workspace, array, text};
+
+/// Bound of one test binary.
+const SUITE_BOUND: Duration = Duration::from_secs(15 * 60);
+
+/// A built test binary.
+#[derive(Clone, Debug)]
+struct TestBinary {
+    package: String,
+    folder: PathBuf,
+    /// `unit` for the library, `bin-NAME` for a program, else the file's name in tests/.
+    what: String,
+    source: PathBuf,
+    executable: PathBuf,
+}
+
+/// Builds and runs all test binaries; prints each suite's line as it ends.
+///
+/// # Errors
+/// The build fails or a log cannot be written; a failing suite is not an error but a result.
+pub fn run(
+    workspace: &Workspace,
+    show: &mut dyn FnMut(&Suite, &str),
+) -> Result<Vec<Suite>, String> {
+    let logs = workspace.target()?.join("xtask/unit");
+    let mut suites = Vec::new();
+    let mut ran_by_package: BTreeMap<String, u64> = BTreeMap::new();
+    for binary in test_binaries(workspace)? {
+        let (suite, output) = run_one(&binary, &logs)?;
+        *ran_by_package.entry(binary.package.clone()).or_default() += suite.ran;
+        if suite.ran == 0 && suite.problem.is_none() && may_be_empty(&binary) {
+            continue;
+        }
+        show(&suite, &output);
+        suites.push(suite);
+    }
+    for (package, _) in ran_by_package.into_iter().filter(|(_, ran)| *ran == 0) {
+        let suite = Suite::broken(&format!("{package}/any"), "the package has no tests".to_owned());
+        show(&suite, "");
+        suites.push(suite);
+    }
+    Ok(suites)
+}
+
+fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
+    let log = workspace.target()?.join("xtask/unit/build.json");
+    let form = ["test", "--workspace", "--all-targets", "--locked", "--no-run"];
+    let mut command = workspace.cargo(&form);
+    command.arg("--message-format=json-render-diagnostics");
+    let outcome = process::capture(&mut command, &log, BUILD_BOUND)?;
+    if !outcome.ok {
+        let words: Vec<&str> =
+            outcome.output.lines().filter(|line| !line.starts_with('{')).collect();
+        return Err(format!("the tests do not build: {}\n{}", outcome.ending, words.join("\n")));
+    }
+    let messages = outcome.output.lines().filter_map(|line| serde_json::from_str(line).ok());
+    let mut binaries: Vec<TestBinary> = messages.filter_map(|value| test_binary(&value)).collect();
+    binaries.sort_by(|left, right| (&left.package, &left.what).cmp(&(&right.package, &right.what)));
+    if binaries.is_empty() {
+        return Err("cargo built no test binary at all".to_owned());
+    }
+    Ok(binaries)
+}
+
+/// Reads one message of cargo; benchmarks are built with the tests, but are not tests.
+fn test_binary(message: &Value) -> Option<TestBinary> {
+    let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
+    let target = &message["target"];
+    let kind = array(target, "kind").first()?.as_str()?;
+    if !is_test || kind == "bench" {
+        return None;
+    }
+    let name = text(target, "name");
+    let what = match kind {
+        "bin" => format!("bin-{name}"),
+        "test" | "example" => name.to_owned(),
+        _ => "unit".to_owned(),
+    };
+    let manifest = Path::new(text(message, "manifest_path"));
+    Some(TestBinary {
+        package: package_name(text(message, "package_id")),
+        folder: manifest.parent()?.to_path_buf(),
+        what,
+        source: PathBuf::from(text(target, "src_path")),
+        executable: PathBuf::from(message["executable"].as_str()?),
+    })
+}
+
+/// `path+file:///tree/libs/core#forebay-core@0.1.0`, or `...tools/xtask#0.1.0` when the folder has
+/// the package's name.
+fn package_name(id: &str) -> String {
+    let (path, fragment) = id.rsplit_once('#').unwrap_or((id, ""));
+    match fragment.split_once('@') {
+        Some((name, _)) => name.to_owned(),
+        None => path.rsplit('/').next().unwrap_or(path).to_owned(),
+    }
+}
+
+fn run_one(binary: &TestBinary, logs: &Path) -> Result<(Suite, String), String> {
+    let name = format!("{}/{}", binary.package, binary.what);
+    let log = logs.join(format!("{}.log", name.replace('/', "-")));
+    let mut command = Command::new(&binary.executable);
+    command.current_dir(&binary.folder).env("CARGO_MANIFEST_DIR", &binary.folder);
+    command.env("CARGO_PKG_NAME", &binary.package);
+    let outcome = process::capture(&mut command, &log, SUITE_BOUND)?;
+    let mut found = parse_libtest(&outcome.output);
+    if found.is_empty() {
+        // A harness of its own, such as a fuzz target's, reports in our own form.
+        found = parse_suite_lines(&outcome.output);
+    }
+    let mut suite = Suite { name, ..Suite::default() };
+    for part in &found {
+        suite.ran += part.ran;
+        suite.failed += part.failed;
+        suite.skipped += part.skipped;
+        suite.problem = suite.problem.or_else(|| part.problem.clone());
+    }
+    if found.is_empty() {
+        suite.problem = Some(format!("reported nothing: {}", outcome.ending));
+    } else if !outcome.ok && suite.failed == 0 {
+        suite.problem = Some(outcome.ending);
+    }
+    Ok((suite, outcome.output))
+}
+
+/// A unit-test binary may be empty when its sources hold no test; a file in tests/ never may.
+fn may_be_empty(binary: &TestBinary) -> bool {
+    if binary.source.starts_with(binary.folder.join("tests")) {
+        return false;
+    }
+    let source_folder = binary.folder.join("src");
+    let beside_library = source_folder.join("lib.rs").is_file() && binary.what != "unit";
+    if beside_library { !holds_tests(&binary.source) } else { !any_holds_tests(&source_folder) }
+}
+
+fn any_holds_tests(folder: &Path) -> bool {
+    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
+    entries
+        .map(|entry| entry.path())
+        .any(|path| if path.is_dir() { any_holds_tests(&path) } else { holds_tests(&path) })
+}
+
+fn holds_tests(path: &Path) -> bool {
+    let is_rust = path.extension().is_some_and(|extension| extension == "rs");
+    let source = fs::read_to_string(path).unwrap_or_default();
+    is_rust
+        && source.lines().any(|line| {
+            let line = line.trim_start();
+            line.starts_with("#[test]") || (line.starts_with("#[") && line.contains("::test"))
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn binary(folder: &Path, source: &str, what: &str) -> TestBinary {
+        TestBinary {
+            package: "forebay-x".to_owned(),
+            folder: folder.to_path_buf(),
+            what: what.to_owned(),
+            source: folder.join(source),
+            executable: PathBuf::from("sh"),
+        }
+    }
+
+    #[test]
+    fn package_names_come_from_both_forms_of_the_id() {
+        assert_eq!(package_name("path+file:///t/libs/core#forebay-core@0.1.0"), "forebay-core");
+        assert_eq!(package_name("path+file:///t/tools/xtask#0.1.0"), "xtask");
+    }
+
+    #[test]
+    fn an_empty_binary_passes_only_without_tests_in_its_sources() {
+        let folder = tempfile::tempdir().unwrap();
+        let source = folder.path().join("src");
+        fs::create_dir_all(source.join("deep")).unwrap();
+        fs::write(source.join("lib.rs"), "mod deep;").unwrap();
+        fs::write(source.join("main.rs"), "fn main() {}").unwrap();
+        assert!(may_be_empty(&binary(folder.path(), "src/lib.rs", "unit")));
+        fs::write(source.join("deep/mod.rs"), "    #[tokio::test]\n    async fn a() {}").unwrap();
+        assert!(!may_be_empty(&binary(folder.path(), "src/lib.rs", "unit")));
+        assert!(may_be_empty(&binary(folder.path(), "src/main.rs", "bin-x")));
+        assert!(!may_be_empty(&binary(folder.path(), "tests/a.rs", "a")));
+    }
+
+    #[test]
+    fn a_binary_that_dies_is_a_failed_suite() {
+        let folder = tempfile::tempdir().unwrap();
+        let script = folder.path().join("dies.sh");
+        fs::write(&script, "#!/bin/sh\necho 'running 2 tests'\nexit 101\n").unwrap();
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+        fs::set_permissions(&script, mode).unwrap();
+        let mut dying = binary(folder.path(), "tests/a.rs", "a");
+        dying.executable = script;
+        let (suite, output) = run_one(&dying, &folder.path().join("logs")).unwrap();
+        assert!(!suite.passed());
+        assert!(output.contains("running 2 tests"));
+    }
+
+    #[test]
+    fn cargo_messages_give_tests_and_leave_benchmarks_out() {
+        let message = |kind: &str, test: bool| {
+            serde_json::json!({
+                "reason": "compiler-artifact", "profile": {"test": test},
+                "package_id": "path+file:///t/libs/core#forebay-core@0.1.0",
+                "manifest_path": "/t/libs/core/Cargo.toml", "executable": "/t/x",
+                "target": {"kind": [kind], "name": "codec_test", "src_path": "/t/x.rs"},
+            })
+        };
+        assert_eq!(test_binary(&message("test", true)).unwrap().what, "codec_test");
+        assert_eq!(test_binary(&message("lib", true)).unwrap().what, "unit");
+        assert!(test_binary(&message("bench", true)).is_none());
+        assert!(test_binary(&message("bin", false)).is_none());
+    }
+}

@@ -1,0 +1,196 @@
+//! What Cargo knows about the tree: its packages, their folders and first-party edges, and the
+//! target directory. Everything is read from `cargo metadata --no-deps`, so it takes no lock and
+//! no network. Also the one place where cargo and the tree's Python are called from.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::process;
+
+/// Bound of one build of the whole tree, cold.
+pub const BUILD_BOUND: Duration = Duration::from_secs(50 * 60);
+
+/// The tree we work on.
+#[derive(Clone, Debug)]
+pub struct Workspace {
+    /// Where the root manifest stands.
+    pub root: PathBuf,
+}
+
+/// One first-party package.
+#[derive(Clone, Debug)]
+pub struct Package {
+    /// Its name.
+    pub name: String,
+    /// Its folder, relative to the root, with forward slashes.
+    pub folder: String,
+    /// Its dependencies, of all kinds.
+    pub dependencies: Vec<Dependency>,
+    /// Its binaries' names.
+    pub binaries: Vec<String>,
+}
+
+/// One edge out of a package.
+#[derive(Clone, Debug)]
+pub struct Dependency {
+    /// The package it leads to.
+    pub name: String,
+    /// Whether the edge exists only for tests, examples and benchmarks.
+    pub dev: bool,
+    /// Whether it leads to a folder of this tree.
+    pub first_party: bool,
+}
+
+impl Workspace {
+    /// The tree that this program was built from, or that the current folder is in.
+    ///
+    /// # Errors
+    /// No folder above the current one holds a Cargo workspace.
+    pub fn here() -> Result<Self, String> {
+        let start = env::current_dir().map_err(|error| format!("read the folder: {error}"))?;
+        for folder in start.ancestors() {
+            let manifest = fs::read_to_string(folder.join("Cargo.toml")).unwrap_or_default();
+            if manifest.lines().any(|line| line == "[workspace]") {
+                return Ok(Self { root: folder.to_path_buf() });
+            }
+        }
+        Err(format!("no Cargo workspace at or above {}", start.display()))
+    }
+
+    /// `cargo` at the root, without the variables that `cargo run` left in our environment: they
+    /// would change the fingerprint of build scripts and so compile them again.
+    #[must_use]
+    pub fn cargo(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new("cargo");
+        clean(&mut command).args(arguments).current_dir(&self.root);
+        command
+    }
+
+    /// The interpreter of `.venv`, at the root.
+    #[must_use]
+    pub fn python(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(self.root.join(".venv/bin/python"));
+        clean(&mut command).args(arguments).current_dir(&self.root);
+        command
+    }
+
+    /// Builds everything, in the one invocation form (tools/decisions/0002).
+    ///
+    /// # Errors
+    /// The build fails or reaches its bound.
+    pub fn build(&self) -> Result<(), String> {
+        let mut command = self.cargo(&["build", "--workspace", "--all-targets", "--locked"]);
+        process::must(&mut command, BUILD_BOUND)
+    }
+
+    /// The first-party packages, sorted by name.
+    ///
+    /// # Errors
+    /// `cargo metadata` fails.
+    pub fn packages(&self) -> Result<Vec<Package>, String> {
+        let metadata = self.metadata()?;
+        let mut packages: Vec<Package> =
+            array(&metadata, "packages").iter().map(|value| self.package(value)).collect();
+        packages.sort_by(|left, right| left.name.cmp(&right.name));
+        Ok(packages)
+    }
+
+    /// Where cargo builds, as `CARGO_TARGET_DIR` and the configuration say.
+    ///
+    /// # Errors
+    /// `cargo metadata` fails.
+    pub fn target(&self) -> Result<PathBuf, String> {
+        Ok(PathBuf::from(text(&self.metadata()?, "target_directory")))
+    }
+
+    /// A binary that the build made.
+    ///
+    /// # Errors
+    /// It is not there.
+    pub fn binary(&self, name: &str) -> Result<PathBuf, String> {
+        let path = self.target()?.join("debug").join(name);
+        if path.is_file() {
+            return Ok(path);
+        }
+        Err(format!("no binary {name}: is it a package of the tree? fix: make setup && make test"))
+    }
+
+    /// The tracked and the new files that git does not ignore, relative, sorted.
+    ///
+    /// # Errors
+    /// git is missing or the tree is not a repository.
+    pub fn files(&self) -> Result<Vec<String>, String> {
+        let mut command = Command::new("git");
+        command.args(["ls-files", "--cached", "--others", "--exclude-standard", "-z"]);
+        let listing = process::read(command.current_dir(&self.root))?;
+        let names = listing.split('\0').filter(|name| !name.is_empty());
+        let mut files: Vec<String> =
+            names.filter(|name| self.root.join(name).is_file()).map(str::to_owned).collect();
+        files.sort();
+        files.dedup();
+        Ok(files)
+    }
+
+    fn metadata(&self) -> Result<Value, String> {
+        let mut command = self.cargo(&["metadata", "--no-deps", "--format-version", "1"]);
+        let text = process::read(&mut command)?;
+        serde_json::from_str(&text).map_err(|error| format!("read cargo metadata: {error}"))
+    }
+
+    fn package(&self, value: &Value) -> Package {
+        let manifest = PathBuf::from(text(value, "manifest_path"));
+        let folder = manifest.parent().unwrap_or(Path::new("")).to_path_buf();
+        let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
+        let folder = folder.canonicalize().unwrap_or(folder);
+        let folder = folder.strip_prefix(&root).unwrap_or(&folder);
+        let is_bin = |target: &&Value| array(target, "kind").iter().any(|kind| kind == "bin");
+        Package {
+            name: text(value, "name").to_owned(),
+            folder: folder.to_string_lossy().replace('\\', "/"),
+            dependencies: array(value, "dependencies").iter().map(dependency).collect(),
+            binaries: array(value, "targets")
+                .iter()
+                .filter(is_bin)
+                .map(|target| text(target, "name").to_owned())
+                .collect(),
+        }
+    }
+}
+
+/// Takes out what `cargo run` put into our environment about this very package.
+fn clean(command: &mut Command) -> &mut Command {
+    const PREFIXES: [&str; 5] =
+        ["CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_"];
+    for (name, _) in env::vars_os() {
+        let name = name.to_string_lossy();
+        if PREFIXES.iter().any(|prefix| name.starts_with(prefix)) {
+            command.env_remove(name.as_ref());
+        }
+    }
+    command
+}
+
+fn dependency(value: &Value) -> Dependency {
+    Dependency {
+        name: text(value, "name").to_owned(),
+        dev: value["kind"] == "dev",
+        first_party: value["path"].is_string(),
+    }
+}
+
+/// The array in a field, empty when there is none.
+#[must_use]
+pub fn array<'a>(value: &'a Value, field: &str) -> &'a [Value] {
+    value[field].as_array().map_or(&[], Vec::as_slice)
+}
+
+/// The text in a field, empty when there is none.
+#[must_use]
+pub fn text<'a>(value: &'a Value, field: &str) -> &'a str {
+    value[field].as_str().unwrap_or_default()
+}

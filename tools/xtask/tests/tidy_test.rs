@@ -1,0 +1,169 @@
+//! Plants one violation for each rule of tidy in a tree of its own, and sees it caught by name.
+//! The same tree without the plant has no problem, so each test can only pass for its reason.
+
+use std::fs;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+use xtask::tidy;
+use xtask::workspace::Workspace;
+
+const CLEAN: [(&str, &str); 11] = [
+    ("Cargo.toml", "[workspace]\n[workspace.lints.rust]\nunsafe_code = 'forbid'\n"),
+    ("libs/a/Cargo.toml", "[lints]\nworkspace = true\n"),
+    ("libs/a/src/lib.rs", "//! A crate to plant violations in.\n\nfn calm() {}\n"),
+    (".ci/run", "x"),
+    ("bench/a.md", "x"),
+    ("clients/a.md", "x"),
+    ("infra/a.md", "x"),
+    ("proto/a.proto", "// A contract to plant violations in.\n"),
+    ("services/a.sh", "#!/bin/sh\n# A script to plant violations in.\n"),
+    ("tools/a.py", "\"\"\"A script to plant violations in.\"\"\"\n"),
+    ("clients/A.java", "/** A class to plant violations in. */\nclass A {}\n"),
+];
+const ROOT: [&str; 8] = [
+    "ARCHITECTURE.md",
+    "BUILD.bazel",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+    "Makefile",
+    "README.md",
+    "WORKSPACE",
+];
+
+fn write(root: &Path, file: &str, text: &str) {
+    let path = root.join(file);
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::write(path, text).unwrap();
+}
+
+fn tree() -> (TempDir, Workspace) {
+    let folder = tempfile::tempdir().unwrap();
+    CLEAN.iter().for_each(|(file, text)| write(folder.path(), file, text));
+    ROOT.iter().for_each(|file| write(folder.path(), file, "x\n"));
+    let status = Command::new("git").args(["init", "-q"]).current_dir(folder.path()).status();
+    assert!(status.unwrap().success());
+    let workspace = Workspace { root: folder.path().to_path_buf() };
+    (folder, workspace)
+}
+
+/// The only problem that this file brings must hold all the words.
+fn planted(file: &str, text: &str, words: &[&str]) {
+    let (folder, workspace) = tree();
+    assert_eq!(tidy::problems(&workspace).unwrap(), Vec::<String>::new());
+    write(folder.path(), file, text);
+    let problems = tidy::problems(&workspace).unwrap();
+    assert_eq!(problems.len(), 1, "{problems:?}");
+    for word in words {
+        assert!(problems[0].contains(word), "{word} in {}", problems[0]);
+    }
+    assert!(tidy::run(&workspace).is_err());
+}
+
+const LIB: &str = "libs/a/src/lib.rs";
+
+fn rust(body: &str) -> String {
+    format!("//! A crate to plant violations in.\n{body}\n")
+}
+
+#[test]
+fn a_file_without_an_opening() {
+    planted(LIB, "fn calm() {}\n", &[LIB, ":1:", "opening"]);
+    planted(LIB, "//! A\n", &["opening"]);
+    planted("proto/a.proto", "syntax = \"proto3\";\n", &["opening"]);
+    planted("services/a.sh", "#!/bin/sh\nset -eu\n", &["opening"]);
+    planted("tools/a.py", "import os\nos.abort()\n", &["opening"]);
+    planted("clients/A.java", "class A { int a; }\n", &["opening"]);
+}
+
+#[test]
+fn a_long_function() {
+    let body = "\n".repeat(70);
+    planted(LIB, &rust(&format!("fn long() {{{body}}}")), &[":2:", "71-line function 'long'"]);
+    let body = "    x = 1\n".repeat(70);
+    let python = format!("\"\"\"A script to plant in, again.\"\"\"\ndef long():\n{body}");
+    planted("tools/a.py", &python, &["71-line function 'long'"]);
+    let body = "\n".repeat(70);
+    let java = format!("/** A class to plant in. */\nclass A {{ void b() {{{body}}} }}\n");
+    planted("clients/A.java", &java, &["71-line function 'b'"]);
+    let body = ":\n".repeat(70);
+    let shell = format!("#!/bin/sh\n# A script to plant in.\nlong() {{\n{body}}}\n");
+    planted("services/a.sh", &shell, &["72-line function 'long'"]);
+}
+
+#[test]
+fn a_long_file() {
+    planted(LIB, &rust(&"\n".repeat(799)), &["801 lines (limit 800)"]);
+}
+
+#[test]
+fn a_long_line() {
+    planted(LIB, &rust(&format!("// {}", "é".repeat(98))), &[":2:", "101 columns"]);
+}
+
+#[test]
+fn postponed_work() {
+    planted(LIB, &rust(concat!("// TO", "DO later")), &[":2:", concat!("TO", "DO")]);
+    planted("tools/a.py", concat!("# A script with FIX", "ME in it\n"), &[concat!("FIX", "ME")]);
+}
+
+#[test]
+fn a_skipped_test() {
+    planted(LIB, &rust(concat!("#[", "ignore = \"slow\"]")), &["skipped test"]);
+    let java = concat!("/** A class to plant in. */\n@", "Disabled class A {}\n");
+    planted("clients/A.java", java, &["skipped test"]);
+}
+
+#[test]
+fn a_machine_path() {
+    planted("bench/a.md", concat!("see /wo", "rk/main\n"), &["bench/a.md:1", "machine path"]);
+    planted("bench/a.md", concat!("see `/ro", "ot/x`\n"), &["machine path"]);
+}
+
+#[test]
+fn a_registry_host() {
+    let text = concat!("index-url = https://pypi.org/", "simple\n");
+    planted("tools/pip.conf", text, &["tools/pip.conf:1", "registry host"]);
+}
+
+#[test]
+fn unsafe_outside_the_fence() {
+    planted(LIB, &rust(concat!("fn a() { un", "safe { } }")), &[":2:", "unsafe outside"]);
+    let (folder, workspace) = tree();
+    write(folder.path(), "libs/index/src/lib.rs", &rust(concat!("fn a() { un", "safe { } }")));
+    write(folder.path(), LIB, &rust("// This is not unsafe.\n#![forbid(unsafe_code)]"));
+    assert_eq!(tidy::problems(&workspace).unwrap(), Vec::<String>::new());
+}
+
+#[test]
+fn lints_of_its_own() {
+    planted(
+        "libs/a/Cargo.toml",
+        "[package]\nname = 'a'\n",
+        &["libs/a/Cargo.toml", "inherit lints"],
+    );
+}
+
+#[test]
+fn a_stranger_at_the_top_level() {
+    planted("rust-toolchain.toml", "x", &["rust-toolchain.toml", "top level"]);
+    planted("docs/a.md", "x", &["docs", "top level"]);
+}
+
+#[test]
+fn a_gap_at_the_top_level() {
+    let (folder, workspace) = tree();
+    fs::remove_file(folder.path().join("LICENSE")).unwrap();
+    let problems = tidy::problems(&workspace).unwrap();
+    assert_eq!(problems, ["LICENSE: missing from the top level"]);
+}
+
+#[test]
+fn an_ignored_file_is_not_looked_at() {
+    let (folder, workspace) = tree();
+    write(folder.path(), ".gitignore", "/target\n");
+    write(folder.path(), "target/a.rs", "no opening here");
+    assert_eq!(tidy::problems(&workspace).unwrap(), Vec::<String>::new());
+}
