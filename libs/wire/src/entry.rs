@@ -1,0 +1,188 @@
+//! Entry frames: how a log holds an entry. Bytes and rules: `proto/spec/entry.md`.
+
+use bytes::{BufMut, Bytes, BytesMut};
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::id::{Epoch, LogId, SchemaVersion};
+use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
+use forebay_core::{Error, Result};
+use prost::Message;
+
+use crate::error::as_held;
+use crate::refusal::newer;
+use crate::v1;
+use crate::v1::entry::{Barrier, Body, Changes, DefinitionChange, Heartbeat, Opening};
+
+/// The frame's first four bytes.
+pub const ENTRY_MAGIC: [u8; 4] = *b"FBEN";
+/// The frame format that this build writes, and the newest that it reads.
+pub const ENTRY_FORMAT_VERSION: u16 = 1;
+/// Bytes of a frame before its body.
+pub const ENTRY_HEADER_BYTES: usize = 24;
+/// Largest frame, in bytes.
+pub const ENTRY_FRAME_BYTES_MAX: usize = ENTRY_HEADER_BYTES + ENTRY_BYTES_MAX;
+
+/// Where the checksum stands in the header, behind all that it covers there.
+const CHECKSUM_AT: usize = 20;
+const _: () = assert!(ENTRY_BYTES_MAX <= u32::MAX as usize);
+
+/// Encodes an entry with its frame.
+///
+/// Its changes must have passed [`Change::check`](forebay_core::change::Change::check); what a log
+/// holds is skipped by every replica when it has not.
+///
+/// # Errors
+/// `LimitExceeded` over [`ENTRY_BYTES_MAX`] or [`ENTRY_CHANGES_MAX`]; `InvalidArgument` for a change
+/// without sequence; what [`Definition::check`](forebay_core::schema::Definition::check) says of a
+/// definition in a control record.
+pub fn encode_entry(entry: &Entry) -> Result<Bytes> {
+    check_change_count(entry.change_count())?;
+    check_body(&entry.body)?;
+    let body = message_of_entry(entry);
+    let body_bytes = body.encoded_len();
+    check_body_bytes(body_bytes)?;
+    let mut frame = BytesMut::with_capacity(ENTRY_HEADER_BYTES + body_bytes);
+    frame.put_slice(&ENTRY_MAGIC);
+    frame.put_u16_le(ENTRY_FORMAT_VERSION);
+    frame.put_u16_le(0);
+    frame.put_u64_le(entry.log_id.0);
+    frame.put_u32_le(body_bytes as u32);
+    frame.put_u32_le(0);
+    body.encode(&mut frame).map_err(|error| Error::internal(error.to_string()))?;
+    let checksum = checksum(&frame[..CHECKSUM_AT], &frame[ENTRY_HEADER_BYTES..]);
+    frame[CHECKSUM_AT..ENTRY_HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
+    Ok(frame.freeze())
+}
+
+/// Decodes an entry from a frame, which must end where the bytes end.
+///
+/// Copies each key and value once; takes any bytes and never panics.
+///
+/// # Errors
+/// `Corrupt` for what no build of any version takes: every replica skips it. `UpgradeNeeded` for
+/// what a newer build may take: the partition halts here.
+pub fn decode_entry(frame: &[u8]) -> Result<Entry> {
+    let (log_id, body) = open_frame(frame)?;
+    let shared = Bytes::copy_from_slice(body);
+    let wire = v1::Entry::decode(shared)
+        .map_err(|error| Error::corrupt(format!("the body of an entry is broken: {error}")))?;
+    entry_of_message(log_id, wire).map_err(as_held)
+}
+
+/// The log id of a frame whose checksum holds, without a look at its body.
+///
+/// # Errors
+/// As [`decode_entry`], as far as the header goes.
+pub fn frame_log_id(frame: &[u8]) -> Result<LogId> {
+    open_frame(frame).map(|(log_id, _)| log_id)
+}
+
+fn open_frame(frame: &[u8]) -> Result<(LogId, &[u8])> {
+    let short = || Error::corrupt("an entry is shorter than its header");
+    let (covered, rest) = frame.split_first_chunk::<CHECKSUM_AT>().ok_or_else(short)?;
+    let (stored, body) = rest.split_first_chunk::<4>().ok_or_else(short)?;
+    let [m0, m1, m2, m3, v0, v1, f0, f1, log_id @ .., b0, b1, b2, b3] = *covered;
+    if [m0, m1, m2, m3] != ENTRY_MAGIC {
+        return Err(Error::corrupt("an entry does not begin with its magic"));
+    }
+    if u32::from_le_bytes([b0, b1, b2, b3]) as usize != body.len() {
+        return Err(Error::corrupt("an entry is not as long as its header says"));
+    }
+    let (stored, found) = (u32::from_le_bytes(*stored), checksum(covered, body));
+    if stored != found {
+        let message =
+            format!("an entry fails its checksum: stored {stored:08x}, found {found:08x}");
+        return Err(Error::corrupt(message));
+    }
+    match u16::from_le_bytes([v0, v1]) {
+        ENTRY_FORMAT_VERSION => {}
+        0 => return Err(Error::corrupt("an entry has format version 0")),
+        version => return Err(newer(&format!("entry format version {version}"))),
+    }
+    if [f0, f1] != [0, 0] {
+        return Err(newer(&format!("the flags {:#06x} of an entry", u16::from_le_bytes([f0, f1]))));
+    }
+    check_body_bytes(body.len()).map_err(as_held)?;
+    Ok((LogId(u64::from_le_bytes(log_id)), body))
+}
+
+fn checksum(covered: &[u8], body: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(covered), body)
+}
+
+fn check_body_bytes(body_bytes: usize) -> Result<()> {
+    if body_bytes <= ENTRY_BYTES_MAX {
+        return Ok(());
+    }
+    let advice = "put fewer changes into one entry";
+    Err(Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, body_bytes as u64))
+}
+
+fn check_change_count(changes: usize) -> Result<()> {
+    if changes <= ENTRY_CHANGES_MAX {
+        return Ok(());
+    }
+    let advice = "put fewer changes into one entry";
+    Err(Error::limit_exceeded(advice, ENTRY_CHANGES_MAX as u64, changes as u64))
+}
+
+/// Refuses what every decoder would skip, before a log holds it.
+fn check_body(body: &EntryBody) -> Result<()> {
+    match body {
+        EntryBody::Changes(batches) => {
+            let mut changes = batches.iter().flat_map(|batch| &batch.changes);
+            match changes.find(|change| change.sequence.0 == 0) {
+                None => Ok(()),
+                Some(change) => {
+                    let message = "a change has no sequence; number a client's changes from 1";
+                    let digest = change.key.digest();
+                    Err(Error::invalid_argument(message).with_key_digest(digest))
+                }
+            }
+        }
+        EntryBody::Control(ControlRecord::Define(definition)) => definition.check(),
+        _ => Ok(()),
+    }
+}
+
+fn message_of_entry(entry: &Entry) -> v1::Entry {
+    let body = match &entry.body {
+        EntryBody::Opening => Body::Opening(Opening {}),
+        EntryBody::Changes(batches) => {
+            Body::Changes(Changes { batches: batches.iter().map(Into::into).collect() })
+        }
+        EntryBody::Definition => Body::Definition(DefinitionChange {}),
+        EntryBody::Heartbeat => Body::Heartbeat(Heartbeat {}),
+        EntryBody::Barrier => Body::Barrier(Barrier {}),
+        EntryBody::Control(record) => Body::Control(record.into()),
+    };
+    v1::Entry {
+        epoch: entry.epoch.0,
+        schema_version: entry.schema_version.0,
+        source: entry.source.map(Into::into),
+        body: Some(body),
+    }
+}
+
+fn entry_of_message(log_id: LogId, wire: v1::Entry) -> Result<Entry> {
+    let body = match wire.body.ok_or_else(|| newer("the kind of an entry"))? {
+        Body::Opening(_) => EntryBody::Opening,
+        Body::Changes(changes) => {
+            let count = changes.batches.iter().map(|batch| batch.changes.len()).sum();
+            check_change_count(count)?;
+            let batches = changes.batches.into_iter().map(TryInto::try_into);
+            EntryBody::Changes(batches.collect::<Result<_>>()?)
+        }
+        Body::Definition(_) => EntryBody::Definition,
+        Body::Heartbeat(_) => EntryBody::Heartbeat,
+        Body::Barrier(_) => EntryBody::Barrier,
+        Body::Control(record) => EntryBody::Control(record.try_into()?),
+    };
+    Ok(Entry {
+        log_id,
+        epoch: Epoch(wire.epoch),
+        schema_version: SchemaVersion(wire.schema_version),
+        source: wire.source.map(TryInto::try_into).transpose()?,
+        body,
+    })
+}

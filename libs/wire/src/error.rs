@@ -1,0 +1,87 @@
+//! Errors as messages (`error.proto`): in the results of a batch and in the details of a status.
+
+use forebay_core::error::ErrorContext;
+use forebay_core::id::PartitionId;
+use forebay_core::limits::NAME_BYTES_MAX;
+use forebay_core::{Error, ErrorCode};
+
+use crate::v1;
+
+/// Longest message of an error on the wire, in bytes. A status travels in trailers, which are
+/// bounded to 16 KiB by usual HTTP/2 peers and hold the message twice.
+pub const ERROR_MESSAGE_BYTES_MAX: usize = 1_024;
+
+impl From<&Error> for v1::Error {
+    /// Message and names are cut at their limits, so that no caller can make a status too large to
+    /// be sent.
+    fn from(error: &Error) -> Self {
+        let ErrorContext { store, partition, field, key_digest, limit, actual } = error.context();
+        let name = |name: &Option<String>| {
+            name.as_deref().map(|name| cut(name, NAME_BYTES_MAX).to_owned())
+        };
+        Self {
+            code: error.code().number(),
+            message: cut(error.message(), ERROR_MESSAGE_BYTES_MAX).to_owned(),
+            store: name(store),
+            partition: partition.map(|partition| partition.0),
+            field: name(field),
+            key_digest: *key_digest,
+            limit: *limit,
+            actual: *actual,
+        }
+    }
+}
+
+/// The longest prefix of whole characters within this many bytes.
+pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+impl From<v1::Error> for Error {
+    /// A code that this build does not know becomes `Internal`, with the number in the message.
+    fn from(wire: v1::Error) -> Self {
+        known_error(wire).unwrap_or_else(|wire| {
+            let message = format!(
+                "the peer answered with error code {}, which this build does not know; upgrade \
+                 this process: {}",
+                wire.code, wire.message
+            );
+            Self::internal(message).with_context(context(wire))
+        })
+    }
+}
+
+/// The error, or the message back when its code is not known.
+pub(crate) fn known_error(mut wire: v1::Error) -> Result<Error, v1::Error> {
+    let Some(code) = ErrorCode::from_number(wire.code) else { return Err(wire) };
+    let message = std::mem::take(&mut wire.message);
+    Ok(Error::new(code, message).with_context(context(wire)))
+}
+
+fn context(wire: v1::Error) -> ErrorContext {
+    ErrorContext {
+        store: wire.store,
+        partition: wire.partition.map(PartitionId),
+        field: wire.field,
+        key_digest: wire.key_digest,
+        limit: wire.limit,
+        actual: wire.actual,
+    }
+}
+
+/// What a refused message means when nobody can be asked to send it again, since a log holds it or
+/// a service answered with it: `UpgradeNeeded` stays, anything else is `Corrupt`.
+///
+/// ```
+/// use forebay_core::{Error, ErrorCode};
+/// use forebay_wire::error::as_held;
+/// assert_eq!(as_held(Error::invalid_argument("no type")).code(), ErrorCode::Corrupt);
+/// assert_eq!(as_held(Error::upgrade_needed("v9")).code(), ErrorCode::UpgradeNeeded);
+/// ```
+#[must_use]
+pub fn as_held(error: Error) -> Error {
+    match error.code() {
+        ErrorCode::UpgradeNeeded | ErrorCode::Corrupt => error,
+        _ => Error::corrupt(error.message()).with_context(error.context().clone()),
+    }
+}

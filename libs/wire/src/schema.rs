@@ -1,0 +1,245 @@
+//! Stores, their definitions and their alterations, to and from the messages of `store.proto`.
+
+use forebay_core::id::{FieldId, PartitionCount, SchemaVersion, StoreId};
+use forebay_core::key::KeyType;
+use forebay_core::schema::{
+    Alteration, Definition, Field, FieldSpec, KEY_VALUE_FIELD, StoreOptions, StoreSpec,
+};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::{Error, Result};
+
+use crate::refusal::{self, enumeration, newer, unset};
+use crate::v1;
+use crate::v1::alteration::{DropAll, Kind, Rename, Widen};
+
+enumeration!("a key type": KeyType, v1::KeyType {
+    String = String,
+    Bytes = Bytes,
+    Int64 = Int64,
+});
+
+fn key_type(number: i32) -> Result<KeyType> {
+    refusal::from_number::<v1::KeyType, _>(number, "key type")
+}
+
+fn field_type(wire: Option<v1::FieldType>) -> Result<FieldType> {
+    wire.ok_or_else(|| unset("the type of a field"))?.try_into()
+}
+
+impl From<&StoreOptions> for v1::StoreOptions {
+    fn from(options: &StoreOptions) -> Self {
+        let StoreOptions { ttl_us, versioned, heartbeat_ms } = *options;
+        Self { ttl_us, versioned, heartbeat_ms }
+    }
+}
+
+impl From<v1::StoreOptions> for StoreOptions {
+    /// A heartbeat of 0 is the default one; other limits are checked with the definition.
+    fn from(wire: v1::StoreOptions) -> Self {
+        let v1::StoreOptions { ttl_us, versioned, heartbeat_ms } = wire;
+        let heartbeat_ms = match heartbeat_ms {
+            0 => Self::default().heartbeat_ms,
+            set => set,
+        };
+        Self { ttl_us, versioned, heartbeat_ms }
+    }
+}
+
+impl From<&FieldSpec> for v1::FieldSpec {
+    fn from(field: &FieldSpec) -> Self {
+        Self {
+            name: field.name.clone(),
+            r#type: Some(field.field_type.into()),
+            default: field.default.as_ref().map(Into::into),
+            ttl_us: field.ttl_us,
+        }
+    }
+}
+
+impl TryFrom<v1::FieldSpec> for FieldSpec {
+    type Error = Error;
+
+    fn try_from(wire: v1::FieldSpec) -> Result<Self> {
+        let (field_type, default) = typed_default(wire.r#type, wire.default, &wire.name)?;
+        Ok(Self { name: wire.name, field_type, default, ttl_us: wire.ttl_us })
+    }
+}
+
+fn typed_default(
+    wire: Option<v1::FieldType>,
+    default: Option<v1::Value>,
+    name: &str,
+) -> Result<(FieldType, Option<Value>)> {
+    let convert = || Ok((field_type(wire)?, default.map(Value::try_from).transpose()?));
+    convert().map_err(|error: Error| error.with_field(name))
+}
+
+impl From<&StoreSpec> for v1::StoreSpec {
+    fn from(spec: &StoreSpec) -> Self {
+        Self {
+            name: spec.name.clone(),
+            key_type: v1::KeyType::from(spec.key_type).into(),
+            partition_key: spec.partition_key.clone(),
+            partitions: spec.partitions,
+            fields: spec.fields.iter().map(Into::into).collect(),
+            options: Some((&spec.options).into()),
+            key_value: spec.key_value,
+        }
+    }
+}
+
+impl TryFrom<v1::StoreSpec> for StoreSpec {
+    type Error = Error;
+
+    /// A key-value store gets its one field here when the sender left it out. Names and limits are
+    /// checked by [`StoreSpec::define`].
+    fn try_from(wire: v1::StoreSpec) -> Result<Self> {
+        let name = wire.name;
+        let convert = || {
+            let key_type = key_type(wire.key_type)?;
+            let fields = wire.fields.into_iter().map(FieldSpec::try_from).collect::<Result<_>>()?;
+            let fields = if wire.key_value { key_value_fields(fields)? } else { fields };
+            Ok((key_type, fields))
+        };
+        let (key_type, fields) = convert().map_err(|error: Error| error.with_store(&name))?;
+        Ok(Self {
+            name,
+            key_type,
+            partition_key: wire.partition_key,
+            partitions: wire.partitions,
+            fields,
+            options: wire.options.map(Into::into).unwrap_or_default(),
+            key_value: wire.key_value,
+        })
+    }
+}
+
+fn key_value_fields(fields: Vec<FieldSpec>) -> Result<Vec<FieldSpec>> {
+    let bytes = FieldType::Scalar(ScalarType::Bytes);
+    match fields.as_slice() {
+        [] => Ok(vec![FieldSpec::new(KEY_VALUE_FIELD, bytes)]),
+        [one] if one.name == KEY_VALUE_FIELD && one.field_type == bytes => Ok(fields),
+        _ => Err(Error::invalid_argument(
+            "a key-value store has one bytes field named \"value\"; leave its fields empty",
+        )),
+    }
+}
+
+impl From<&Field> for v1::Field {
+    fn from(field: &Field) -> Self {
+        Self {
+            id: field.id.0,
+            name: field.name.clone(),
+            aliases: field.aliases.clone(),
+            r#type: Some(field.field_type.into()),
+            default: field.default.as_ref().map(Into::into),
+            ttl_us: field.ttl_us,
+        }
+    }
+}
+
+impl TryFrom<v1::Field> for Field {
+    type Error = Error;
+
+    fn try_from(wire: v1::Field) -> Result<Self> {
+        let (field_type, default) = typed_default(wire.r#type, wire.default, &wire.name)?;
+        Ok(Self {
+            id: FieldId(wire.id),
+            name: wire.name,
+            aliases: wire.aliases,
+            field_type,
+            default,
+            ttl_us: wire.ttl_us,
+        })
+    }
+}
+
+impl From<&Definition> for v1::Definition {
+    fn from(definition: &Definition) -> Self {
+        Self {
+            store_id: definition.store.0,
+            name: definition.name.clone(),
+            version: definition.version.0,
+            key_type: v1::KeyType::from(definition.key_type).into(),
+            partition_key: definition.partition_key.map(|id| id.0),
+            partitions: definition.partitions.0,
+            fields: definition.fields.iter().map(Into::into).collect(),
+            retired: definition.retired.iter().map(|id| id.0).collect(),
+            next_field_id: definition.next_field_id.0,
+            drop_all_count: definition.drop_all_count,
+            options: Some((&definition.options).into()),
+            key_value: definition.key_value,
+        }
+    }
+}
+
+impl TryFrom<v1::Definition> for Definition {
+    type Error = Error;
+
+    /// Only a definition that passes [`Definition::check`] gets through.
+    fn try_from(wire: v1::Definition) -> Result<Self> {
+        let name = wire.name;
+        let convert = || {
+            let key_type = key_type(wire.key_type)?;
+            let fields = wire.fields.into_iter().map(Field::try_from).collect::<Result<_>>()?;
+            let options = wire.options.ok_or_else(|| unset("the options of a definition"))?;
+            Ok((key_type, fields, options))
+        };
+        let (key_type, fields, options) =
+            convert().map_err(|error: Error| error.with_store(&name))?;
+        let definition = Self {
+            store: StoreId(wire.store_id),
+            name,
+            version: SchemaVersion(wire.version),
+            key_type,
+            partition_key: wire.partition_key.map(FieldId),
+            partitions: PartitionCount(wire.partitions),
+            fields,
+            retired: wire.retired.into_iter().map(FieldId).collect(),
+            next_field_id: FieldId(wire.next_field_id),
+            drop_all_count: wire.drop_all_count,
+            options: options.into(),
+            key_value: wire.key_value,
+        };
+        definition.check()?;
+        Ok(definition)
+    }
+}
+
+impl From<&Alteration> for v1::Alteration {
+    fn from(alteration: &Alteration) -> Self {
+        let kind = match alteration {
+            Alteration::AddField(field) => Kind::AddField(field.into()),
+            Alteration::DropField(name) => Kind::DropField(name.clone()),
+            Alteration::DropFieldsByPrefix(prefix) => Kind::DropFieldsByPrefix(prefix.clone()),
+            Alteration::RenameField { from, to } => {
+                Kind::RenameField(Rename { from: from.clone(), to: to.clone() })
+            }
+            Alteration::WidenField { name, to } => {
+                Kind::WidenField(Widen { name: name.clone(), to: Some((*to).into()) })
+            }
+            Alteration::DropAll => Kind::DropAll(DropAll {}),
+            Alteration::SetOptions(options) => Kind::SetOptions(options.into()),
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+impl TryFrom<v1::Alteration> for Alteration {
+    type Error = Error;
+
+    fn try_from(wire: v1::Alteration) -> Result<Self> {
+        Ok(match wire.kind.ok_or_else(|| newer("the kind of an alteration"))? {
+            Kind::AddField(field) => Self::AddField(field.try_into()?),
+            Kind::DropField(name) => Self::DropField(name),
+            Kind::DropFieldsByPrefix(prefix) => Self::DropFieldsByPrefix(prefix),
+            Kind::RenameField(Rename { from, to }) => Self::RenameField { from, to },
+            Kind::WidenField(Widen { name, to }) => {
+                let to = field_type(to).map_err(|error| error.with_field(&name))?;
+                Self::WidenField { name, to }
+            }
+            Kind::DropAll(_) => Self::DropAll,
+            Kind::SetOptions(options) => Self::SetOptions(options.into()),
+        })
+    }
+}
