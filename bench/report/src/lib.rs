@@ -1,0 +1,29 @@
+//! The library under every benchmark: it runs contenders in interleaved rounds, forms ratios inside
+//! a round, takes medians with quartiles, compares them with the goals that are checked in, and
+//! writes one result file. A benchmark is then only its contenders and its rows.
+//!
+//! ```
+//! use forebay_bench_report::{Goals, Rounds, Row, Unit};
+//!
+//! let mut rounds = Rounds::default();
+//! for (get, peer) in [(40.0, 80.0), (50.0, 90.0), (45.0, 99.0)] {
+//!     rounds.record("get", get);
+//!     rounds.record("peer get", peer);
+//!     rounds.close();
+//! }
+//! let row = Row::against("get p50", Unit::Nanoseconds, &rounds, "get", "peer get")?;
+//! assert_eq!((row.value.median, row.ratio.unwrap().median), (45.0, 0.5));
+//! let goals: Goals = "[[goal]]\nbench = 'x'\nmeasure = 'get p50'\nratio_at_most = 1.0".parse()?;
+//! assert!(goals.of("x")[0].met_by(&row));
+//! # Ok::<(), String>(())
+//! ```
+
+mod goals;
+mod machine;
+mod report;
+mod rounds;
+
+pub use goals::{Bound, Goal, Goals};
+pub use machine::{Machine, Noise, NoiseWatch};
+pub use report::{Bench, Report, Row, RowResult, Unit};
+pub use rounds::{Contender, Rounds, Spread, interleave};

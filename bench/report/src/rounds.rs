@@ -1,0 +1,199 @@
+//! Interleaved rounds. Machines drift: a contender that runs first for a minute and one that runs
+//! after it met different machines. So each round runs every contender once, in an order that turns
+//! from round to round, ratios are formed inside a round, and a row is the median over rounds.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+/// Median and quartiles of a row's rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Spread {
+    /// The first quartile.
+    pub quartile_1: f64,
+    /// The median: the row's value.
+    pub median: f64,
+    /// The third quartile.
+    pub quartile_3: f64,
+    /// How many rounds.
+    pub rounds: usize,
+}
+
+impl Spread {
+    /// Of one value or more, in any order; neighbours are interpolated.
+    ///
+    /// # Errors
+    /// No value, or one that is not finite.
+    pub fn of(values: &[f64]) -> Result<Self, String> {
+        if values.is_empty() {
+            return Err("a spread needs at least one round".to_owned());
+        }
+        if let Some(odd) = values.iter().find(|value| !value.is_finite()) {
+            return Err(format!("a round measured {odd}"));
+        }
+        let mut sorted = values.to_vec();
+        sorted.sort_by(f64::total_cmp);
+        let at = |share: f64| {
+            let place = share * (sorted.len() - 1) as f64;
+            let (low, high) = (sorted[place.floor() as usize], sorted[place.ceil() as usize]);
+            low + (high - low) * place.fract()
+        };
+        let rounds = sorted.len();
+        Ok(Self { quartile_1: at(0.25), median: at(0.5), quartile_3: at(0.75), rounds })
+    }
+
+    /// The distance of the quartiles as a share of the median: how noisy the row is.
+    #[must_use]
+    pub fn relative(&self) -> f64 {
+        let width = self.quartile_3 - self.quartile_1;
+        if self.median == 0.0 { width.abs() } else { (width / self.median).abs() }
+    }
+}
+
+/// What was measured: a value per name and round.
+#[derive(Clone, Debug, Default)]
+pub struct Rounds {
+    closed: Vec<BTreeMap<String, f64>>,
+    open: BTreeMap<String, f64>,
+}
+
+impl Rounds {
+    /// Records a value of the open round; a second one under the same name replaces the first.
+    pub fn record(&mut self, name: &str, value: f64) {
+        self.open.insert(name.to_owned(), value);
+    }
+
+    /// Ends the open round.
+    pub fn close(&mut self) {
+        self.closed.push(std::mem::take(&mut self.open));
+    }
+
+    /// The spread of one name over all closed rounds.
+    ///
+    /// # Errors
+    /// There is no round, or one lacks the name.
+    pub fn spread(&self, name: &str) -> Result<Spread, String> {
+        Spread::of(&self.values(name)?)
+    }
+
+    /// The spread of `name / peer`, each formed inside its round.
+    ///
+    /// # Errors
+    /// There is no round, one lacks a name, or a peer measured zero.
+    pub fn ratio(&self, name: &str, peer: &str) -> Result<Spread, String> {
+        let (values, peers) = (self.values(name)?, self.values(peer)?);
+        let ratios: Vec<f64> =
+            values.iter().zip(&peers).map(|(value, peer)| value / peer).collect();
+        Spread::of(&ratios).map_err(|problem| format!("{name} / {peer}: {problem}"))
+    }
+
+    fn values(&self, name: &str) -> Result<Vec<f64>, String> {
+        let rounds = self.closed.iter().enumerate();
+        let value = |(round, values): (usize, &BTreeMap<String, f64>)| {
+            values.get(name).copied().ok_or_else(|| format!("round {round} has no '{name}'"))
+        };
+        rounds.map(value).collect()
+    }
+}
+
+/// One side of a comparison: a name, and what measures it once.
+pub struct Contender<'a> {
+    /// The name of its values.
+    pub name: String,
+    /// Runs one round of it.
+    pub run: Box<dyn FnMut() -> Result<f64, String> + 'a>,
+}
+
+impl<'a> Contender<'a> {
+    /// A contender.
+    pub fn new(name: &str, run: impl FnMut() -> Result<f64, String> + 'a) -> Self {
+        Self { name: name.to_owned(), run: Box::new(run) }
+    }
+}
+
+/// Runs every contender once in each round; the one that starts moves on by one from round to
+/// round, so none is always first.
+///
+/// # Errors
+/// A contender fails; its name and the round are in the message.
+pub fn interleave(count: usize, contenders: &mut [Contender<'_>]) -> Result<Rounds, String> {
+    let mut rounds = Rounds::default();
+    for round in 0..count {
+        for turn in 0..contenders.len() {
+            let place = (round + turn) % contenders.len();
+            let contender = &mut contenders[place];
+            let value = (contender.run)()
+                .map_err(|problem| format!("{}, round {round}: {problem}", contender.name))?;
+            rounds.record(&contender.name, value);
+        }
+        rounds.close();
+    }
+    Ok(rounds)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn quartiles_interpolate() {
+        let spread = Spread::of(&[4.0, 1.0, 3.0, 2.0]).unwrap();
+        let expected = Spread { quartile_1: 1.75, median: 2.5, quartile_3: 3.25, rounds: 4 };
+        assert_eq!(spread, expected);
+        assert_eq!(spread.relative(), 0.6);
+        assert_eq!(Spread::of(&[7.0]).unwrap().quartile_3, 7.0);
+    }
+
+    #[test]
+    fn nothing_and_not_a_number_are_refused() {
+        assert!(Spread::of(&[]).is_err());
+        assert!(Spread::of(&[1.0, f64::NAN]).is_err());
+        let mut rounds = Rounds::default();
+        rounds.record("a", 1.0);
+        rounds.record("zero", 0.0);
+        rounds.close();
+        assert!(rounds.ratio("a", "zero").is_err());
+        assert!(rounds.spread("b").unwrap_err().contains("round 0 has no 'b'"));
+    }
+
+    #[test]
+    fn ratios_are_formed_inside_a_round() {
+        let mut rounds = Rounds::default();
+        // The machine slows down fourfold; the ratio inside each round stays what it is.
+        for slowness in [1.0, 2.0, 4.0] {
+            rounds.record("a", 10.0 * slowness);
+            rounds.record("b", 20.0 * slowness);
+            rounds.close();
+        }
+        let ratio = rounds.ratio("a", "b").unwrap();
+        assert_eq!((ratio.quartile_1, ratio.median, ratio.quartile_3), (0.5, 0.5, 0.5));
+    }
+
+    #[test]
+    fn the_first_turn_goes_round() {
+        let order = RefCell::new(String::new());
+        let contender = |name: &'static str| {
+            let order = &order;
+            Contender::new(name, move || {
+                order.borrow_mut().push_str(name);
+                Ok(1.0)
+            })
+        };
+        let mut contenders = [contender("a"), contender("b"), contender("c")];
+        let rounds = interleave(4, &mut contenders).unwrap();
+        assert_eq!(order.borrow().as_str(), "abcbcacababc");
+        assert_eq!(rounds.spread("c").unwrap().rounds, 4);
+    }
+
+    #[test]
+    fn a_failure_names_contender_and_round() {
+        let mut left = 1;
+        let mut failing = [Contender::new("peer", || {
+            left -= 1;
+            if left < 0 { Err("gone".to_owned()) } else { Ok(1.0) }
+        })];
+        assert_eq!(interleave(3, &mut failing).unwrap_err(), "peer, round 1: gone");
+    }
+}

@@ -1,0 +1,34 @@
+//! Holds the goals of this tree, `bench/goals.toml`, against the table that documents them in
+//! `bench/README.md`: a goal that moves in one place only fails here.
+
+use std::fs;
+use std::path::Path;
+
+use forebay_bench_report::Goals;
+
+#[test]
+fn the_documented_goals_are_the_goals() {
+    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+    let goals = Goals::load(root).unwrap();
+    let stated: Vec<[String; 3]> = goals
+        .all()
+        .iter()
+        .map(|goal| [goal.bench.clone(), goal.measure.clone(), goal.words()])
+        .collect();
+    let page = fs::read_to_string(root.join("bench/README.md")).unwrap();
+    assert_eq!(stated, documented(&page));
+    assert!(!stated.is_empty());
+}
+
+/// Benchmark, measure and goal of each row between the markers.
+fn documented(page: &str) -> Vec<[String; 3]> {
+    let (_, rest) = page.split_once("<!-- goals:begin -->").unwrap();
+    let (table, _) = rest.split_once("<!-- goals:end -->").unwrap();
+    let rows = table.lines().filter(|line| line.starts_with('|')).skip(2);
+    let cells = |row: &str| {
+        let cells: Vec<String> =
+            row.trim_matches('|').split('|').map(|cell| cell.trim().replace('`', "")).collect();
+        [cells[0].clone(), cells[1].clone(), cells[2].clone()]
+    };
+    rows.map(cells).collect()
+}
