@@ -25,7 +25,7 @@ pub enum ControlRecord {
 pub enum ControlEffect {
     /// It took effect.
     Applied,
-    /// Another record came first; nothing happened.
+    /// Another record came first, or the definition cannot follow the one before; nothing happened.
     Superseded,
 }
 
@@ -92,13 +92,17 @@ impl Catalog {
 
     fn define(&mut self, definition: Definition) -> ControlEffect {
         let store = definition.store;
-        let next = match self.stores.get(&store) {
-            Some(history) if history.deleted => return ControlEffect::Superseded,
-            Some(history) => history.newest().map_or(1, |at| at.definition.version.0 + 1),
-            None => 1,
+        let fits = match self.stores.get(&store) {
+            Some(history) if history.deleted => false,
+            Some(history) => history
+                .newest()
+                .is_some_and(|newest| definition.check_follows(&newest.definition).is_ok()),
+            None => {
+                definition.version == SchemaVersion(1)
+                    && !self.by_name.contains_key(&definition.name)
+            }
         };
-        let name_is_taken = self.by_name.get(&definition.name).is_some_and(|id| *id != store);
-        if definition.version.0 != next || name_is_taken || definition.check().is_err() {
+        if !fits || definition.check().is_err() {
             return ControlEffect::Superseded;
         }
         self.by_name.insert(definition.name.clone(), store);
@@ -128,6 +132,11 @@ impl Catalog {
             .ok_or_else(|| {
                 Error::not_found("no such store; create it, or list the stores").with_store(name)
             })
+    }
+
+    /// Every store that was deleted.
+    pub fn deleted(&self) -> impl Iterator<Item = StoreId> {
+        self.stores.iter().filter(|(_, history)| history.deleted).map(|(store, _)| *store)
     }
 
     /// The newest definitions of all living stores, ordered by name.

@@ -24,6 +24,8 @@ pub const MESSAGE_BYTES_MAX: usize = ENTRY_BYTES_MAX + 4 * 1024 * 1024;
 pub const NAME_BYTES_MAX: usize = 255;
 /// Most fields that a definition may hold, retired ids excluded.
 pub const FIELDS_MAX: usize = 2_000;
+/// Most earlier names that a field keeps.
+pub const ALIASES_MAX: usize = 32;
 /// Highest field id, retired ids included.
 pub const FIELD_ID_MAX: u32 = 65_535;
 /// Highest schema version of a store: it stands as 16 bits in every row.
@@ -65,6 +67,10 @@ pub const READER_READ_WAIT_MS: u64 = 1_000;
 /// Longest wait of a reader for an answer of its log, beside the wait that it asked for, in
 /// milliseconds.
 pub const READER_LOG_TIMEOUT_MS: u64 = 10_000;
+/// Longest wait of a reader for a definition before it looks at its log again, in milliseconds.
+pub const READER_DEFINITION_WAIT_MS: u64 = 5_000;
+/// Time between two looks of a reader at its own readiness, in milliseconds.
+pub const READER_READY_CHECK_MS: u64 = 250;
 /// First wait of a reader before it tries a failed step again, in milliseconds; it doubles.
 pub const READER_BACKOFF_MS_MIN: u64 = 50;
 /// Longest wait of a reader before it tries a failed step again, in milliseconds.
@@ -77,6 +83,10 @@ pub const READER_POISONED_COPIES_MAX: u32 = 3;
 pub const TTL_US_MAX: i64 = 100 * 365 * 24 * 60 * 60 * 1_000_000;
 /// Keys of one multi-get or gather.
 pub const BATCH_KEYS_MAX: usize = 1 << 20;
+/// First and longest wait of a catalog follower after an error of the log, in milliseconds.
+pub const CATALOG_BACKOFF_MS_MIN: u64 = 20;
+/// See [`CATALOG_BACKOFF_MS_MIN`].
+pub const CATALOG_BACKOFF_MS_MAX: u64 = 2_000;
 
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);
 const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);

@@ -4,11 +4,13 @@
 //! gives each record an offset and an append time, and acknowledges a record only when it will
 //! survive what its implementation promises to survive.
 
+mod catalog;
 mod change_log;
 pub mod conformance;
 pub mod disk;
 mod end_signal;
 mod memory;
 
+pub use catalog::CatalogFollower;
 pub use change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
 pub use memory::MemoryLog;

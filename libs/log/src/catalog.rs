@@ -1,0 +1,228 @@
+//! The catalog follower: folds the control log, and lets others wait for what it says.
+//!
+//! Every process that knows stores has one. It reads the control log through the same
+//! [`ChangeLog`] as everything else, so it works over the embedded log, Kafka and the change
+//! stream alike.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use arc_swap::ArcSwap;
+use forebay_core::catalog::{Catalog, SchemaAt};
+use forebay_core::change::EntryBody;
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{LogId, Offset, PartitionRef, SchemaVersion, StoreId};
+use forebay_core::limits::{CATALOG_BACKOFF_MS_MAX, CATALOG_BACKOFF_MS_MIN};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::entry::decode_entry;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
+use tracing::{error, warn};
+
+use crate::change_log::{ChangeLog, LogRecord, ReadLimit};
+
+const READ: ReadLimit = ReadLimit { bytes_max: 4 << 20, wait_max: Duration::from_secs(1) };
+
+/// How far the follower is, as waiters see it.
+#[derive(Clone, Debug, Default)]
+struct Progress {
+    offset_applied: Offset,
+    /// Why it has stopped for good, if it has.
+    halted: Option<Error>,
+}
+
+struct Shared {
+    catalog: ArcSwap<Catalog>,
+    progress: watch::Sender<Progress>,
+}
+
+/// Follows the control log until it is dropped.
+pub struct CatalogFollower {
+    shared: Arc<Shared>,
+    task: JoinHandle<()>,
+}
+
+impl Drop for CatalogFollower {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl CatalogFollower {
+    /// Starts to follow, on the current runtime. Errors of the log are retried with back-off.
+    pub fn start(log: Arc<dyn ChangeLog>, entropy: Arc<dyn Entropy>) -> Self {
+        let shared = Arc::new(Shared {
+            catalog: ArcSwap::from_pointee(Catalog::default()),
+            progress: watch::Sender::new(Progress::default()),
+        });
+        let tail = Tail {
+            log,
+            entropy,
+            shared: Arc::downgrade(&shared),
+            catalog: Catalog::default(),
+            log_id: None,
+            next: None,
+            wait_ms: CATALOG_BACKOFF_MS_MIN,
+        };
+        Self { shared, task: tokio::spawn(tail.run()) }
+    }
+
+    /// The catalog as folded so far. Costs two atomic operations.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.shared.catalog.load_full()
+    }
+
+    /// First offset of the control log that is not folded yet.
+    pub fn offset_applied(&self) -> Offset {
+        self.shared.progress.borrow().offset_applied
+    }
+
+    /// Changes whenever the catalog may have changed.
+    pub fn changes(&self) -> impl Future<Output = bool> + use<> {
+        let mut receiver = self.shared.progress.subscribe();
+        receiver.mark_unchanged();
+        async move { receiver.changed().await.is_ok() }
+    }
+
+    /// Waits until everything below `offset` is folded.
+    ///
+    /// # Errors
+    /// `Unavailable` when that takes longer than `wait_max`; `UpgradeNeeded` when the control log
+    /// holds what this build does not know.
+    pub async fn wait_applied(&self, offset: Offset, wait_max: Duration) -> Result<()> {
+        self.wait(wait_max, |_, applied| (applied >= offset).then_some(())).await
+    }
+
+    /// Waits until this version of a store's definition is known.
+    ///
+    /// # Errors
+    /// As [`CatalogFollower::wait_applied`].
+    pub async fn definition(
+        &self,
+        store: StoreId,
+        version: SchemaVersion,
+        wait_max: Duration,
+    ) -> Result<Arc<SchemaAt>> {
+        self.wait(wait_max, |catalog, _| catalog.store(store)?.at(version).cloned()).await
+    }
+
+    async fn wait<T>(
+        &self,
+        wait_max: Duration,
+        found: impl Fn(&Catalog, Offset) -> Option<T>,
+    ) -> Result<T> {
+        let mut progress = self.shared.progress.subscribe();
+        let wait = async {
+            loop {
+                let Progress { offset_applied, halted } = progress.borrow_and_update().clone();
+                if let Some(found) = found(&self.catalog(), offset_applied) {
+                    return Ok(found);
+                }
+                if let Some(halted) = halted {
+                    return Err(halted);
+                }
+                if progress.changed().await.is_err() {
+                    return Err(Error::closed("the catalog follower has stopped"));
+                }
+            }
+        };
+        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| {
+            let message = "the control log was not read far enough in time; see whether it is \
+                           reachable, then retry";
+            Err(Error::unavailable(message))
+        })
+    }
+}
+
+/// The task that reads and folds.
+struct Tail {
+    log: Arc<dyn ChangeLog>,
+    entropy: Arc<dyn Entropy>,
+    shared: Weak<Shared>,
+    catalog: Catalog,
+    log_id: Option<LogId>,
+    /// First offset not folded; `None` when the log's start must be looked up.
+    next: Option<Offset>,
+    wait_ms: u64,
+}
+
+impl Tail {
+    async fn run(mut self) {
+        loop {
+            match self.step().await {
+                Ok(true) => self.wait_ms = CATALOG_BACKOFF_MS_MIN,
+                Ok(false) => return,
+                Err(error) if error.code() == ErrorCode::UpgradeNeeded => {
+                    error!(%error, "the catalog is halted");
+                    self.publish(Some(error));
+                    return;
+                }
+                Err(error) => {
+                    if error.code() == ErrorCode::TokenLost {
+                        warn!(%error, "the control log was replaced; folding it anew");
+                        self.catalog = Catalog::default();
+                        self.log_id = None;
+                        self.next = None;
+                    }
+                    self.back_off().await;
+                }
+            }
+        }
+    }
+
+    /// Reads and folds some records; `false` when nobody wants them any more.
+    async fn step(&mut self) -> Result<bool> {
+        let from = match self.next {
+            Some(next) => next,
+            None => self.log.bounds(PartitionRef::CONTROL).await?.start,
+        };
+        let read = self.log.read(PartitionRef::CONTROL, from, READ).await?;
+        self.next = Some(from);
+        for record in &read.records {
+            self.fold(record)?;
+            self.next = Some(record.offset.next());
+        }
+        Ok(self.publish(None))
+    }
+
+    fn fold(&mut self, record: &LogRecord) -> Result<()> {
+        let entry = match decode_entry(&record.entry) {
+            Ok(entry) => entry,
+            Err(error) if error.code() == ErrorCode::UpgradeNeeded => return Err(error),
+            Err(error) => {
+                warn!(offset = %record.offset, %error, "a control record was skipped");
+                return Ok(());
+            }
+        };
+        if *self.log_id.get_or_insert(entry.log_id) != entry.log_id {
+            warn!(offset = %record.offset, "a control record of another log was skipped");
+            return Ok(());
+        }
+        if let EntryBody::Control(control) = entry.body {
+            self.catalog.apply(control);
+        }
+        Ok(())
+    }
+
+    /// Publishes the catalog, then how far it is; `false` when the follower is gone.
+    fn publish(&self, halted: Option<Error>) -> bool {
+        let Some(shared) = self.shared.upgrade() else { return false };
+        let offset_applied = self.next.unwrap_or_default();
+        if shared.progress.borrow().offset_applied != offset_applied {
+            shared.catalog.store(Arc::new(self.catalog.clone()));
+        }
+        shared.progress.send_if_modified(|progress| {
+            let changed = progress.offset_applied != offset_applied || halted.is_some();
+            *progress = Progress { offset_applied, halted };
+            changed
+        });
+        true
+    }
+
+    async fn back_off(&mut self) {
+        let half = self.wait_ms / 2;
+        let jitter = self.entropy.next_u64().map_or(half, |bits| bits % (half + 1));
+        tokio::time::sleep(Duration::from_millis(half + jitter)).await;
+        self.wait_ms = (self.wait_ms * 2).min(CATALOG_BACKOFF_MS_MAX);
+    }
+}

@@ -1,0 +1,485 @@
+//! The naive model of one partition: what a log prefix means, told as simply as possible.
+//!
+//! It keeps a map of documents, each a map of fields, and a set of everything that was ever applied,
+//! and throws away at each entry what has expired. It shares no code with the fold that it judges
+//! but the domain types and `Change::check`. It knows no limit on the size of a row or a value: a
+//! caller keeps its documents small.
+
+use std::cmp::Ordering;
+use std::collections::{BTreeMap, BTreeSet};
+
+use forebay_core::change::{Change, Condition, Entry, EntryBody, FieldOp, Verb};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{
+    ClientId, DocumentVersion, FieldId, LogId, Offset, PartitionCount, PartitionId, PartitionRef,
+    Position, SchemaVersion, Sequence,
+};
+use forebay_core::key::Key;
+use forebay_core::limits::{DEDUP_IDLE_US, DEDUP_WINDOW, ENTRY_CHANGES_MAX, SCHEMA_VERSION_MAX};
+use forebay_core::outcome::{Outcome, Verdict};
+use forebay_core::partition::partition_of;
+use forebay_core::row::{Document, encode_value};
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, ScalarType, Value};
+
+/// One field of a model document.
+#[derive(Clone, Debug)]
+pub struct ModelField {
+    /// Its value; `None` is null.
+    pub value: Option<Value>,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+}
+
+impl PartialEq for ModelField {
+    fn eq(&self, other: &Self) -> bool {
+        let bits =
+            |field: &Self| field.value.as_ref().map(|value| (value.field_type(), bytes(value)));
+        bits(self) == bits(other) && self.expires_at == other.expires_at
+    }
+}
+
+/// One document of the model.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelDocument {
+    /// The fields that it has; absent ones are not among them.
+    pub fields: BTreeMap<FieldId, ModelField>,
+    /// When the whole document expires.
+    pub expires_at: Option<Timestamp>,
+    /// Its version, in a store that keeps versions.
+    pub version: Option<DocumentVersion>,
+}
+
+impl ModelDocument {
+    /// What a reader sees at this time; `None` when the document has expired.
+    pub fn visible_at(&self, now: Timestamp) -> Option<Self> {
+        let lives = |expires_at: Option<Timestamp>| expires_at.is_none_or(|at| now < at);
+        let mut visible = self.clone();
+        visible.fields.retain(|_, field| lives(field.expires_at));
+        lives(self.expires_at).then_some(visible)
+    }
+
+    fn value(&self, field: FieldId) -> Option<&Value> {
+        self.fields.get(&field)?.value.as_ref()
+    }
+
+    fn bring_up_to(&mut self, definition: &Definition) {
+        self.fields.retain(|id, _| definition.field_by_id(*id).is_some());
+        for (id, field) in &mut self.fields {
+            let wanted = definition.field_by_id(*id).expect("retained above").field_type;
+            field.value = field.value.take().map(|value| widen(value, wanted));
+        }
+    }
+}
+
+impl From<&Document> for ModelDocument {
+    fn from(document: &Document) -> Self {
+        let field = |cell: &forebay_core::row::FieldCell| {
+            (cell.field, ModelField { value: cell.value.clone(), expires_at: cell.expires_at })
+        };
+        Self {
+            fields: document.cells().iter().map(field).collect(),
+            expires_at: document.expires_at,
+            version: document.version,
+        }
+    }
+}
+
+/// What an entry did, as far as a caller can tell.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ModelApplied {
+    /// Whether the whole entry was skipped.
+    pub skipped: bool,
+    /// Repeats in it that were skipped.
+    pub repeats: u64,
+    /// Outcomes of its conditional changes.
+    pub outcomes: Vec<Outcome>,
+}
+
+/// One partition's state, told simply.
+#[derive(Clone, Debug)]
+pub struct Model {
+    partition: PartitionRef,
+    partitions: PartitionCount,
+    definitions: BTreeMap<SchemaVersion, Definition>,
+    documents: BTreeMap<Key, ModelDocument>,
+    log_id: Option<LogId>,
+    schema_version: SchemaVersion,
+    partition_time: Timestamp,
+    drop_all_count: u32,
+    applied: BTreeSet<(ClientId, Sequence)>,
+    last_seen: BTreeMap<ClientId, Timestamp>,
+    sources: BTreeMap<PartitionId, Position>,
+}
+
+impl Model {
+    /// The state before the first record.
+    pub fn new(partition: PartitionRef, partitions: PartitionCount) -> Self {
+        Self {
+            partition,
+            partitions,
+            definitions: BTreeMap::new(),
+            documents: BTreeMap::new(),
+            log_id: None,
+            schema_version: SchemaVersion(0),
+            partition_time: Timestamp::MIN,
+            drop_all_count: 0,
+            applied: BTreeSet::new(),
+            last_seen: BTreeMap::new(),
+            sources: BTreeMap::new(),
+        }
+    }
+
+    /// Tells the model a definition; it must know the version of every entry that it applies.
+    pub fn define(&mut self, definition: Definition) {
+        self.definitions.insert(definition.version, definition);
+    }
+
+    /// The documents that exist at partition time, by key, nothing expired or dropped in them.
+    pub fn documents(&self) -> &BTreeMap<Key, ModelDocument> {
+        &self.documents
+    }
+
+    /// The running maximum of append times.
+    pub fn partition_time(&self) -> Timestamp {
+        self.partition_time
+    }
+
+    /// What a reader whose clock shows `now` gets under a key.
+    pub fn get(&self, key: &Key, now: Timestamp) -> Option<ModelDocument> {
+        self.documents.get(key)?.visible_at(now.max(self.partition_time))
+    }
+
+    /// Applies one well-formed entry; a record that is none changes nothing and is not told here.
+    ///
+    /// # Panics
+    /// When the entry's definition was never told.
+    pub fn apply(&mut self, offset: Offset, append_time: Timestamp, entry: &Entry) -> ModelApplied {
+        let skipped = ModelApplied { skipped: true, ..ModelApplied::default() };
+        if *self.log_id.get_or_insert(entry.log_id) != entry.log_id
+            || matches!(entry.body, EntryBody::Control(_))
+            || entry.schema_version.0 > SCHEMA_VERSION_MAX
+        {
+            return skipped;
+        }
+        if let Some(source) = entry.source {
+            if self.sources.get(&source.partition) != source.previous.as_ref() {
+                return skipped;
+            }
+            self.sources.insert(source.partition, source.position);
+        }
+        if !self.is_well_formed(entry) {
+            return skipped;
+        }
+        let append_time = entry.source.map_or(append_time, |source| source.append_time);
+        self.partition_time = self.partition_time.max(append_time);
+        self.take_up(entry.schema_version);
+        self.expire();
+        let mut done = ModelApplied::default();
+        if let EntryBody::Changes(batches) = &entry.body {
+            let mut at = entry.position(offset);
+            for batch in batches {
+                for change in &batch.changes {
+                    self.apply_change(batch.client, change, at, &mut done);
+                    at.place += 1;
+                }
+            }
+        }
+        done
+    }
+
+    fn is_well_formed(&self, entry: &Entry) -> bool {
+        let EntryBody::Changes(batches) = &entry.body else { return true };
+        if entry.schema_version == SchemaVersion(0) || entry.change_count() > ENTRY_CHANGES_MAX {
+            return false;
+        }
+        let definition = &self.definitions[&entry.schema_version];
+        let belongs = |change: &Change| {
+            let has_partition_key = definition.partition_key.is_some();
+            Key::split(change.key.as_bytes(), has_partition_key).is_ok_and(
+                |(partition, primary)| {
+                    let hashed = partition.unwrap_or(primary);
+                    partition_of(hashed, self.partitions) == self.partition.partition
+                },
+            )
+        };
+        let mut changes = batches.iter().flat_map(|batch| &batch.changes);
+        changes.all(|change| change.check(definition).is_ok() && belongs(change))
+    }
+
+    fn take_up(&mut self, version: SchemaVersion) {
+        if version <= self.schema_version {
+            return;
+        }
+        self.schema_version = version;
+        let definition = &self.definitions[&version];
+        if definition.drop_all_count > self.drop_all_count {
+            self.drop_all_count = definition.drop_all_count;
+            self.documents.clear();
+        }
+        self.documents.values_mut().for_each(|document| document.bring_up_to(definition));
+    }
+
+    fn expire(&mut self) {
+        let now = self.partition_time;
+        self.documents = std::mem::take(&mut self.documents)
+            .into_iter()
+            .filter_map(|(key, document)| Some((key, document.visible_at(now)?)))
+            .collect();
+        let idle = |at: Timestamp| now.as_micros().saturating_sub(at.as_micros()) >= DEDUP_IDLE_US;
+        self.last_seen.retain(|_, at| !idle(*at));
+        self.applied.retain(|(client, _)| self.last_seen.contains_key(client));
+    }
+
+    fn is_repeat(&self, client: ClientId, sequence: Sequence) -> bool {
+        let mine = (client, Sequence(0))..=(client, Sequence(u64::MAX));
+        let highest = self.applied.range(mine).next_back().map_or(0, |(_, highest)| highest.0);
+        self.applied.contains(&(client, sequence))
+            || highest.saturating_sub(sequence.0) > DEDUP_WINDOW
+    }
+
+    fn apply_change(
+        &mut self,
+        client: ClientId,
+        change: &Change,
+        at: Position,
+        done: &mut ModelApplied,
+    ) {
+        self.last_seen.insert(client, self.partition_time);
+        if self.is_repeat(client, change.sequence) {
+            done.repeats += 1;
+            return;
+        }
+        self.applied.insert((client, change.sequence));
+        let definition = self.definitions[&self.schema_version].clone();
+        let present = self.documents.get(&change.key);
+        let holds = condition_holds(present, change, &definition);
+        if change.condition.is_some() {
+            let version = present.and_then(|document| document.version);
+            let verdict = if holds { Verdict::Applied } else { Verdict::NotMet(version) };
+            let sequence = change.sequence;
+            done.outcomes.push(Outcome { client, sequence, position: at, verdict });
+        }
+        if !holds {
+            return;
+        }
+        let present = self.documents.remove(&change.key);
+        if let Some(document) = self.changed(present, change, &definition, at) {
+            self.documents.insert(change.key.clone(), document);
+        }
+    }
+
+    fn changed(
+        &self,
+        present: Option<ModelDocument>,
+        change: &Change,
+        definition: &Definition,
+        at: Position,
+    ) -> Option<ModelDocument> {
+        let after = |ttl: i64| self.partition_time.plus_micros(ttl);
+        let fresh = ModelDocument {
+            expires_at: definition.options.ttl_us.map(after),
+            ..Default::default()
+        };
+        let takes = |op: &FieldOp| matches!(op, FieldOp::Remove | FieldOp::SetRemove { .. });
+        let mut document = match change.verb {
+            Verb::Delete => return None,
+            Verb::Put => fresh,
+            Verb::Upsert => match present {
+                Some(document) => document,
+                None if change.fields.is_empty() => fresh,
+                None if change.fields.iter().all(|field| takes(&field.op)) => return None,
+                None => fresh,
+            },
+        };
+        if let Some(ttl) = change.ttl_us {
+            document.expires_at = Some(after(ttl));
+        }
+        let version = DocumentVersion((at.offset.0 << 16) + u64::from(at.place));
+        document.version = definition.options.versioned.then_some(version);
+        if let Some(id) = definition.partition_key {
+            let value = Some(partition_key_value(&change.key, id, definition));
+            document.fields.insert(id, ModelField { value, expires_at: None });
+        }
+        for asked in &change.fields {
+            let Some(field) = definition.field_by_id(asked.field) else { continue };
+            let expires_at = asked.ttl_us.or(field.ttl_us).map(after);
+            match operate(document.value(field.id).cloned(), &asked.op, field.field_type) {
+                Step::Holds(value) => {
+                    document.fields.insert(field.id, ModelField { value, expires_at });
+                }
+                Step::Gone => {
+                    document.fields.remove(&field.id);
+                }
+                Step::Stays => {
+                    if let Some(present) = document.fields.get_mut(&field.id) {
+                        present.expires_at = expires_at;
+                    }
+                }
+            }
+        }
+        Some(document)
+    }
+}
+
+/// What one operation makes of one field.
+enum Step {
+    Holds(Option<Value>),
+    Gone,
+    Stays,
+}
+
+fn operate(present: Option<Value>, op: &FieldOp, wanted: FieldType) -> Step {
+    let wide = |value: &Value| widen(value.clone(), wanted);
+    let list = |present: Option<Value>| match present {
+        Some(Value::List(_, items)) => items,
+        _ => Vec::new(),
+    };
+    let holds_list = |items: Vec<Value>| {
+        let FieldType::List(scalar) = wanted else { unreachable!("checked: a list field") };
+        Step::Holds(Some(Value::List(scalar, items)))
+    };
+    let last = |items: Vec<Value>, bound: u32| {
+        let newest_first = items.into_iter().rev().take(bound as usize);
+        newest_first.collect::<Vec<_>>().into_iter().rev().collect()
+    };
+    match op {
+        FieldOp::Set(value) => Step::Holds(value.as_ref().map(wide)),
+        FieldOp::Remove => Step::Gone,
+        FieldOp::Increment(by) => Step::Holds(Some(match present {
+            Some(present) => sum(&present, &wide(by)),
+            None => wide(by),
+        })),
+        FieldOp::Min(value) => better(present, wide(value), Ordering::Less),
+        FieldOp::Max(value) => better(present, wide(value), Ordering::Greater),
+        FieldOp::ListAppend { items, bound } => {
+            let mut all = list(present);
+            all.extend(items.iter().cloned());
+            holds_list(last(all, *bound))
+        }
+        FieldOp::SetAdd { items, bound } => {
+            let mut all = list(present);
+            for item in items {
+                if all.iter().all(|held| bytes(held) != bytes(item)) {
+                    all.push(item.clone());
+                }
+            }
+            holds_list(last(all, *bound))
+        }
+        FieldOp::SetRemove { items } if present.is_some() => {
+            let mut all = list(present);
+            all.retain(|held| items.iter().all(|item| bytes(held) != bytes(item)));
+            holds_list(all)
+        }
+        FieldOp::SetRemove { .. } => Step::Stays,
+    }
+}
+
+fn bytes(value: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_value(value, &mut bytes);
+    bytes
+}
+
+/// The one NaN that arithmetic gives, whatever the processor's is.
+fn one_nan(value: f64) -> f64 {
+    if value.is_nan() { f64::from_bits(0x7ff8 << 48) } else { value }
+}
+
+fn widen(value: Value, wanted: FieldType) -> Value {
+    let FieldType::Scalar(wanted) = wanted else { return value };
+    match (&value, wanted) {
+        (Value::Int32(v), ScalarType::Int64) => Value::Int64(i64::from(*v)),
+        (Value::Int32(v), ScalarType::Float64) => Value::Float64(f64::from(*v)),
+        (Value::Float32(v), ScalarType::Float64) => Value::Float64(one_nan(f64::from(*v))),
+        _ => value,
+    }
+}
+
+fn sum(a: &Value, b: &Value) -> Value {
+    match (a, b) {
+        (Value::Int32(a), Value::Int32(b)) => {
+            let sum = i64::from(*a) + i64::from(*b);
+            Value::Int32(sum.clamp(i64::from(i32::MIN), i64::from(i32::MAX)) as i32)
+        }
+        (Value::Int64(a), Value::Int64(b)) => {
+            let sum = i128::from(*a) + i128::from(*b);
+            Value::Int64(sum.clamp(i128::from(i64::MIN), i128::from(i64::MAX)) as i64)
+        }
+        (Value::Float32(a), Value::Float32(b)) if (a + b).is_nan() => {
+            Value::Float32(f32::from_bits(0x7fc0 << 16))
+        }
+        (Value::Float32(a), Value::Float32(b)) => Value::Float32(a + b),
+        (Value::Float64(a), Value::Float64(b)) => Value::Float64(one_nan(a + b)),
+        _ => unreachable!("checked: two numbers of one type"),
+    }
+}
+
+fn is_nan(value: &Value) -> bool {
+    matches!(value, Value::Float32(v) if v.is_nan())
+        || matches!(value, Value::Float64(v) if v.is_nan())
+}
+
+/// Where `a` stands to `b`; NaN is below everything.
+fn order(a: &Value, b: &Value) -> Ordering {
+    match (a, b) {
+        _ if is_nan(a) || is_nan(b) => is_nan(b).cmp(&is_nan(a)),
+        (Value::Bool(a), Value::Bool(b)) => a.cmp(b),
+        (Value::Int32(a), Value::Int32(b)) => a.cmp(b),
+        (Value::Int64(a), Value::Int64(b)) => a.cmp(b),
+        (Value::Timestamp(a), Value::Timestamp(b)) => a.cmp(b),
+        (Value::Float32(a), Value::Float32(b)) => a.partial_cmp(b).expect("not NaN"),
+        (Value::Float64(a), Value::Float64(b)) => a.partial_cmp(b).expect("not NaN"),
+        (Value::String(a), Value::String(b)) => a.cmp(b),
+        (Value::Bytes(a), Value::Bytes(b)) => a.cmp(b),
+        _ => unreachable!("checked: two scalars of one type"),
+    }
+}
+
+fn better(present: Option<Value>, value: Value, wanted: Ordering) -> Step {
+    let wins = match &present {
+        _ if is_nan(&value) => false,
+        Some(held) if !is_nan(held) => order(&value, held) == wanted,
+        _ => true,
+    };
+    if wins { Step::Holds(Some(value)) } else { Step::Stays }
+}
+
+fn condition_holds(
+    present: Option<&ModelDocument>,
+    change: &Change,
+    definition: &Definition,
+) -> bool {
+    match change.condition {
+        None => true,
+        Some(Condition::IfAbsent) => present.is_none(),
+        Some(Condition::IfVersion(wanted)) => {
+            present.is_some_and(|document| document.version == Some(wanted))
+        }
+        Some(Condition::IfNewer(id)) => {
+            let Some(field) = definition.field_by_id(id) else { return false };
+            let set = change.fields.iter().find(|asked| asked.field == id);
+            let Some(FieldOp::Set(Some(value))) = set.map(|asked| &asked.op) else { return false };
+            let value = widen(value.clone(), field.field_type);
+            match present.and_then(|document| document.value(id)) {
+                None => !is_nan(&value),
+                Some(held) => order(&value, held) == Ordering::Greater,
+            }
+        }
+    }
+}
+
+fn partition_key_value(key: &Key, id: FieldId, definition: &Definition) -> Value {
+    let split = Key::split(key.as_bytes(), true).expect("checked: it has a partition key");
+    let bytes = split.0.expect("checked: it has a partition key");
+    let field = definition.field_by_id(id).expect("a partition key is never dropped");
+    match field.field_type {
+        FieldType::Scalar(ScalarType::Int64) => {
+            Value::Int64(i64::from_le_bytes(bytes.try_into().expect("checked: 8 bytes")))
+        }
+        FieldType::Scalar(ScalarType::String) => {
+            Value::String(std::str::from_utf8(bytes).expect("checked: UTF-8").to_owned())
+        }
+        _ => Value::Bytes(bytes.to_vec()),
+    }
+}

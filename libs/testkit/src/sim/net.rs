@@ -1,0 +1,242 @@
+//! The simulated network: in-memory connections that stall and break by the seed.
+//!
+//! Both ends of a connection are pipes inside one thread; tonic runs over them as over TCP. A
+//! server that is down refuses; a server that dies takes its connections with it.
+
+use std::io;
+use std::pin::Pin;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
+use std::time::Duration;
+
+use forebay_core::entropy::{Entropy, SeededEntropy};
+use hyper_util::rt::TokioIo;
+use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
+use tokio::sync::mpsc;
+use tokio::time::Sleep;
+use tonic::transport::server::Connected;
+use tonic::transport::{Channel, Endpoint, Uri};
+use tower::service_fn;
+
+/// Bytes that a connection holds in each direction.
+const PIPE_BYTES: usize = 64 * 1024;
+const CONNECTIONS_WAITING_MAX: usize = 1_024;
+
+/// How unreliable the network is, in parts of a million reads and writes.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NetFaults {
+    /// Connections that break at a read or write.
+    pub cut_per_million: u64,
+    /// Reads that stall.
+    pub stall_per_million: u64,
+    /// Longest stall, in milliseconds.
+    pub stall_ms_max: u64,
+}
+
+/// How often each fault fired.
+#[derive(Debug, Default)]
+pub struct NetCounts {
+    /// Connections broken.
+    pub cuts: AtomicU64,
+    /// Reads stalled.
+    pub stalls: AtomicU64,
+    /// Connections refused, because the server was down or the network was parted.
+    pub refusals: AtomicU64,
+}
+
+/// The network between one server and any number of clients.
+#[derive(Clone)]
+pub struct SimNet(Arc<Inner>);
+
+struct Inner {
+    entropy: SeededEntropy,
+    faults: Mutex<NetFaults>,
+    counts: NetCounts,
+    server: Mutex<Option<Server>>,
+}
+
+struct Server {
+    accepts: mpsc::Sender<io::Result<SimStream>>,
+    links: Vec<Weak<Link>>,
+}
+
+/// One connection, seen from both ends.
+#[derive(Default)]
+struct Link {
+    broken: AtomicBool,
+    /// Readers that wait for bytes; they must hear when none will come.
+    waiting: Mutex<[Option<Waker>; 2]>,
+}
+
+impl Link {
+    fn break_off(&self) {
+        self.broken.store(true, Ordering::SeqCst);
+        lock(&self.waiting).iter_mut().filter_map(Option::take).for_each(Waker::wake);
+    }
+}
+
+impl SimNet {
+    /// A network of this seed, without a server.
+    pub fn new(seed: u64, faults: NetFaults) -> Self {
+        Self(Arc::new(Inner {
+            entropy: SeededEntropy::new(seed),
+            faults: Mutex::new(faults),
+            counts: NetCounts::default(),
+            server: Mutex::new(None),
+        }))
+    }
+
+    /// From now on the network is this unreliable.
+    pub fn set_faults(&self, faults: NetFaults) {
+        *lock(&self.0.faults) = faults;
+    }
+
+    /// How often each fault fired.
+    pub fn counts(&self) -> &NetCounts {
+        &self.0.counts
+    }
+
+    /// Puts a server on the network; its connections come out of the receiver.
+    pub fn listen(&self) -> mpsc::Receiver<io::Result<SimStream>> {
+        let (accepts, receiver) = mpsc::channel(CONNECTIONS_WAITING_MAX);
+        *lock(&self.0.server) = Some(Server { accepts, links: Vec::new() });
+        receiver
+    }
+
+    /// Takes the server off the network; all its connections break.
+    pub fn take_down(&self) {
+        if let Some(server) = lock(&self.0.server).take() {
+            server.links.iter().filter_map(Weak::upgrade).for_each(|link| link.break_off());
+        }
+    }
+
+    /// Breaks all connections; new ones may be made at once.
+    pub fn cut_all(&self) {
+        if let Some(server) = lock(&self.0.server).as_mut() {
+            server.links.drain(..).filter_map(|link| link.upgrade()).for_each(|l| l.break_off());
+            self.0.counts.cuts.fetch_add(1, Ordering::Relaxed);
+        }
+    }
+
+    /// A gRPC channel to whatever server is on the network when it connects.
+    pub fn channel(&self) -> Channel {
+        let net = self.clone();
+        let connector = service_fn(move |_: Uri| {
+            let net = net.clone();
+            async move { net.connect().map(TokioIo::new) }
+        });
+        Endpoint::from_static("http://simulated").connect_with_connector_lazy(connector)
+    }
+
+    fn connect(&self) -> io::Result<SimStream> {
+        let refuse = || {
+            self.0.counts.refusals.fetch_add(1, Ordering::Relaxed);
+            io::Error::from(io::ErrorKind::ConnectionRefused)
+        };
+        let mut server = lock(&self.0.server);
+        let Server { accepts, links } = server.as_mut().ok_or_else(refuse)?;
+        let (near, far) = tokio::io::duplex(PIPE_BYTES);
+        let link = Arc::new(Link::default());
+        let stream = |pipe, end| SimStream {
+            pipe,
+            net: self.clone(),
+            link: Arc::clone(&link),
+            end,
+            stall: None,
+        };
+        accepts.try_send(Ok(stream(far, 1))).map_err(|_| refuse())?;
+        links.retain(|link| link.strong_count() > 0);
+        links.push(Arc::downgrade(&link));
+        Ok(stream(near, 0))
+    }
+
+    fn happens(&self, per_million: u64) -> bool {
+        per_million > 0 && self.draw() % 1_000_000 < per_million
+    }
+
+    fn draw(&self) -> u64 {
+        self.0.entropy.next_u64().unwrap_or(0)
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One end of a connection.
+pub struct SimStream {
+    pipe: DuplexStream,
+    net: SimNet,
+    link: Arc<Link>,
+    /// Which end this is, 0 or 1.
+    end: usize,
+    stall: Option<Pin<Box<Sleep>>>,
+}
+
+impl SimStream {
+    /// Breaks the connection now and then; a broken one stays broken.
+    fn check(&self) -> io::Result<()> {
+        let faults = *lock(&self.net.0.faults);
+        if self.net.happens(faults.cut_per_million) {
+            self.net.0.counts.cuts.fetch_add(1, Ordering::Relaxed);
+            self.link.break_off();
+        }
+        if self.link.broken.load(Ordering::SeqCst) {
+            return Err(io::Error::from(io::ErrorKind::ConnectionReset));
+        }
+        Ok(())
+    }
+
+    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        let faults = *lock(&self.net.0.faults);
+        if self.stall.is_none() && self.net.happens(faults.stall_per_million) {
+            let ms = 1 + self.net.draw() % faults.stall_ms_max.max(1);
+            self.net.0.counts.stalls.fetch_add(1, Ordering::Relaxed);
+            self.stall = Some(Box::pin(tokio::time::sleep(Duration::from_millis(ms))));
+        }
+        if let Some(stall) = &mut self.stall {
+            std::task::ready!(stall.as_mut().poll(cx));
+            self.stall = None;
+        }
+        Poll::Ready(())
+    }
+}
+
+impl AsyncRead for SimStream {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.check()?;
+        std::task::ready!(self.poll_stall(cx));
+        lock(&self.link.waiting)[self.end] = Some(cx.waker().clone());
+        Pin::new(&mut self.pipe).poll_read(cx, buffer)
+    }
+}
+
+impl AsyncWrite for SimStream {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.check()?;
+        Pin::new(&mut self.pipe).poll_write(cx, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.pipe).poll_shutdown(cx)
+    }
+}
+
+impl Connected for SimStream {
+    type ConnectInfo = ();
+
+    fn connect_info(&self) -> Self::ConnectInfo {}
+}

@@ -1,0 +1,1 @@
+//! Golden vectors: the JSON of `proto/vectors`, as every language reads it.
