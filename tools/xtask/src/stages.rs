@@ -98,7 +98,9 @@ pub fn show(suite: &Suite, output: &str) {
 }
 
 /// How a process ended, as a result for a suite of one.
-#[must_use]
+///
+/// # Errors
+/// It did not end well.
 pub fn ended(ok: bool, ending: &str) -> Result<(), String> {
     if ok { Ok(()) } else { Err(ending.to_owned()) }
 }
