@@ -1,0 +1,165 @@
+//! Administration: definitions go through the control log, then into every partition.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::catalog::{ControlRecord, SchemaAt};
+use forebay_core::change::EntryBody;
+use forebay_core::id::{PartitionRef, SchemaVersion, StoreId};
+use forebay_core::schema::{Alteration, Definition, StoreSpec};
+use forebay_core::{Error, Result};
+
+use crate::writer::Writer;
+
+/// Longest wait for the catalog to fold a control record that is in the log.
+const FOLD_WAIT: Duration = Duration::from_secs(10);
+
+impl Writer {
+    /// Creates a store and the logs of its partitions.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `LimitExceeded` for a store that cannot be, `Conflict` when the name is
+    /// taken, else as the log's append.
+    pub async fn create_store(&self, spec: &StoreSpec) -> Result<Arc<SchemaAt>> {
+        let definition = spec.define(self.parts.entropy.store_id()?)?;
+        self.catch_up().await?;
+        if self.parts.catalog.catalog().by_name(&definition.name).is_ok() {
+            return Err(name_taken(&definition.name));
+        }
+        let created = self.define(&definition).await?;
+        let created = created.ok_or_else(|| name_taken(&definition.name))?;
+        self.announce(&created).await?;
+        Ok(created)
+    }
+
+    /// Gives a store its next version. `from` is the version that the caller has seen; 0 takes the
+    /// newest.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument` with the reason, `Conflict` with both versions when another
+    /// alteration came first, else as the log's append.
+    pub async fn alter_store(
+        &self,
+        name: &str,
+        from: SchemaVersion,
+        alterations: &[Alteration],
+    ) -> Result<Arc<SchemaAt>> {
+        self.catch_up().await?;
+        let newest = Arc::clone(self.parts.catalog.catalog().by_name(name)?);
+        let seen = newest.definition.version;
+        if from != SchemaVersion(0) && from != seen {
+            return Err(overtaken(name, from, seen));
+        }
+        let next = newest.definition.altered(alterations).map_err(|e| e.with_store(name))?;
+        let altered = self.define(&next).await?;
+        let altered = altered.ok_or_else(|| {
+            let catalog = self.parts.catalog.catalog();
+            let now = catalog.by_name(name).map_or(seen, |schema| schema.definition.version);
+            overtaken(name, seen, now)
+        })?;
+        self.announce(&altered).await?;
+        Ok(altered)
+    }
+
+    /// Deletes a store, then its logs.
+    ///
+    /// # Errors
+    /// `NotFound`, else as the log's append.
+    pub async fn delete_store(&self, name: &str) -> Result<()> {
+        self.catch_up().await?;
+        let store = self.parts.catalog.catalog().by_name(name)?.definition.store;
+        self.control(ControlRecord::Delete(store)).await?;
+        self.forget(store);
+        self.parts.log.delete(store).await
+    }
+
+    /// One definition of a living store; version 0 is the newest.
+    ///
+    /// # Errors
+    /// `NotFound`, naming store and version.
+    pub async fn describe_store(
+        &self,
+        name: &str,
+        version: SchemaVersion,
+    ) -> Result<Arc<SchemaAt>> {
+        self.catch_up().await?;
+        let catalog = self.parts.catalog.catalog();
+        let newest = catalog.by_name(name)?;
+        if version == SchemaVersion(0) {
+            return Ok(Arc::clone(newest));
+        }
+        let history = catalog.store(newest.definition.store);
+        history.and_then(|history| history.at(version)).cloned().ok_or_else(|| {
+            let message =
+                format!("no schema version {version}; the newest is {}", newest.definition.version);
+            Error::not_found(message).with_store(name)
+        })
+    }
+
+    /// The newest definitions of all living stores, by name.
+    pub async fn list_stores(&self) -> Result<Vec<Arc<SchemaAt>>> {
+        self.catch_up().await?;
+        Ok(self.parts.catalog.catalog().living().cloned().collect())
+    }
+
+    /// Finishes what a writer that died may have left: logs and announcements of living stores,
+    /// logs of deleted ones. Safe to call at any time, by any number of writers.
+    pub async fn repair(&self) -> Result<()> {
+        self.catch_up().await?;
+        let catalog = self.parts.catalog.catalog();
+        for schema in catalog.living() {
+            self.announce(schema).await?;
+        }
+        for store in catalog.deleted() {
+            self.parts.log.delete(store).await?;
+        }
+        Ok(())
+    }
+
+    /// Waits until the catalog has folded all that the control log holds now.
+    async fn catch_up(&self) -> Result<()> {
+        self.control.log_id().await?;
+        let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
+        self.parts.catalog.wait_applied(end, FOLD_WAIT).await
+    }
+
+    /// Appends a definition; `None` when another record came first.
+    async fn define(&self, definition: &Definition) -> Result<Option<Arc<SchemaAt>>> {
+        self.control(ControlRecord::Define(Box::new(definition.clone()))).await?;
+        let catalog = self.parts.catalog.catalog();
+        let history = catalog.store(definition.store);
+        let found = history.and_then(|history| history.at(definition.version)).cloned();
+        Ok(found.filter(|schema| schema.definition == *definition))
+    }
+
+    async fn control(&self, record: ControlRecord) -> Result<()> {
+        let body = EntryBody::Control(record);
+        let (_, appended) = self.control.append(SchemaVersion(0), body).await?;
+        self.parts.catalog.wait_applied(appended.offset.next(), FOLD_WAIT).await
+    }
+
+    /// Makes the logs of a store's partitions and puts the definition's version into each.
+    async fn announce(&self, schema: &SchemaAt) -> Result<()> {
+        let definition = &schema.definition;
+        let store: StoreId = definition.store;
+        self.parts.log.create(store, definition.partitions).await?;
+        for partition in definition.partitions.partitions() {
+            let queue = self.queue(PartitionRef { store, partition });
+            queue.log().announce(definition.version).await?;
+        }
+        Ok(())
+    }
+}
+
+fn name_taken(name: &str) -> Error {
+    let message = "a store with this name exists already; alter it, or choose another name";
+    Error::conflict(message).with_store(name)
+}
+
+fn overtaken(name: &str, from: SchemaVersion, now: SchemaVersion) -> Error {
+    let message = format!(
+        "the alteration starts from version {from}, but the store is at {now}; describe it and \
+         alter again"
+    );
+    Error::conflict(message).with_store(name)
+}

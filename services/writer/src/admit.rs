@@ -1,0 +1,159 @@
+//! Admission: everything that can be refused is refused here, before anything is appended.
+
+use std::collections::BTreeMap;
+
+use forebay_core::change::{Change, ClientBatch, FieldOp};
+use forebay_core::id::{ClientId, PartitionId};
+use forebay_core::key::Key;
+use forebay_core::limits::{DEDUP_WINDOW, ENTRY_BYTES_MAX, REQUEST_CHANGES_MAX, ROW_BYTES_MAX};
+use forebay_core::partition::partition_of;
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, Value};
+use forebay_core::{Error, Result};
+
+/// Rough bytes of a change beside its key and values: ids, tags, lengths.
+const CHANGE_OVERHEAD_BYTES: usize = 64;
+const FIELD_OVERHEAD_BYTES: usize = 16;
+
+/// The part of a request that goes to one partition.
+#[derive(Debug)]
+pub(crate) struct Part {
+    /// The changes, in the client's order.
+    pub(crate) batch: ClientBatch,
+    /// Where each change stood in the request.
+    pub(crate) places: Vec<usize>,
+    /// About how large they are in an entry.
+    pub(crate) bytes: usize,
+}
+
+/// Checks a batch that was made with `made_with`, turns it into what `newest` says, and splits it by
+/// partition.
+///
+/// # Errors
+/// `InvalidArgument` or `LimitExceeded`, naming the change by its place; nothing was appended.
+pub(crate) fn admit(
+    batch: ClientBatch,
+    claimed: &[u32],
+    made_with: &Definition,
+    newest: &Definition,
+) -> Result<BTreeMap<PartitionId, Part>> {
+    let count = batch.changes.len();
+    if count == 0 {
+        return Err(Error::invalid_argument("a write holds at least one change"));
+    }
+    if count > REQUEST_CHANGES_MAX {
+        let advice = "send the batch in parts";
+        return Err(Error::limit_exceeded(advice, REQUEST_CHANGES_MAX as u64, count as u64));
+    }
+    if !claimed.is_empty() && claimed.len() != count {
+        return Err(Error::invalid_argument("name a partition for every change, or for none"));
+    }
+    let client = batch.client;
+    let mut parts = BTreeMap::<PartitionId, Part>::new();
+    for (place, change) in batch.changes.into_iter().enumerate() {
+        let at_change = |error: Error| error.while_doing(&format!("check change {place}"));
+        change.check(made_with).map_err(at_change)?;
+        let partition = partition(&change.key, newest).map_err(at_change)?;
+        if claimed.get(place).is_some_and(|claimed| *claimed != partition.0) {
+            let message = "the key belongs to another partition; hash as the spec says";
+            return Err(at_change(Error::invalid_argument(message).with_partition(partition)));
+        }
+        let change = widen(change, newest);
+        let bytes = approximate_bytes(&change);
+        if bytes > ROW_BYTES_MAX.min(ENTRY_BYTES_MAX - CHANGE_OVERHEAD_BYTES) {
+            let advice = "split the document";
+            let error = Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, bytes as u64);
+            return Err(at_change(error));
+        }
+        let part = parts.entry(partition).or_insert_with(|| Part::new(client));
+        part.batch.changes.push(change);
+        part.places.push(place);
+        part.bytes += bytes;
+    }
+    for (partition, part) in &parts {
+        part.check(*partition)?;
+    }
+    Ok(parts)
+}
+
+impl Part {
+    fn new(client: ClientId) -> Self {
+        Self { batch: ClientBatch { client, changes: Vec::new() }, places: Vec::new(), bytes: 0 }
+    }
+
+    /// One part becomes one atomic entry, so it fits one, and its sequences fit one window.
+    fn check(&self, partition: PartitionId) -> Result<()> {
+        if self.bytes > ENTRY_BYTES_MAX {
+            let advice = "send the batch in parts";
+            let error = Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, self.bytes as u64);
+            return Err(error.with_partition(partition));
+        }
+        let sequences = || self.batch.changes.iter().map(|change| change.sequence.0);
+        let (lowest, highest) = (sequences().min().unwrap_or(0), sequences().max().unwrap_or(0));
+        if lowest == 0 {
+            let message = "sequences count from 1 in each partition";
+            return Err(Error::invalid_argument(message).with_partition(partition));
+        }
+        if highest - lowest >= DEDUP_WINDOW {
+            let advice = "send the batch in parts: sequences of one partition span a window";
+            let error = Error::limit_exceeded(advice, DEDUP_WINDOW, highest - lowest + 1);
+            return Err(error.with_partition(partition));
+        }
+        let mut seen: Vec<_> = sequences().collect();
+        seen.sort_unstable();
+        if seen.windows(2).any(|pair| pair[0] == pair[1]) {
+            let message = "two changes of one partition share a sequence";
+            return Err(Error::invalid_argument(message).with_partition(partition));
+        }
+        Ok(())
+    }
+}
+
+fn partition(key: &Key, definition: &Definition) -> Result<PartitionId> {
+    let (partition_key, primary) = Key::split(key.as_bytes(), definition.partition_key.is_some())?;
+    Ok(partition_of(partition_key.unwrap_or(primary), definition.partitions))
+}
+
+/// Values as wide as the newest definition has their fields, because the entry names that version.
+fn widen(mut change: Change, newest: &Definition) -> Change {
+    change.fields.retain(|field_change| newest.field_by_id(field_change.field).is_some());
+    for field_change in &mut change.fields {
+        let Some(field) = newest.field_by_id(field_change.field) else { continue };
+        match &mut field_change.op {
+            FieldOp::Set(Some(value))
+            | FieldOp::Increment(value)
+            | FieldOp::Min(value)
+            | FieldOp::Max(value) => widen_value(value, field.field_type),
+            _ => {}
+        }
+    }
+    change
+}
+
+fn widen_value(value: &mut Value, to: FieldType) {
+    if value.field_type() != Some(to) {
+        *value = value.clone().widened_to(to);
+    }
+}
+
+fn approximate_bytes(change: &Change) -> usize {
+    let items = |items: &[Value]| items.iter().map(|item| 4 + item.encoded_bytes()).sum::<u64>();
+    let fields: u64 = change
+        .fields
+        .iter()
+        .map(|field| {
+            FIELD_OVERHEAD_BYTES as u64
+                + match &field.op {
+                    FieldOp::Set(None) | FieldOp::Remove => 0,
+                    FieldOp::Set(Some(value))
+                    | FieldOp::Increment(value)
+                    | FieldOp::Min(value)
+                    | FieldOp::Max(value) => value.encoded_bytes(),
+                    FieldOp::ListAppend { items: list, .. }
+                    | FieldOp::SetAdd { items: list, .. }
+                    | FieldOp::SetRemove { items: list } => items(list),
+                }
+        })
+        .sum();
+    CHANGE_OVERHEAD_BYTES + change.key.as_bytes().len() + fields as usize
+}

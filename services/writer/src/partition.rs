@@ -1,0 +1,191 @@
+//! One partition's log as the writer sees it: its id, the schema version that it has seen, and the
+//! append that keeps both true.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::{Appended, ChangeLog, ReadLimit};
+use forebay_wire::entry::{decode_entry, encode_entry};
+use tokio::sync::Mutex;
+
+/// Records that are read at most to find a log's first well-formed entry.
+const OPENING_SEARCH_MAX: usize = 1_024;
+const OPENING_READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+const ATTEMPTS_MAX: usize = 4;
+
+/// What the writer has learned of the log; forgotten after any doubt.
+#[derive(Clone, Copy)]
+struct Known {
+    log_id: LogId,
+    schema_version: SchemaVersion,
+    last: Offset,
+}
+
+/// Appends to one partition; one append at a time, in the order of the calls.
+pub(crate) struct PartitionLog {
+    at: PartitionRef,
+    log: Arc<dyn ChangeLog>,
+    entropy: Arc<dyn Entropy>,
+    known: Mutex<Option<Known>>,
+}
+
+impl PartitionLog {
+    pub(crate) fn new(
+        at: PartitionRef,
+        log: Arc<dyn ChangeLog>,
+        entropy: Arc<dyn Entropy>,
+    ) -> Self {
+        Self { at, log, entropy, known: Mutex::new(None) }
+    }
+
+    /// The log's id; opens the log when nobody has.
+    pub(crate) async fn log_id(&self) -> Result<LogId> {
+        let mut known = self.known.lock().await;
+        Ok(self.learn(&mut known).await?.log_id)
+    }
+
+    /// Makes sure that the partition has seen this schema version.
+    pub(crate) async fn announce(&self, version: SchemaVersion) -> Result<()> {
+        let mut known = self.known.lock().await;
+        self.announce_locked(&mut known, version).await
+    }
+
+    /// Appends an entry with this body, behind the announcement of its schema version.
+    ///
+    /// # Errors
+    /// As [`ChangeLog::append`]; after an error the log is looked at anew before the next append.
+    pub(crate) async fn append(
+        &self,
+        version: SchemaVersion,
+        body: EntryBody,
+    ) -> Result<(LogId, Appended)> {
+        let mut known = self.known.lock().await;
+        if version > SchemaVersion(0) {
+            self.announce_locked(&mut known, version).await?;
+        }
+        let log_id = self.learn(&mut known).await?.log_id;
+        let appended = self.append_locked(&mut known, version, body).await?;
+        Ok((log_id, appended))
+    }
+
+    /// Appends an entry that somebody else made, if it was made for this log.
+    pub(crate) async fn append_finished(&self, entry: &Entry) -> Result<Appended> {
+        let mut known = self.known.lock().await;
+        let found = self.learn(&mut known).await?.log_id;
+        if entry.log_id != found {
+            let message = "the entry was made for another log; look up the log's id again";
+            return Err(Error::token_lost(message).with_partition(self.at.partition));
+        }
+        self.send(&mut known, entry).await
+    }
+
+    async fn announce_locked(
+        &self,
+        known: &mut Option<Known>,
+        version: SchemaVersion,
+    ) -> Result<()> {
+        if self.learn(known).await?.schema_version >= version {
+            return Ok(());
+        }
+        self.append_locked(known, version, EntryBody::Definition).await.map(|_| ())
+    }
+
+    async fn append_locked(
+        &self,
+        known: &mut Option<Known>,
+        version: SchemaVersion,
+        body: EntryBody,
+    ) -> Result<Appended> {
+        let log_id = self.learn(known).await?.log_id;
+        let entry = Entry { log_id, epoch: Epoch(0), schema_version: version, source: None, body };
+        self.send(known, &entry).await
+    }
+
+    async fn send(&self, known: &mut Option<Known>, entry: &Entry) -> Result<Appended> {
+        let bytes = encode_entry(entry)?;
+        let before = known.take();
+        let appended = self
+            .log
+            .append(self.at, bytes)
+            .await
+            .map_err(|error| error.with_partition(self.at.partition))?;
+        let Some(mut now) = before else { return Ok(appended) };
+        if appended.offset <= now.last {
+            // Offsets only grow: the log was replaced between two appends, and whoever follows
+            // the new one skips an entry that carries the old log's id.
+            let message = "the log was replaced during the append; retry the same write";
+            return Err(Error::unknown_outcome(message).with_partition(self.at.partition));
+        }
+        now.last = appended.offset;
+        now.schema_version = now.schema_version.max(entry.schema_version);
+        *known = Some(now);
+        Ok(appended)
+    }
+
+    /// What is known of the log; looked up, and the log opened, when nothing is.
+    async fn learn(&self, known: &mut Option<Known>) -> Result<Known> {
+        if let Some(known) = *known {
+            return Ok(known);
+        }
+        for _ in 0..ATTEMPTS_MAX {
+            if let Some(found) = self.look_up().await? {
+                return Ok(*known.insert(found));
+            }
+            self.open_log().await?;
+        }
+        let message = "the log holds no well-formed entry; see what else writes to it";
+        Err(Error::corrupt(message).with_partition(self.at.partition))
+    }
+
+    async fn open_log(&self) -> Result<()> {
+        let entry = Entry {
+            log_id: self.entropy.log_id()?,
+            epoch: Epoch(0),
+            schema_version: SchemaVersion(0),
+            source: None,
+            body: EntryBody::Opening,
+        };
+        match self.log.append(self.at, encode_entry(&entry)?).await {
+            // Whether it was appended shows when the log is looked up again.
+            Err(error) if error.code() == ErrorCode::UnknownOutcome => Ok(()),
+            other => other.map(|_| ()),
+        }
+    }
+
+    async fn look_up(&self) -> Result<Option<Known>> {
+        let bounds = self.log.bounds(self.at).await?;
+        let mut from = bounds.start;
+        let mut searched = 0;
+        while from < bounds.end && searched < OPENING_SEARCH_MAX {
+            let read = self.log.read(self.at, from, OPENING_READ).await?;
+            let Some(last) = read.records.last() else { break };
+            from = last.offset.next();
+            searched += read.records.len();
+            let opening = read
+                .records
+                .iter()
+                .find_map(|record| decode_entry(&record.entry).ok().map(|entry| entry.log_id));
+            if let Some(log_id) = opening {
+                let schema_version = self.last_schema_version(log_id, bounds.end).await?;
+                let last = Offset(bounds.end.0.saturating_sub(1));
+                return Ok(Some(Known { log_id, schema_version, last }));
+            }
+        }
+        Ok(None)
+    }
+
+    /// The schema version that the log's last entry names; 0 when that says nothing, which costs
+    /// one more announcement and harms nobody.
+    async fn last_schema_version(&self, log_id: LogId, end: Offset) -> Result<SchemaVersion> {
+        let Some(last) = end.0.checked_sub(1) else { return Ok(SchemaVersion(0)) };
+        let read = self.log.read(self.at, Offset(last), OPENING_READ).await?;
+        let entry = read.records.first().and_then(|record| decode_entry(&record.entry).ok());
+        Ok(entry
+            .filter(|entry| entry.log_id == log_id)
+            .map_or(SchemaVersion(0), |entry| entry.schema_version))
+    }
+}

@@ -1,0 +1,255 @@
+//! A partition's write queue: concurrent requests become one entry, appended one after the other.
+//!
+//! While one entry is being appended, later requests gather behind it; the next entry takes all of
+//! them that fit. So a lone writer waits for one append, and a thousand share one.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use forebay_core::change::{ClientBatch, EntryBody};
+use forebay_core::id::{ClientId, Epoch, LogId, Position, SchemaVersion, Sequence};
+use forebay_core::limits::{
+    DEDUP_WINDOW, ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX, WRITE_QUEUE_BYTES_MAX,
+    WRITE_QUEUE_REQUESTS_MAX,
+};
+use forebay_core::{Error, Result};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::admit::Part;
+use crate::partition::PartitionLog;
+
+/// Entries are cut off at this many bytes, so that one does not wait for a very large one.
+const ENTRY_BYTES_AIM: usize = 1 << 20;
+/// Clients whose highest sequence a queue remembers, in each of two generations.
+const CLIENTS_REMEMBERED: usize = 16 * 1024;
+
+/// Where a request's changes of one partition went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Placed {
+    pub(crate) log_id: LogId,
+    /// Position of the first change; the others follow place by place.
+    pub(crate) first: Position,
+}
+
+struct Waiting {
+    batch: ClientBatch,
+    bytes: usize,
+    schema_version: SchemaVersion,
+    reply: oneshot::Sender<Result<Placed>>,
+}
+
+/// The sending end of a partition's queue. The task behind it ends when all ends are dropped.
+pub(crate) struct WriteQueue {
+    log: Arc<PartitionLog>,
+    sender: mpsc::Sender<Waiting>,
+    bytes: Arc<AtomicUsize>,
+}
+
+impl WriteQueue {
+    pub(crate) fn start(log: Arc<PartitionLog>) -> Self {
+        let (sender, receiver) = mpsc::channel(WRITE_QUEUE_REQUESTS_MAX);
+        let bytes = Arc::new(AtomicUsize::new(0));
+        let appender = Appender {
+            log: Arc::clone(&log),
+            receiver,
+            next: None,
+            bytes: Arc::clone(&bytes),
+            highest: Highest::default(),
+        };
+        tokio::spawn(appender.run());
+        Self { log, sender, bytes }
+    }
+
+    /// The log behind the queue.
+    pub(crate) fn log(&self) -> &Arc<PartitionLog> {
+        &self.log
+    }
+
+    /// Puts a part into the queue; the receiver hears where it went.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when the queue is full: back-pressure, nothing was appended.
+    pub(crate) fn push(
+        &self,
+        part: &Part,
+        schema_version: SchemaVersion,
+    ) -> Result<oneshot::Receiver<Result<Placed>>> {
+        let queued = self.bytes.fetch_add(part.bytes, Ordering::AcqRel);
+        let over = queued > 0 && queued + part.bytes > WRITE_QUEUE_BYTES_MAX;
+        let (reply, receiver) = oneshot::channel();
+        let waiting =
+            Waiting { batch: part.batch.clone(), bytes: part.bytes, schema_version, reply };
+        if over || self.sender.try_send(waiting).is_err() {
+            self.bytes.fetch_sub(part.bytes, Ordering::AcqRel);
+            let advice = "the partition's write queue is full; slow down and retry";
+            let limit = WRITE_QUEUE_BYTES_MAX as u64;
+            return Err(Error::limit_exceeded(advice, limit, (queued + part.bytes) as u64));
+        }
+        Ok(receiver)
+    }
+}
+
+struct Appender {
+    log: Arc<PartitionLog>,
+    receiver: mpsc::Receiver<Waiting>,
+    /// A request that did not fit into the entry before.
+    next: Option<Waiting>,
+    bytes: Arc<AtomicUsize>,
+    highest: Highest,
+}
+
+impl Appender {
+    async fn run(mut self) {
+        while let Some(group) = self.gather().await {
+            self.append(group).await;
+        }
+    }
+
+    /// The next requests that go into one entry: one schema version, inside the entry's limits.
+    async fn gather(&mut self) -> Option<Vec<Waiting>> {
+        let first = match self.next.take() {
+            Some(waiting) => waiting,
+            None => self.receiver.recv().await?,
+        };
+        let schema_version = first.schema_version;
+        let (mut bytes, mut changes) = (first.bytes, first.batch.changes.len());
+        let mut group = vec![first];
+        while let Ok(waiting) = self.receiver.try_recv() {
+            bytes += waiting.bytes;
+            changes += waiting.batch.changes.len();
+            let fits = waiting.schema_version == schema_version
+                && bytes <= ENTRY_BYTES_AIM.min(ENTRY_BYTES_MAX)
+                && changes <= ENTRY_CHANGES_MAX;
+            if !fits {
+                self.next = Some(waiting);
+                break;
+            }
+            group.push(waiting);
+        }
+        for waiting in &group {
+            self.bytes.fetch_sub(waiting.bytes, Ordering::AcqRel);
+        }
+        Some(group)
+    }
+
+    async fn append(&mut self, group: Vec<Waiting>) {
+        let mut batches = Vec::with_capacity(group.len());
+        let mut replies = Vec::with_capacity(group.len());
+        let mut schema_version = SchemaVersion(0);
+        let mut place = 0;
+        for waiting in group {
+            // Whoever has gone will retry with the same sequences: nothing need be appended.
+            if waiting.reply.is_closed() {
+                continue;
+            }
+            if let Err(error) = self.highest.check(&waiting.batch) {
+                let _ = waiting.reply.send(Err(error));
+                continue;
+            }
+            schema_version = waiting.schema_version;
+            replies.push((waiting.reply, place));
+            place += waiting.batch.changes.len() as u16;
+            batches.push(waiting.batch);
+        }
+        if batches.is_empty() {
+            return;
+        }
+        self.highest.record(&batches);
+        let result = self.log.append(schema_version, EntryBody::Changes(batches)).await;
+        for (reply, place) in replies {
+            let _ = reply.send(match &result {
+                Ok((log_id, appended)) => {
+                    let first = Position { epoch: Epoch(0), offset: appended.offset, place };
+                    Ok(Placed { log_id: *log_id, first })
+                }
+                Err(error) => Err(error.clone()),
+            });
+        }
+    }
+}
+
+/// The highest sequence of each client that this writer has seen here, bounded: two generations, of
+/// which the older one goes when the newer one is full.
+#[derive(Default)]
+struct Highest {
+    newer: HashMap<ClientId, Sequence>,
+    older: HashMap<ClientId, Sequence>,
+}
+
+impl Highest {
+    fn get(&self, client: ClientId) -> Option<Sequence> {
+        self.newer.get(&client).or_else(|| self.older.get(&client)).copied()
+    }
+
+    /// Refuses a sequence below the window: every replica would skip it as a repeat, so that an
+    /// acknowledgement would say something that did not happen.
+    fn check(&self, batch: &ClientBatch) -> Result<()> {
+        let Some(highest) = self.get(batch.client) else { return Ok(()) };
+        let below = |sequence: Sequence| highest.0.saturating_sub(sequence.0) > DEDUP_WINDOW;
+        match batch.changes.iter().find(|change| below(change.sequence)) {
+            None => Ok(()),
+            Some(change) => {
+                let message = format!(
+                    "sequence {} is below the client's window; use one client id per writer, and \
+                     new sequences for new changes",
+                    change.sequence
+                );
+                Err(Error::invalid_argument(message))
+            }
+        }
+    }
+
+    fn record(&mut self, batches: &[ClientBatch]) {
+        for batch in batches {
+            let Some(top) = batch.changes.iter().map(|change| change.sequence).max() else {
+                continue;
+            };
+            let top = self.get(batch.client).map_or(top, |seen| seen.max(top));
+            if self.newer.len() >= CLIENTS_REMEMBERED && !self.newer.contains_key(&batch.client) {
+                self.older = std::mem::take(&mut self.newer);
+            }
+            self.newer.insert(batch.client, top);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::change::{Change, Verb};
+    use forebay_core::key::Key;
+
+    use super::*;
+
+    fn batch(client: u128, sequence: u64) -> ClientBatch {
+        let change = Change {
+            sequence: Sequence(sequence),
+            key: Key::plain(b"k").unwrap(),
+            verb: Verb::Delete,
+            fields: Vec::new(),
+            condition: None,
+            ttl_us: None,
+        };
+        ClientBatch { client: ClientId(client), changes: vec![change] }
+    }
+
+    #[test]
+    fn a_sequence_below_the_window_is_refused_and_the_window_itself_is_not() {
+        let mut highest = Highest::default();
+        highest.record(&[batch(1, 5_000)]);
+        assert!(highest.check(&batch(1, 5_000 - DEDUP_WINDOW)).is_ok());
+        assert!(highest.check(&batch(1, 5_000 - DEDUP_WINDOW - 1)).is_err());
+        assert!(highest.check(&batch(2, 1)).is_ok());
+    }
+
+    #[test]
+    fn what_is_remembered_is_bounded_and_keeps_the_recent() {
+        let mut highest = Highest::default();
+        for client in 0..3 * CLIENTS_REMEMBERED as u128 {
+            highest.record(&[batch(client, 9)]);
+        }
+        assert!(highest.newer.len() + highest.older.len() <= 2 * CLIENTS_REMEMBERED);
+        assert_eq!(highest.get(ClientId(3 * CLIENTS_REMEMBERED as u128 - 1)), Some(Sequence(9)));
+        assert_eq!(highest.get(ClientId(0)), None);
+    }
+}

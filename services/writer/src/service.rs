@@ -1,0 +1,185 @@
+//! The gRPC face of the writer: translates, calls, translates back.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::change::ClientBatch;
+use forebay_core::id::{PartitionId, PartitionRef, SchemaVersion, StoreId};
+use forebay_core::schema::{Alteration, StoreSpec};
+use forebay_core::{Error, Result};
+use forebay_wire::entry::decode_entry;
+use forebay_wire::status::status_of_error;
+use forebay_wire::v1;
+use forebay_wire::v1::writer_server;
+use futures::stream::{Stream, StreamExt};
+use tonic::{Request, Response, Status, Streaming};
+
+use crate::writer::Writer;
+
+/// Wait for outcomes when the request names none.
+const OUTCOME_WAIT_DEFAULT: Duration = Duration::from_secs(5);
+/// Longest wait for outcomes that a request may ask for.
+const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Requests of one stream that are in flight at a time; answers keep the order of requests.
+const STREAM_REQUESTS_MAX: usize = 256;
+
+/// The writer as a gRPC service.
+#[derive(Clone)]
+pub struct WriterService(Arc<Writer>);
+
+impl WriterService {
+    /// The service over this writer.
+    pub fn new(writer: Arc<Writer>) -> Self {
+        Self(writer)
+    }
+
+    async fn answer(&self, request: v1::WriteRequest) -> Result<v1::WriteResponse> {
+        let batch = request.batch.ok_or_else(|| {
+            Error::invalid_argument("a write has a batch; name the client and its changes")
+        })?;
+        let batch = ClientBatch::try_from(batch)?;
+        let wait = match request.outcome_wait_ms {
+            0 => OUTCOME_WAIT_DEFAULT,
+            ms => Duration::from_millis(ms.into()).min(OUTCOME_WAIT_MAX),
+        };
+        let version = SchemaVersion(request.schema_version);
+        let store = StoreId(request.store_id);
+        let (token, results) =
+            self.0.write(store, version, batch, &request.partitions, wait).await?;
+        Ok(v1::WriteResponse {
+            token: token.encode(),
+            results: results.iter().map(Into::into).collect(),
+            error: None,
+        })
+    }
+
+    /// A refused request is an answer in a stream; the requests behind it go on.
+    async fn answer_in_stream(self, request: Result<v1::WriteRequest, Status>) -> StreamAnswer {
+        match self.answer(request?).await {
+            Ok(response) => Ok(response),
+            Err(error) => {
+                Ok(v1::WriteResponse { error: Some((&error).into()), ..Default::default() })
+            }
+        }
+    }
+}
+
+type StreamAnswer = Result<v1::WriteResponse, Status>;
+
+fn definition_response(schema: &forebay_core::catalog::SchemaAt) -> v1::DefinitionResponse {
+    v1::DefinitionResponse { definition: Some((&schema.definition).into()) }
+}
+
+#[tonic::async_trait]
+impl writer_server::Writer for WriterService {
+    async fn write(
+        &self,
+        request: Request<v1::WriteRequest>,
+    ) -> Result<Response<v1::WriteResponse>, Status> {
+        let answer = self.answer(request.into_inner()).await;
+        answer.map(Response::new).map_err(|error| status_of_error(&error))
+    }
+
+    type WriteStreamStream = Pin<Box<dyn Stream<Item = StreamAnswer> + Send>>;
+
+    async fn write_stream(
+        &self,
+        request: Request<Streaming<v1::WriteRequest>>,
+    ) -> Result<Response<Self::WriteStreamStream>, Status> {
+        let service = self.clone();
+        // A request enters its queues when its answer is first polled, and `buffered` polls in
+        // order; so changes of one partition keep the order of their requests.
+        let answers = request
+            .into_inner()
+            .map(move |request| service.clone().answer_in_stream(request))
+            .buffered(STREAM_REQUESTS_MAX);
+        let answers = answers.scan(false, |failed, answer| {
+            let ended = std::mem::replace(failed, answer.is_err());
+            std::future::ready((!ended).then_some(answer))
+        });
+        Ok(Response::new(Box::pin(answers)))
+    }
+
+    async fn append(
+        &self,
+        request: Request<v1::AppendRequest>,
+    ) -> Result<Response<v1::AppendResponse>, Status> {
+        let request = request.into_inner();
+        let at = PartitionRef {
+            store: StoreId(request.store_id),
+            partition: PartitionId(request.partition),
+        };
+        let append = async {
+            let entry = decode_entry(&request.entry).map_err(|error| {
+                let message = format!("the entry is refused: {}", error.message());
+                Error::invalid_argument(message)
+            })?;
+            self.0.append(at, &entry).await
+        };
+        let appended = append.await.map_err(|error| status_of_error(&error))?;
+        Ok(Response::new(v1::AppendResponse {
+            offset: appended.offset.0,
+            append_time_us: appended.append_time.as_micros(),
+        }))
+    }
+
+    async fn create_store(
+        &self,
+        request: Request<v1::CreateStoreRequest>,
+    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+        let create = async {
+            let spec = request.into_inner().spec;
+            let spec = spec.ok_or_else(|| Error::invalid_argument("name a store to create"))?;
+            self.0.create_store(&StoreSpec::try_from(spec)?).await
+        };
+        let created = create.await.map_err(|error| status_of_error(&error))?;
+        Ok(Response::new(definition_response(&created)))
+    }
+
+    async fn alter_store(
+        &self,
+        request: Request<v1::AlterStoreRequest>,
+    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+        let request = request.into_inner();
+        let alter = async {
+            let alterations: Vec<_> =
+                request.alterations.into_iter().map(Alteration::try_from).collect::<Result<_>>()?;
+            if alterations.is_empty() {
+                return Err(Error::invalid_argument("name at least one alteration"));
+            }
+            let from = SchemaVersion(request.from_version);
+            self.0.alter_store(&request.name, from, &alterations).await
+        };
+        let altered = alter.await.map_err(|error| status_of_error(&error))?;
+        Ok(Response::new(definition_response(&altered)))
+    }
+
+    async fn delete_store(
+        &self,
+        request: Request<v1::DeleteStoreRequest>,
+    ) -> Result<Response<v1::DeleteStoreResponse>, Status> {
+        let deleted = self.0.delete_store(&request.get_ref().name).await;
+        deleted.map_err(|error| status_of_error(&error))?;
+        Ok(Response::new(v1::DeleteStoreResponse {}))
+    }
+
+    async fn describe_store(
+        &self,
+        request: Request<v1::DescribeStoreRequest>,
+    ) -> Result<Response<v1::DefinitionResponse>, Status> {
+        let request = request.get_ref();
+        let described = self.0.describe_store(&request.name, SchemaVersion(request.version)).await;
+        let described = described.map_err(|error| status_of_error(&error))?;
+        Ok(Response::new(definition_response(&described)))
+    }
+
+    async fn list_stores(
+        &self,
+        _request: Request<v1::ListStoresRequest>,
+    ) -> Result<Response<v1::ListStoresResponse>, Status> {
+        let stores = self.0.list_stores().await.map_err(|error| status_of_error(&error))?;
+        let definitions = stores.iter().map(|schema| (&schema.definition).into()).collect();
+        Ok(Response::new(v1::ListStoresResponse { definitions }))
+    }
+}

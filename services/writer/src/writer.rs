@@ -1,0 +1,270 @@
+//! The writer itself: what the gRPC service calls, without gRPC.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{ClientBatch, Entry, EntryBody};
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{
+    ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence, StoreId,
+};
+use forebay_core::{Error, Result};
+use forebay_log::{Appended, CatalogFollower, ChangeLog};
+use forebay_wire::outcome::ChangeResult;
+use forebay_wire::token::Token;
+use futures::future::join_all;
+use tokio::sync::oneshot;
+
+use crate::admit::{Part, admit};
+use crate::outcome::Outcomes;
+use crate::partition::PartitionLog;
+use crate::queue::{Placed, WriteQueue};
+
+/// Longest wait for a definition that a client names and this writer has not folded yet.
+const DEFINITION_WAIT: Duration = Duration::from_secs(5);
+
+/// What a writer is built from; the simulator brings its own.
+pub struct WriterParts {
+    /// Where entries go.
+    pub log: Arc<dyn ChangeLog>,
+    /// The fold of the control log.
+    pub catalog: Arc<CatalogFollower>,
+    /// Where log and store ids come from.
+    pub entropy: Arc<dyn Entropy>,
+    /// Where outcomes of conditional changes come from.
+    pub outcomes: Arc<dyn Outcomes>,
+}
+
+/// Checks, routes and appends changes, and administers stores.
+pub struct Writer {
+    pub(crate) parts: WriterParts,
+    pub(crate) control: PartitionLog,
+    queues: Mutex<HashMap<PartitionRef, Arc<WriteQueue>>>,
+}
+
+impl Writer {
+    /// A writer over these parts. Appends nothing; call [`Writer::repair`] once it runs.
+    pub fn new(parts: WriterParts) -> Self {
+        let (log, entropy) = (Arc::clone(&parts.log), Arc::clone(&parts.entropy));
+        let control = PartitionLog::new(PartitionRef::CONTROL, log, entropy);
+        Self { parts, control, queues: Mutex::new(HashMap::new()) }
+    }
+
+    /// Appends a batch and answers what became of each change, in their order.
+    ///
+    /// # Errors
+    /// When the whole batch is refused and nothing was appended: `NotFound`, `InvalidArgument`,
+    /// `LimitExceeded` (a limit, or back-pressure), `Unavailable` while a definition is awaited.
+    pub async fn write(
+        &self,
+        store: StoreId,
+        version: SchemaVersion,
+        batch: ClientBatch,
+        claimed: &[u32],
+        outcome_wait: Duration,
+    ) -> Result<(Token, Vec<ChangeResult>)> {
+        let (made_with, newest) = self.definitions(store, version).await?;
+        let (client, count) = (batch.client, batch.changes.len());
+        let at_store = |error: Error| error.with_store(&newest.definition.name);
+        let parts =
+            admit(batch, claimed, &made_with.definition, &newest.definition).map_err(at_store)?;
+        let sent = self.send(store, &newest, &parts).map_err(at_store)?;
+        let mut token = Token::new(store);
+        let mut outcomes = vec![None; count];
+        let waits = sent.into_iter().map(|(partition, receiver)| async move {
+            (partition, receiver.await.unwrap_or_else(|_| Err(gone())))
+        });
+        for (partition, placed) in join_all(waits).await {
+            let part = &parts[&partition];
+            let at = PartitionRef { store, partition };
+            match placed {
+                Ok(placed) => {
+                    let last = place(placed, part.places.len() - 1);
+                    token.advance(partition, placed.log_id, last)?;
+                    self.settle(at, client, part, placed, outcome_wait, &mut outcomes).await;
+                }
+                Err(error) => {
+                    for at in &part.places {
+                        outcomes[*at] = Some(ChangeResult::failed(at_store(error.clone())));
+                    }
+                }
+            }
+        }
+        Ok((token, outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()))
+    }
+
+    /// Pushes every part into its queue. When one is full, the parts before it go on: they are
+    /// answered as appended, and the rest as refused.
+    fn send(
+        &self,
+        store: StoreId,
+        newest: &SchemaAt,
+        parts: &BTreeMap<PartitionId, Part>,
+    ) -> Result<Vec<(PartitionId, oneshot::Receiver<Result<Placed>>)>> {
+        let version = newest.definition.version;
+        let mut sent = Vec::with_capacity(parts.len());
+        for (partition, part) in parts {
+            let queue = self.queue(PartitionRef { store, partition: *partition });
+            let receiver = match queue.push(part, version) {
+                Ok(receiver) => receiver,
+                Err(error) if sent.is_empty() => return Err(error.with_partition(*partition)),
+                Err(error) => {
+                    let (reply, receiver) = oneshot::channel();
+                    let _ = reply.send(Err(error.with_partition(*partition)));
+                    receiver
+                }
+            };
+            sent.push((*partition, receiver));
+        }
+        Ok(sent)
+    }
+
+    async fn settle(
+        &self,
+        at: PartitionRef,
+        client: ClientId,
+        part: &Part,
+        placed: Placed,
+        outcome_wait: Duration,
+        outcomes: &mut [Option<ChangeResult>],
+    ) {
+        for (number, change) in part.batch.changes.iter().enumerate() {
+            let position = place(placed, number);
+            let outcome = match change.condition {
+                None => ChangeResult::appended(position),
+                Some(_) => self.judge(at, position, (client, change.sequence), outcome_wait).await,
+            };
+            outcomes[part.places[number]] = Some(outcome);
+        }
+    }
+
+    async fn judge(
+        &self,
+        at: PartitionRef,
+        position: Position,
+        change: (ClientId, Sequence),
+        wait_max: Duration,
+    ) -> ChangeResult {
+        match self.parts.outcomes.verdict(at, position, change, wait_max).await {
+            Some(verdict) => ChangeResult::judged(position, verdict),
+            None => {
+                let message = "the change is in the log, but no replica told its outcome in time; \
+                               read the document after the token, or retry the same write";
+                let error = Error::unknown_outcome(message).with_partition(at.partition);
+                ChangeResult { position: Some(position), ..ChangeResult::failed(error) }
+            }
+        }
+    }
+
+    /// Appends an entry that was made elsewhere: a barrier, a heartbeat or a copied entry.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for other entries, `TokenLost` for another log's, else as the log's append.
+    pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<Appended> {
+        let store = self.parts.catalog.catalog();
+        let known = store.store(at.store).is_some_and(|history| {
+            let count = history.newest().map_or(0, |schema| schema.definition.partitions.0);
+            !history.is_deleted() && at.partition.0 < count
+        });
+        if !known {
+            let message = "no such partition; describe the store for its partitions";
+            return Err(Error::not_found(message).with_partition(at.partition));
+        }
+        let is_copy = entry.source.is_some();
+        match entry.body {
+            EntryBody::Barrier | EntryBody::Heartbeat => {}
+            EntryBody::Changes(_) | EntryBody::Definition if is_copy => {}
+            _ => {
+                let message = "only barriers, heartbeats and copied entries are appended as they \
+                               are; send changes with Write";
+                return Err(Error::invalid_argument(message));
+            }
+        }
+        self.queue(at).log().append_finished(entry).await
+    }
+
+    /// The id of a partition's log.
+    pub async fn log_id(&self, at: PartitionRef) -> Result<LogId> {
+        self.queue(at).log().log_id().await
+    }
+
+    /// The definition that a client wrote with, and the newest one.
+    async fn definitions(
+        &self,
+        store: StoreId,
+        version: SchemaVersion,
+    ) -> Result<(Arc<SchemaAt>, Arc<SchemaAt>)> {
+        let follower = &self.parts.catalog;
+        let made_with = match follower.catalog().store(store) {
+            Some(history) if history.is_deleted() => return Err(deleted()),
+            Some(history) => history.at(version).cloned(),
+            None => None,
+        };
+        let made_with = match made_with {
+            Some(made_with) => made_with,
+            // Another writer may have defined it a moment ago.
+            None => self.await_definition(store, version).await?,
+        };
+        let catalog = follower.catalog();
+        let newest = catalog.store(store).and_then(|history| history.newest()).cloned();
+        Ok((Arc::clone(&made_with), newest.unwrap_or(made_with)))
+    }
+
+    async fn await_definition(
+        &self,
+        store: StoreId,
+        version: SchemaVersion,
+    ) -> Result<Arc<SchemaAt>> {
+        let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
+        self.parts.catalog.wait_applied(end, DEFINITION_WAIT).await?;
+        let catalog = self.parts.catalog.catalog();
+        let Some(history) = catalog.store(store) else {
+            return Err(Error::not_found("no such store; create it, or list the stores"));
+        };
+        if history.is_deleted() {
+            return Err(deleted());
+        }
+        let newest = history.newest().map_or(0, |schema| schema.definition.version.0);
+        history.at(version).cloned().ok_or_else(|| {
+            let message = format!(
+                "the store has no schema version {version}, its newest is {newest}; describe it \
+                 again"
+            );
+            Error::invalid_argument(message)
+        })
+    }
+
+    pub(crate) fn queue(&self, at: PartitionRef) -> Arc<WriteQueue> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let queue = queues.entry(at).or_insert_with(|| {
+            let (log, entropy) = (Arc::clone(&self.parts.log), Arc::clone(&self.parts.entropy));
+            Arc::new(WriteQueue::start(Arc::new(PartitionLog::new(at, log, entropy))))
+        });
+        Arc::clone(queue)
+    }
+
+    /// Lets go of the queues of a deleted store.
+    pub(crate) fn forget(&self, store: StoreId) {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|at, _| at.store != store);
+    }
+}
+
+fn place(placed: Placed, number: usize) -> Position {
+    let place = placed.first.place.saturating_add(u16::try_from(number).unwrap_or(u16::MAX));
+    Position { place, ..placed.first }
+}
+
+fn gone() -> Error {
+    Error::unknown_outcome("the writer is stopping; retry the same write elsewhere")
+}
+
+fn deleted() -> Error {
+    Error::not_found("the store was deleted; list the stores")
+}
+
+fn lost() -> ChangeResult {
+    ChangeResult::failed(Error::internal("a change without an outcome"))
+}

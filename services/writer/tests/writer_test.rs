@@ -1,0 +1,276 @@
+//! The writer over a log in memory: what it refuses, what it appends, and how two writers meet.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::change::{Change, ClientBatch, Condition, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::clock::{ManualClock, Timestamp};
+use forebay_core::entropy::SeededEntropy;
+use forebay_core::id::{
+    ClientId, FieldId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, Sequence,
+    StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::partition::partition_of;
+use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::{Appended, Bounds, CatalogFollower, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_wire::entry::decode_entry;
+use forebay_wire::outcome::ChangeOutcome;
+use forebay_writer_service::{NoOutcomes, Writer, WriterParts};
+
+const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+const COUNT: FieldId = FieldId(1);
+const WAIT: Duration = Duration::from_secs(1);
+
+fn memory() -> Arc<MemoryLog> {
+    Arc::new(MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1)))))
+}
+
+fn writer(log: Arc<dyn ChangeLog>, seed: u64) -> Writer {
+    let entropy = Arc::new(SeededEntropy::new(seed));
+    let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
+    Writer::new(WriterParts { log, catalog, entropy, outcomes: Arc::new(NoOutcomes) })
+}
+
+fn spec(name: &str) -> StoreSpec {
+    StoreSpec::documents(name, KeyType::String, 4).field("count", INT64)
+}
+
+fn increment(sequence: u64, key: &str) -> Change {
+    let op = FieldOp::Increment(Value::Int64(1));
+    Change {
+        sequence: Sequence(sequence),
+        key: Key::plain(key.as_bytes()).unwrap(),
+        verb: Verb::Upsert,
+        fields: vec![FieldChange { field: COUNT, op, ttl_us: None }],
+        condition: None,
+        ttl_us: None,
+    }
+}
+
+fn batch(changes: Vec<Change>) -> ClientBatch {
+    ClientBatch { client: ClientId(1), changes }
+}
+
+async fn write(
+    writer: &Writer,
+    definition: &Definition,
+    changes: Vec<Change>,
+) -> Result<Vec<ChangeOutcome>> {
+    let (store, version) = (definition.store, definition.version);
+    let (_, results) = writer.write(store, version, batch(changes), &[], WAIT).await?;
+    Ok(results.into_iter().map(|result| result.outcome).collect())
+}
+
+/// Every change that the log of a store holds, by key.
+async fn held(log: &dyn ChangeLog, store: StoreId) -> BTreeMap<Vec<u8>, usize> {
+    let mut held = BTreeMap::new();
+    for partition in PartitionCount(4).partitions() {
+        let at = PartitionRef { store, partition };
+        let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
+        for record in log.read(at, Offset(0), limit).await.unwrap().records {
+            let EntryBody::Changes(batches) = decode_entry(&record.entry).unwrap().body else {
+                continue;
+            };
+            for change in batches.into_iter().flat_map(|batch| batch.changes) {
+                assert_eq!(partition_of(change.key.as_bytes(), PartitionCount(4)), partition);
+                *held.entry(change.key.as_bytes().to_vec()).or_default() += 1;
+            }
+        }
+    }
+    held
+}
+
+#[tokio::test]
+async fn a_batch_over_partitions_keeps_the_order_of_its_answers() {
+    let log = memory();
+    let writer = writer(log.clone(), 1);
+    let created = writer.create_store(&spec("users")).await.unwrap();
+    let mut sequences = BTreeMap::<PartitionId, u64>::new();
+    let changes: Vec<_> = (0..100)
+        .map(|number| {
+            let key = format!("user-{number}");
+            let partition = partition_of(key.as_bytes(), PartitionCount(4));
+            let sequence = sequences.entry(partition).or_default();
+            *sequence += 1;
+            increment(*sequence, &key)
+        })
+        .collect();
+    let (store, version) = (created.definition.store, created.definition.version);
+    let (token, results) = writer.write(store, version, batch(changes), &[], WAIT).await.unwrap();
+    assert!(results.iter().all(|result| result.outcome == ChangeOutcome::Appended));
+    assert_eq!(token.positions.len(), 4);
+    let held = held(log.as_ref(), store).await;
+    assert_eq!(held.len(), 100);
+    assert!(held.values().all(|times| *times == 1));
+}
+
+#[tokio::test]
+async fn what_can_never_be_is_refused_and_nothing_is_appended() {
+    let log = memory();
+    let writer = writer(log.clone(), 1);
+    let created = writer.create_store(&spec("users")).await.unwrap();
+    let definition = &created.definition;
+    let mut wrong_type = increment(2, "b");
+    wrong_type.fields[0].op = FieldOp::Set(Some(Value::String("x".to_owned())));
+    let mut unknown_field = increment(2, "b");
+    unknown_field.fields[0].field = FieldId(9);
+    let mut unversioned = increment(2, "b");
+    unversioned.condition = Some(Condition::IfVersion(Default::default()));
+    let no_sequence = increment(0, "b");
+    for bad in [wrong_type, unknown_field, unversioned, no_sequence] {
+        let error = write(&writer, definition, vec![increment(1, "a"), bad]).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
+        assert_eq!(error.context().store.as_deref(), Some("users"));
+    }
+    let error = write(&writer, definition, Vec::new()).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    let unknown = writer.write(StoreId(5), SchemaVersion(1), batch(vec![]), &[], WAIT).await;
+    assert_eq!(unknown.unwrap_err().code(), ErrorCode::NotFound);
+    assert!(held(log.as_ref(), definition.store).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_name_is_created_once_and_an_overtaken_alteration_is_a_conflict() {
+    let log = memory();
+    let (one, other) = (writer(log.clone(), 1), writer(log, 2));
+    let users = spec("users");
+    let (first, second) = tokio::join!(one.create_store(&users), other.create_store(&users));
+    let winners = [&first, &second].into_iter().filter(|created| created.is_ok()).count();
+    assert_eq!(winners, 1);
+    let loser = first.err().or(second.err()).unwrap();
+    assert_eq!(loser.code(), ErrorCode::Conflict);
+    let add = |name: &str| [Alteration::AddField(FieldSpec::new(name, INT64))];
+    let age = add("age");
+    let city = add("city");
+    let from = SchemaVersion(1);
+    let (first, second) =
+        tokio::join!(one.alter_store("users", from, &age), other.alter_store("users", from, &city));
+    assert_ne!(first.is_ok(), second.is_ok());
+    let loser = first.err().or(second.err()).unwrap();
+    assert_eq!(loser.code(), ErrorCode::Conflict);
+    assert!(loser.message().contains("version 1") && loser.message().contains("at 2"), "{loser}");
+}
+
+#[tokio::test]
+async fn an_older_client_writes_on_after_a_field_is_widened() {
+    let log = memory();
+    let writer = writer(log.clone(), 1);
+    let int32 = FieldType::Scalar(ScalarType::Int32);
+    let spec = StoreSpec::documents("users", KeyType::String, 4).field("count", int32);
+    let created = writer.create_store(&spec).await.unwrap();
+    let widen = Alteration::WidenField { name: "count".to_owned(), to: INT64 };
+    writer.alter_store("users", SchemaVersion(0), &[widen]).await.unwrap();
+    let mut change = increment(1, "a");
+    change.fields[0].op = FieldOp::Increment(Value::Int32(7));
+    let outcomes = write(&writer, &created.definition, vec![change]).await.unwrap();
+    assert_eq!(outcomes, [ChangeOutcome::Appended]);
+    let at = PartitionRef {
+        store: created.definition.store,
+        partition: partition_of(b"a", PartitionCount(4)),
+    };
+    let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
+    let records = log.read(at, Offset(0), limit).await.unwrap().records;
+    let last = decode_entry(&records.last().unwrap().entry).unwrap();
+    assert_eq!(last.schema_version, SchemaVersion(2));
+    let EntryBody::Changes(batches) = last.body else { panic!("no changes") };
+    let op = &batches[0].changes[0].fields[0].op;
+    assert_eq!(*op, FieldOp::Increment(Value::Int64(7)));
+}
+
+#[tokio::test]
+async fn without_a_replica_a_conditional_change_ends_as_unknown_with_its_position() {
+    let writer = writer(memory(), 1);
+    let created = writer.create_store(&spec("users")).await.unwrap();
+    let mut change = increment(1, "a");
+    change.condition = Some(Condition::IfAbsent);
+    let (store, version) = (created.definition.store, created.definition.version);
+    let (token, results) =
+        writer.write(store, version, batch(vec![change]), &[], WAIT).await.unwrap();
+    assert!(results[0].position.is_some());
+    let ChangeOutcome::Failed(error) = &results[0].outcome else { panic!("{results:?}") };
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome);
+    assert_eq!(token.positions.len(), 1);
+}
+
+/// A log whose appends to data partitions never answer.
+struct Stuck(Arc<MemoryLog>);
+
+#[async_trait]
+impl ChangeLog for Stuck {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        self.0.create(store, partitions).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        self.0.delete(store).await
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        let is_change = decode_entry(&entry)
+            .map_err(|_| Error::internal("the writer appends entries"))?
+            .change_count()
+            > 0;
+        if is_change {
+            std::future::pending::<()>().await;
+        }
+        self.0.append(at, entry).await
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        self.0.read(at, from, limit).await
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        self.0.bounds(at).await
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        self.0.trim(at, before).await
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_full_queue_pushes_back_typed_and_never_hangs() {
+    let writer = Arc::new(writer(Arc::new(Stuck(memory())), 1));
+    let created = writer.create_store(&spec("users")).await.unwrap();
+    let mut refused = None;
+    for sequence in 1..10_000 {
+        let (writer, created) = (Arc::clone(&writer), Arc::clone(&created));
+        let wait = tokio::spawn(async move {
+            write(&writer, &created.definition, vec![increment(sequence, "a")]).await
+        });
+        tokio::task::yield_now().await;
+        tokio::task::yield_now().await;
+        if wait.is_finished() {
+            refused = Some(wait.await.unwrap().unwrap_err());
+            break;
+        }
+    }
+    let refused = refused.expect("the queue is bounded");
+    assert_eq!(refused.code(), ErrorCode::LimitExceeded);
+    assert!(refused.message().contains("slow down"), "{refused}");
+}
+
+#[tokio::test]
+async fn a_log_that_was_made_anew_is_noticed_before_anything_is_acknowledged() {
+    let log = memory();
+    let writer = writer(log.clone(), 1);
+    let created = writer.create_store(&spec("users")).await.unwrap();
+    let definition = &created.definition;
+    for sequence in 1..=3 {
+        write(&writer, definition, vec![increment(sequence, "a")]).await.unwrap();
+    }
+    log.delete(definition.store).await.unwrap();
+    log.create(definition.store, definition.partitions).await.unwrap();
+    let outcomes = write(&writer, definition, vec![increment(4, "a")]).await.unwrap();
+    let ChangeOutcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome);
+    let outcomes = write(&writer, definition, vec![increment(4, "a")]).await.unwrap();
+    assert_eq!(outcomes, [ChangeOutcome::Appended]);
+}
