@@ -1,5 +1,7 @@
 //! Changes: what a writer asks of one document, and the entries that carry them.
 
+use std::collections::BTreeSet;
+
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{
@@ -9,7 +11,7 @@ use crate::id::{
 use crate::key::{Key, KeyType, check_length};
 use crate::limits::LIST_COMPONENTS_MAX;
 use crate::schema::{Definition, Field, check_ttl};
-use crate::value::{FieldType, ScalarType, Value};
+use crate::value::{FieldType, ScalarType, Value, check_list};
 
 /// What a change does to the document as a whole.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,6 +66,7 @@ pub struct FieldChange {
     /// What is done to it.
     pub op: FieldOp,
     /// Its time to live from now on, in microseconds; `None` takes the field's own, if it has one.
+    /// Each operation on a field sets its expiry so, also one that leaves the value as it is.
     pub ttl_us: Option<i64>,
 }
 
@@ -74,7 +77,8 @@ pub enum Condition {
     IfAbsent,
     /// The document has exactly this version.
     IfVersion(DocumentVersion),
-    /// The change sets this field to a value above the one it holds; absent and null are below all.
+    /// The change sets this field to a value above the one it holds; absent, null and NaN are below
+    /// all, and NaN is above nothing.
     IfNewer(FieldId),
 }
 
@@ -177,6 +181,7 @@ impl Change {
             return Err(Error::invalid_argument(message));
         }
         check_ttl(self.ttl_us)?;
+        self.check_fields_differ()?;
         for change in &self.fields {
             if definition.retired.contains(&change.field) {
                 continue;
@@ -204,6 +209,18 @@ impl Change {
         check_key_part(bytes, key_type, "partition key").map_err(|e| e.with_field(&field.name))
     }
 
+    fn check_fields_differ(&self) -> Result<()> {
+        let ascends = |pair: &[FieldChange]| pair[0].field < pair[1].field;
+        if self.fields.windows(2).all(ascends) {
+            return Ok(());
+        }
+        let mut seen = BTreeSet::new();
+        if self.fields.iter().all(|change| seen.insert(change.field)) {
+            return Ok(());
+        }
+        Err(Error::invalid_argument("one change names a field once"))
+    }
+
     fn check_field(
         &self,
         change: &FieldChange,
@@ -218,9 +235,6 @@ impl Change {
         if self.verb == Verb::Put && !matches!(change.op, FieldOp::Set(_)) {
             let message = "a put only sets fields; use an upsert for other operations";
             return Err(Error::invalid_argument(message));
-        }
-        if self.fields.iter().filter(|other| other.field == change.field).count() > 1 {
-            return Err(Error::invalid_argument("one change names a field once"));
         }
         check_op(&change.op, field.field_type)
     }
@@ -311,5 +325,5 @@ fn check_items(items: &[Value], field_type: FieldType) -> Result<()> {
         let message = format!("list operations take lists, not a {field_type}");
         return Err(Error::invalid_argument(message));
     };
-    Value::List(scalar, items.to_vec()).check(field_type)
+    check_list(scalar, items)
 }

@@ -1,7 +1,7 @@
 //! De-duplication: which of a client's sequences a partition has applied already. Part of the fold,
 //! so that every replica skips the same repeats (semantics.md 3).
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use crate::clock::Timestamp;
 use crate::id::{ClientId, Sequence};
@@ -83,30 +83,47 @@ impl ClientWindow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dedup {
     clients: HashMap<ClientId, ClientWindow>,
+    by_last_seen: BTreeSet<(Timestamp, ClientId)>,
 }
 
 impl Dedup {
     /// What the partition knows of this sequence of this client, at this partition time.
     pub fn seen(&self, client: ClientId, sequence: Sequence, now: Timestamp) -> Seen {
         match self.clients.get(&client) {
-            Some(window) if !is_idle(window, now) => window.seen(sequence),
+            Some(window) if !is_idle(window.last_seen, now) => window.seen(sequence),
             _ => Seen::New,
         }
     }
 
-    /// Notes that this sequence was applied at this partition time.
-    pub fn record(&mut self, client: ClientId, sequence: Sequence, now: Timestamp) {
-        let window = self.clients.entry(client).or_insert_with(|| ClientWindow::new(sequence, now));
-        if is_idle(window, now) {
-            *window = ClientWindow::new(sequence, now);
+    /// Answers what the partition knows of this sequence and notes that it was seen, at this
+    /// partition time. A repeat too shows that its client is not idle.
+    pub fn admit(&mut self, client: ClientId, sequence: Sequence, now: Timestamp) -> Seen {
+        self.forget_idle(now);
+        let Some(window) = self.clients.get_mut(&client) else {
+            self.restore(client, ClientWindow::new(sequence, now));
+            return Seen::New;
+        };
+        let seen = window.seen(sequence);
+        if seen == Seen::New {
+            window.record(sequence);
         }
-        window.record(sequence);
-        window.last_seen = now;
+        let before = std::mem::replace(&mut window.last_seen, now);
+        if before != now {
+            self.by_last_seen.remove(&(before, client));
+            self.by_last_seen.insert((now, client));
+        }
+        seen
     }
 
-    /// Frees the windows of clients that are forgotten at this partition time. Changes no answer.
+    /// Forgets the clients that are idle at this partition time. The fold does it with every entry,
+    /// so that what is kept depends on the log alone.
     pub fn forget_idle(&mut self, now: Timestamp) {
-        self.clients.retain(|_, window| !is_idle(window, now));
+        while let Some((last_seen, client)) = self.by_last_seen.first().copied()
+            && is_idle(last_seen, now)
+        {
+            self.by_last_seen.pop_first();
+            self.clients.remove(&client);
+        }
     }
 
     /// The windows, ordered by client; for checkpoints and comparisons.
@@ -118,12 +135,16 @@ impl Dedup {
 
     /// Puts a window back, as a checkpoint held it.
     pub fn restore(&mut self, client: ClientId, window: ClientWindow) {
+        if let Some(before) = self.clients.get(&client) {
+            self.by_last_seen.remove(&(before.last_seen, client));
+        }
+        self.by_last_seen.insert((window.last_seen, client));
         self.clients.insert(client, window);
     }
 }
 
-fn is_idle(window: &ClientWindow, now: Timestamp) -> bool {
-    window.last_seen.plus_micros(DEDUP_IDLE_US) <= now
+fn is_idle(last_seen: Timestamp, now: Timestamp) -> bool {
+    now.micros_since(last_seen) >= DEDUP_IDLE_US
 }
 
 #[cfg(test)]
@@ -154,13 +175,13 @@ mod tests {
                     Seen::New
                 };
                 let seen = dedup.seen(CLIENT, sequence, NOW);
+                prop_assert_eq!(dedup.admit(CLIENT, sequence, NOW), seen);
                 if highest.0.saturating_sub(sequence.0) <= DEDUP_WINDOW {
                     prop_assert_eq!(seen, expected);
                 } else {
                     prop_assert_eq!(seen, Seen::BelowWindow);
                 }
                 if seen == Seen::New {
-                    dedup.record(CLIENT, sequence, NOW);
                     model.insert(sequence);
                 }
             }
@@ -170,11 +191,52 @@ mod tests {
     #[test]
     fn a_client_idle_for_a_day_is_forgotten() {
         let mut dedup = Dedup::default();
-        dedup.record(CLIENT, Sequence(5), NOW);
+        dedup.admit(CLIENT, Sequence(5), NOW);
         let day = NOW.plus_micros(DEDUP_IDLE_US);
         assert_eq!(dedup.seen(CLIENT, Sequence(5), day.plus_micros(-1)), Seen::Repeat);
         assert_eq!(dedup.seen(CLIENT, Sequence(5), day), Seen::New);
         dedup.forget_idle(day);
-        assert!(dedup.windows().is_empty());
+        assert_eq!(dedup, Dedup::default());
+    }
+
+    /// A client that only retries is not idle: forgetting it would apply its next retry twice.
+    #[test]
+    fn a_repeat_keeps_its_client_known() {
+        let mut dedup = Dedup::default();
+        dedup.admit(CLIENT, Sequence(5), NOW);
+        let evening = NOW.plus_micros(DEDUP_IDLE_US - 1);
+        assert_eq!(dedup.admit(CLIENT, Sequence(5), evening), Seen::Repeat);
+        assert_eq!(dedup.admit(CLIENT, Sequence(5), evening.plus_micros(2)), Seen::Repeat);
+    }
+
+    #[test]
+    fn the_window_is_1024_below_the_highest() {
+        let mut dedup = Dedup::default();
+        dedup.admit(CLIENT, Sequence(2_000), NOW);
+        assert_eq!(dedup.admit(CLIENT, Sequence(2_000 - DEDUP_WINDOW), NOW), Seen::New);
+        assert_eq!(dedup.admit(CLIENT, Sequence(2_000 - DEDUP_WINDOW), NOW), Seen::Repeat);
+        assert_eq!(dedup.admit(CLIENT, Sequence(1_999 - DEDUP_WINDOW), NOW), Seen::BelowWindow);
+        assert_eq!(dedup.admit(CLIENT, Sequence(u64::MAX), NOW), Seen::New);
+        assert_eq!(dedup.admit(CLIENT, Sequence(0), NOW), Seen::BelowWindow);
+        assert_eq!(dedup.admit(CLIENT, Sequence(u64::MAX), NOW), Seen::Repeat);
+    }
+
+    #[test]
+    fn the_end_of_time_forgets_nobody_at_once() {
+        let mut dedup = Dedup::default();
+        let end = Timestamp::from_micros(i64::MAX);
+        dedup.admit(CLIENT, Sequence(1), end);
+        assert_eq!(dedup.admit(CLIENT, Sequence(1), end), Seen::Repeat);
+    }
+
+    #[test]
+    fn restored_windows_are_forgotten_in_their_turn() {
+        let mut dedup = Dedup::default();
+        dedup.admit(CLIENT, Sequence(1), NOW);
+        dedup.restore(CLIENT, ClientWindow::new(Sequence(9), NOW.plus_micros(10)));
+        dedup.forget_idle(NOW.plus_micros(DEDUP_IDLE_US));
+        assert_eq!(dedup.windows().len(), 1);
+        dedup.forget_idle(NOW.plus_micros(DEDUP_IDLE_US + 10));
+        assert_eq!(dedup, Dedup::default());
     }
 }

@@ -4,11 +4,15 @@
 //! index either: it reads documents through [`Documents`] and answers with the writes to make, the
 //! last state of each key once, so that a reader of the index never sees half an entry.
 
+mod document_change;
+mod overlay;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use self::overlay::Overlay;
 use crate::catalog::SchemaAt;
-use crate::change::{Change, Condition, Entry, EntryBody, FieldChange, FieldOp, Source, Verb};
+use crate::change::{ClientBatch, Entry, EntryBody, Source};
 use crate::clock::Timestamp;
 use crate::dedup::{Dedup, Seen};
 use crate::error::{Error, ErrorCode, Result};
@@ -16,12 +20,9 @@ use crate::id::{
     LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion,
 };
 use crate::key::Key;
-use crate::merge::{Merged, compare, merge};
+use crate::limits::{ENTRY_CHANGES_MAX, SCHEMA_VERSION_MAX};
 use crate::outcome::{Outcome, Verdict};
 use crate::partition::partition_of;
-use crate::row::{Document, row_schema_version};
-use crate::schema::Definition;
-use crate::value::{FieldType, ScalarType, Value};
 
 /// The documents of one partition, as the fold needs to see them.
 pub trait Documents {
@@ -42,7 +43,7 @@ pub struct Record {
     pub offset: Offset,
     /// When the log appended it.
     pub append_time: Timestamp,
-    /// The entry, or why its bytes are none: `Corrupt` is skipped, `UpgradeNeeded` halts.
+    /// The entry, or why its bytes are none: `UpgradeNeeded` halts, any other error skips it.
     pub entry: Result<Entry>,
 }
 
@@ -124,51 +125,53 @@ impl PartitionState {
         documents: &impl Documents,
         schemas: &impl Schemas,
     ) -> std::result::Result<Applied, Blocked> {
-        if record.offset < self.offset_applied {
-            let message =
-                format!("record {} comes again after {}", record.offset, self.offset_applied);
+        let Record { offset, append_time, entry } = record;
+        if offset < self.offset_applied {
+            let message = format!("record {offset} comes again after {}", self.offset_applied);
             return Err(Blocked::Internal(self.locate(Error::internal(message))));
         }
-        let entry = match record.entry {
+        let entry = match entry {
             Ok(entry) => entry,
             Err(error) if error.code() == ErrorCode::UpgradeNeeded => {
                 return Err(Blocked::UpgradeNeeded(self.locate(error)));
             }
-            Err(error) => return Ok(self.skip(record.offset, error)),
+            Err(error) => return Ok(self.skip(offset, error)),
         };
         if let Err(error) = self.check_log(&entry) {
-            return Ok(self.skip(record.offset, error));
+            self.log_id.get_or_insert(entry.log_id);
+            return Ok(self.skip(offset, error));
         }
-        let current = self.schema_version.max(entry.schema_version);
-        let Some(entry_schema) = find(schemas, entry.schema_version) else {
-            return Err(Blocked::NeedsDefinition(entry.schema_version));
-        };
-        let Some(current_schema) = find(schemas, current) else {
-            return Err(Blocked::NeedsDefinition(current));
-        };
+        let entry_schema = find(schemas, entry.schema_version)?;
+        let current = find(schemas, self.schema_version.max(entry.schema_version))?;
         if let Err(error) = self.check_changes(&entry, entry_schema.as_deref()) {
-            return Ok(self.skip(record.offset, error));
+            self.log_id.get_or_insert(entry.log_id);
+            self.note_source(&entry);
+            return Ok(self.skip(offset, error));
         }
-        let append_time = entry.source.map_or(record.append_time, |source| source.append_time);
-        self.partition_time = self.partition_time.max(append_time);
-        self.log_id = Some(entry.log_id);
-        self.schema_version = current;
-        let mut applied = Applied::default();
-        if let Some(schema) = &current_schema
-            && schema.definition.drop_all_count > self.drop_all_count
-        {
-            self.drop_all_count = schema.definition.drop_all_count;
-            applied.drop_all = true;
+        let append_time = entry.source.map_or(append_time, |source| source.append_time);
+        let now = self.partition_time.max(append_time);
+        let drop_all_count = current.as_ref().map_or(0, |at| at.definition.drop_all_count);
+        let drop_all = drop_all_count > self.drop_all_count;
+        let overlay = match (&entry.body, &current) {
+            (EntryBody::Changes(batches), Some(schema)) if !drop_all => {
+                Overlay::load(batches, documents, schemas, &schema.definition, now)
+                    .map_err(|blocked| self.locate_blocked(blocked))?
+            }
+            _ => Overlay::default(),
+        };
+        // From here on nothing fails: the state moves by the whole record.
+        self.log_id.get_or_insert(entry.log_id);
+        self.partition_time = now;
+        self.schema_version = self.schema_version.max(entry.schema_version);
+        self.drop_all_count = self.drop_all_count.max(drop_all_count);
+        self.dedup.forget_idle(now);
+        self.note_source(&entry);
+        self.position = entry.position(offset);
+        self.offset_applied = offset.next();
+        let mut applied = Applied { drop_all, ..Applied::default() };
+        if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &current) {
+            self.apply_changes(batches, schema, overlay, &mut applied);
         }
-        let position = entry.position(record.offset);
-        if let (EntryBody::Changes(_), Some(schema)) = (&entry.body, &current_schema) {
-            self.apply_changes(&entry, position, schema, documents, schemas, &mut applied)?;
-        }
-        if let Some(source) = entry.source {
-            self.sources.insert(source.partition, source.position);
-        }
-        self.position = position;
-        self.offset_applied = record.offset.next();
         Ok(applied)
     }
 
@@ -181,12 +184,24 @@ impl PartitionState {
         error.with_partition(self.partition.partition)
     }
 
+    fn locate_blocked(&self, blocked: Blocked) -> Blocked {
+        match blocked {
+            Blocked::NeedsDefinition(version) => Blocked::NeedsDefinition(version),
+            Blocked::UpgradeNeeded(error) => Blocked::UpgradeNeeded(self.locate(error)),
+            Blocked::Internal(error) => Blocked::Internal(self.locate(error)),
+        }
+    }
+
+    /// Refuses an entry that is not one of this log, whatever it holds.
     fn check_log(&self, entry: &Entry) -> Result<()> {
         if self.log_id.is_some_and(|log_id| log_id != entry.log_id) {
             return Err(Error::corrupt("an entry of another log"));
         }
         if matches!(entry.body, EntryBody::Control(_)) {
             return Err(Error::corrupt("a control record outside the control log"));
+        }
+        if entry.schema_version.0 > SCHEMA_VERSION_MAX {
+            return Err(Error::corrupt("a schema version that no store can reach"));
         }
         let Some(Source { partition, previous, .. }) = entry.source else { return Ok(()) };
         if self.sources.get(&partition).copied() != previous {
@@ -199,6 +214,10 @@ impl PartitionState {
     fn check_changes(&self, entry: &Entry, schema: Option<&SchemaAt>) -> Result<()> {
         let EntryBody::Changes(batches) = &entry.body else { return Ok(()) };
         let schema = schema.ok_or_else(|| Error::corrupt("changes without a schema version"))?;
+        let (limit, actual) = (ENTRY_CHANGES_MAX as u64, entry.change_count() as u64);
+        if actual > limit {
+            return Err(Error::limit_exceeded("an entry of too many changes", limit, actual));
+        }
         let definition = &schema.definition;
         for change in batches.iter().flat_map(|batch| &batch.changes) {
             change.check(definition)?;
@@ -213,212 +232,49 @@ impl PartitionState {
         Ok(())
     }
 
-    fn apply_changes(
+    /// A copied entry moves its source's position also when its changes are refused: sent again,
+    /// they would be refused again, and its copier could never go on.
+    fn note_source(&mut self, entry: &Entry) {
+        if let Some(source) = entry.source {
+            self.sources.insert(source.partition, source.position);
+        }
+    }
+
+    fn apply_changes<'e>(
         &mut self,
-        entry: &Entry,
-        position: Position,
+        batches: &'e [ClientBatch],
         schema: &SchemaAt,
-        documents: &impl Documents,
-        schemas: &impl Schemas,
+        mut overlay: Overlay<'e>,
         applied: &mut Applied,
-    ) -> std::result::Result<(), Blocked> {
-        let EntryBody::Changes(batches) = &entry.body else { return Ok(()) };
+    ) {
         let now = self.partition_time;
-        let mut overlay = Overlay { rows: BTreeMap::new(), now, dropped: applied.drop_all };
-        let mut position = position;
+        let mut next = self.position;
         for batch in batches {
             for change in &batch.changes {
-                let at = position;
-                position.place = position.place.wrapping_add(1);
-                if self.dedup.seen(batch.client, change.sequence, now) != Seen::New {
+                let position = next;
+                next.place = next.place.wrapping_add(1);
+                let (client, sequence) = (batch.client, change.sequence);
+                if self.dedup.admit(client, sequence, now) != Seen::New {
                     applied.repeats += 1;
                     continue;
                 }
-                let present = overlay
-                    .take(&change.key, documents, schemas, &schema.definition)
-                    .map_err(|error| Blocked::Internal(self.locate(error)))?;
-                let (document, verdict) = change_document(present, change, schema, now, at);
-                let row = overlay.put(&change.key, document, schema);
-                let verdict = if row.is_ok() { verdict } else { Verdict::TooLarge };
-                self.dedup.record(batch.client, change.sequence, now);
+                let verdict = overlay.apply(change, schema, now, position);
                 if change.condition.is_some() || verdict == Verdict::TooLarge {
-                    let (client, sequence) = (batch.client, change.sequence);
-                    applied.outcomes.push(Outcome { client, sequence, position: at, verdict });
+                    applied.outcomes.push(Outcome { client, sequence, position, verdict });
                 }
             }
         }
         applied.writes = overlay.into_writes();
-        Ok(())
     }
 }
 
-fn find(schemas: &impl Schemas, version: SchemaVersion) -> Option<Option<Arc<SchemaAt>>> {
-    if version == SchemaVersion(0) { Some(None) } else { schemas.at(version).map(Some) }
-}
-
-/// The documents that an entry touched so far.
-struct Overlay {
-    rows: BTreeMap<Key, Touched>,
-    now: Timestamp,
-    dropped: bool,
-}
-
-struct Touched {
-    document: Option<Document>,
-    row: Option<Vec<u8>>,
-    changed: bool,
-}
-
-impl Overlay {
-    /// The document as the entry has made it so far, without what has expired.
-    fn take(
-        &mut self,
-        key: &Key,
-        documents: &impl Documents,
-        schemas: &impl Schemas,
-        current: &Definition,
-    ) -> Result<Option<Document>> {
-        if let Some(touched) = self.rows.get(key) {
-            return Ok(touched.document.clone());
-        }
-        let row = if self.dropped { None } else { documents.row(key.as_bytes()) };
-        let Some(row) = row else { return Ok(None) };
-        let version = row_schema_version(&row).unwrap_or_default();
-        let schema = schemas
-            .at(version)
-            .ok_or_else(|| Error::internal(format!("a row of unknown schema version {version}")))?;
-        let document = Document::decode(&row, &schema.layout)?;
-        Ok(live_part(document, self.now, current))
+/// The definition of this version; `Ok(None)` for version 0, before there is one.
+fn find(
+    schemas: &impl Schemas,
+    version: SchemaVersion,
+) -> std::result::Result<Option<Arc<SchemaAt>>, Blocked> {
+    if version == SchemaVersion(0) {
+        return Ok(None);
     }
-
-    fn put(&mut self, key: &Key, outcome: Changed, schema: &SchemaAt) -> Result<()> {
-        let (document, changed) = match outcome {
-            Changed::To(document) => (document, true),
-            Changed::Nothing(document) => (document, false),
-        };
-        let row = match &document {
-            Some(document) if changed => Some(document.encode(&schema.layout)?),
-            _ => None,
-        };
-        if changed {
-            self.rows.insert(key.clone(), Touched { document, row, changed });
-        }
-        Ok(())
-    }
-
-    fn into_writes(self) -> Vec<(Key, Option<Vec<u8>>)> {
-        let changed = self.rows.into_iter().filter(|(_, touched)| touched.changed);
-        changed.map(|(key, touched)| (key, touched.row)).collect()
-    }
-}
-
-/// The document as the current definition sees it: without what has expired at `now` and without
-/// retired fields, its values as wide as their fields; `None` when all of it has expired.
-fn live_part(document: Document, now: Timestamp, current: &Definition) -> Option<Document> {
-    if document.expires_at.is_some_and(|at| at <= now) {
-        return None;
-    }
-    let mut live = Document::new(document.expires_at, document.version);
-    for cell in document.into_cells() {
-        let Some(field) = current.field_by_id(cell.field) else { continue };
-        if cell.expires_at.is_none_or(|at| at > now) {
-            let value = cell.value.map(|value| value.widened_to(field.field_type));
-            live.set(cell.field, value, cell.expires_at);
-        }
-    }
-    Some(live)
-}
-
-enum Changed {
-    To(Option<Document>),
-    Nothing(Option<Document>),
-}
-
-fn change_document(
-    present: Option<Document>,
-    change: &Change,
-    schema: &SchemaAt,
-    now: Timestamp,
-    at: Position,
-) -> (Changed, Verdict) {
-    let definition = &schema.definition;
-    if !condition_holds(present.as_ref(), change, definition) {
-        let version = present.as_ref().and_then(|document| document.version);
-        return (Changed::Nothing(present), Verdict::NotMet(version));
-    }
-    if change.verb == Verb::Delete {
-        let changed = if present.is_some() { Changed::To(None) } else { Changed::Nothing(None) };
-        return (changed, Verdict::Applied);
-    }
-    let takes_only =
-        |change: &FieldChange| matches!(change.op, FieldOp::Remove | FieldOp::SetRemove { .. });
-    let only_takes = !change.fields.is_empty() && change.fields.iter().all(takes_only);
-    if present.is_none() && change.verb == Verb::Upsert && only_takes {
-        return (Changed::Nothing(None), Verdict::Applied);
-    }
-    let expiry = |ttl_us: Option<i64>| ttl_us.map(|ttl| now.plus_micros(ttl));
-    let default_expiry = expiry(definition.options.ttl_us);
-    let mut document = match (change.verb, present) {
-        (Verb::Upsert, Some(document)) => document,
-        _ => Document::new(default_expiry, None),
-    };
-    if change.ttl_us.is_some() {
-        document.expires_at = expiry(change.ttl_us);
-    }
-    document.version = definition.options.versioned.then(|| at.document_version());
-    set_partition_key(&mut document, &change.key, definition);
-    for field_change in &change.fields {
-        // An id that was retired since the entry was made: its value is ignored.
-        let Some(field) = definition.field_by_id(field_change.field) else { continue };
-        let expires_at = expiry(field_change.ttl_us.or(field.ttl_us));
-        match merge(document.value(field.id), &field_change.op, field.field_type) {
-            Merged::Set(value) => document.set(field.id, value, expires_at),
-            Merged::Absent => document.remove(field.id),
-            Merged::Unchanged => {}
-        }
-    }
-    (Changed::To(Some(document)), Verdict::Applied)
-}
-
-fn condition_holds(present: Option<&Document>, change: &Change, definition: &Definition) -> bool {
-    match change.condition {
-        None => true,
-        Some(Condition::IfAbsent) => present.is_none(),
-        Some(Condition::IfVersion(version)) => {
-            present.and_then(|document| document.version) == Some(version)
-        }
-        Some(Condition::IfNewer(id)) => {
-            // A retired field orders nothing: the change is skipped, as its value would be.
-            let Some(field) = definition.field_by_id(id) else { return false };
-            let new = change.fields.iter().find_map(|field_change| match &field_change.op {
-                FieldOp::Set(Some(value)) if field_change.field == id => {
-                    Some(value.clone().widened_to(field.field_type))
-                }
-                _ => None,
-            });
-            match (new, present.and_then(|document| document.value(id))) {
-                (Some(new), Some(old)) => compare(&new, old) == Some(std::cmp::Ordering::Greater),
-                (Some(new), None) => compare(&new, &new).is_some(),
-                (None, _) => false,
-            }
-        }
-    }
-}
-
-fn set_partition_key(document: &mut Document, key: &Key, definition: &Definition) {
-    let Some(id) = definition.partition_key else { return };
-    let Ok((Some(bytes), _)) = Key::split(key.as_bytes(), true) else { return };
-    let Some(field) = definition.field_by_id(id) else { return };
-    let value = match field.field_type {
-        FieldType::Scalar(ScalarType::Int64) => match bytes.try_into() {
-            Ok(bytes) => Value::Int64(i64::from_le_bytes(bytes)),
-            Err(_) => return,
-        },
-        FieldType::Scalar(ScalarType::String) => match std::str::from_utf8(bytes) {
-            Ok(text) => Value::String(text.to_owned()),
-            Err(_) => return,
-        },
-        _ => Value::Bytes(bytes.to_vec()),
-    };
-    document.set(id, Some(value), None);
+    schemas.at(version).map(Some).ok_or(Blocked::NeedsDefinition(version))
 }

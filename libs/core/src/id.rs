@@ -58,10 +58,10 @@ number!(
 );
 
 impl Offset {
-    /// The offset that follows.
+    /// The offset that follows; the last one follows itself.
     #[must_use]
     pub const fn next(self) -> Self {
-        Self(self.0 + 1)
+        Self(self.0.saturating_add(1))
     }
 }
 

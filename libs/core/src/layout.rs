@@ -51,7 +51,7 @@ impl Layout {
     /// The layout of a definition's live fields, in the order of their ids.
     pub fn of(definition: &Definition) -> Self {
         let fields = &definition.fields;
-        let ids = fields.last().map_or(0, |field| field.id.0 as usize + 1);
+        let ids = fields.iter().map(|field| field.id.0 as usize + 1).max().unwrap_or(0);
         let mut slot_by_id = vec![0; ids];
         let mut slots = Vec::with_capacity(fields.len());
         let mut at = ROW_HEADER_BYTES + (2 * fields.len()).div_ceil(8);

@@ -83,6 +83,24 @@ pub const READER_POISONED_COPIES_MAX: u32 = 3;
 pub const TTL_US_MAX: i64 = 100 * 365 * 24 * 60 * 60 * 1_000_000;
 /// Keys of one multi-get or gather.
 pub const BATCH_KEYS_MAX: usize = 1 << 20;
+/// Time that a client gives a call before it reports what it knows, unless it is told otherwise, in
+/// milliseconds.
+pub const CLIENT_DEADLINE_MS: u64 = 10_000;
+/// Time that a client gives one attempt of a call before it tries again, in milliseconds.
+pub const CLIENT_ATTEMPT_MS: u64 = 4_000;
+/// First wait of a client before it sends a write again, in milliseconds; it doubles.
+pub const CLIENT_BACKOFF_MS_MIN: u64 = 10;
+/// Longest wait of a client before it sends a write again, in milliseconds.
+pub const CLIENT_BACKOFF_MS_MAX: u64 = 1_000;
+/// Age beyond which a client sends no write again, in microseconds: half the time after which its
+/// partition may have forgotten it.
+pub const CLIENT_RETRY_AGE_US: i64 = DEDUP_IDLE_US / 2;
+/// Bytes of changes at which a client closes a request; one change may be larger.
+pub const CLIENT_REQUEST_BYTES_AIM: usize = 4 * 1024 * 1024;
+/// Unsettled changes of one write stream, unless it is told otherwise.
+pub const CLIENT_STREAM_CHANGES_MAX: usize = 16 * 1024;
+/// Bytes of unsettled changes of one write stream; one change may be larger.
+pub const CLIENT_STREAM_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// First and longest wait of a catalog follower after an error of the log, in milliseconds.
 pub const CATALOG_BACKOFF_MS_MIN: u64 = 20;
 /// See [`CATALOG_BACKOFF_MS_MIN`].
@@ -94,5 +112,8 @@ const _: () = assert!(ENTRY_FRAMED_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(ENTRY_FRAMED_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
 const _: () = assert!(ENTRY_CHANGES_MAX <= 1 << 16);
 const _: () = assert!(REQUEST_CHANGES_MAX <= ENTRY_CHANGES_MAX);
+const _: () = assert!(CLIENT_BACKOFF_MS_MIN <= CLIENT_BACKOFF_MS_MAX);
+const _: () = assert!(CLIENT_RETRY_AGE_US < DEDUP_IDLE_US);
+const _: () = assert!(CLIENT_REQUEST_BYTES_AIM < ENTRY_BYTES_MAX);
 const _: () = assert!(READER_BACKOFF_MS_MIN <= READER_BACKOFF_MS_MAX);
 const _: () = assert!(FIELDS_MAX <= FIELD_ID_MAX as usize);

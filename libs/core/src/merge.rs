@@ -1,8 +1,10 @@
 //! Merge operators: what an operation makes of a field's present value. Deterministic, total.
 
 use std::cmp::Ordering;
+use std::collections::HashSet;
 
 use crate::change::FieldOp;
+use crate::row::encode_value;
 use crate::value::{FieldType, ScalarType, Value};
 
 /// What becomes of a field.
@@ -38,48 +40,45 @@ pub fn merge(present: Option<&Value>, op: &FieldOp, field_type: FieldType) -> Me
         }
         FieldOp::SetAdd { items, bound } => {
             let mut list = components(present);
-            for item in items {
-                if !list.contains(item) {
-                    list.push(item.clone());
-                }
-            }
+            let mut held: HashSet<_> = list.iter().map(component_bytes).collect();
+            list.extend(items.iter().filter(|item| held.insert(component_bytes(item))).cloned());
             bounded(list, *bound, field_type)
         }
         FieldOp::SetRemove { items } => match present {
             None => Merged::Unchanged,
             Some(_) => {
+                let gone: HashSet<_> = items.iter().map(component_bytes).collect();
                 let mut list = components(present);
-                list.retain(|component| !items.contains(component));
+                list.retain(|component| !gone.contains(&component_bytes(component)));
                 Merged::Set(Some(Value::List(scalar_of(field_type), list)))
             }
         },
     }
 }
 
+/// Two components of a set are the same when their bytes are: NaN is one member, 0.0 and -0.0 two.
+fn component_bytes(component: &Value) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    encode_value(component, &mut bytes);
+    bytes
+}
+
 fn add(value: &Value, by: &Value) -> Option<Value> {
     match (value, by) {
         (Value::Int32(a), Value::Int32(b)) => Some(Value::Int32(a.saturating_add(*b))),
         (Value::Int64(a), Value::Int64(b)) => Some(Value::Int64(a.saturating_add(*b))),
-        (Value::Float32(a), Value::Float32(b)) => Some(Value::Float32(a + b)),
-        (Value::Float64(a), Value::Float64(b)) => Some(Value::Float64(a + b)),
+        (Value::Float32(a), Value::Float32(b)) => Some(Value::Float32(a + b).canonical()),
+        (Value::Float64(a), Value::Float64(b)) => Some(Value::Float64(a + b).canonical()),
         _ => None,
     }
 }
 
 fn keep(present: Option<&Value>, value: Value, wanted: Ordering) -> Merged {
-    match present {
-        Some(old) if compare(&value, old) != Some(wanted) && !is_nan(old) => Merged::Unchanged,
-        Some(_) if is_nan(&value) => Merged::Unchanged,
-        _ => Merged::Set(Some(value)),
-    }
-}
-
-fn is_nan(value: &Value) -> bool {
-    match value {
-        Value::Float32(v) => v.is_nan(),
-        Value::Float64(v) => v.is_nan(),
-        _ => false,
-    }
+    let wins = match present {
+        Some(old) if !old.is_nan() => compare(&value, old) == Some(wanted),
+        _ => !value.is_nan(),
+    };
+    if wins { Merged::Set(Some(value)) } else { Merged::Unchanged }
 }
 
 /// The order of two scalars of one type; `None` for other types and for NaN.

@@ -39,5 +39,5 @@ impl PartitionCount {
 /// # Ok::<(), forebay_core::Error>(())
 /// ```
 pub fn partition_of(partition_key: &[u8], count: PartitionCount) -> PartitionId {
-    PartitionId((xxh3_64(partition_key) % u64::from(count.0)) as u32)
+    PartitionId((xxh3_64(partition_key) % u64::from(count.0.max(1))) as u32)
 }

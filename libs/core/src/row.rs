@@ -2,14 +2,18 @@
 //!
 //! A row is `version u16 | flags u8 | state bits | fixed fields | ends of tail values | tail |
 //! footers`; see `proto/spec/row.md` for every byte. A decoder takes any bytes: what contradicts the
-//! format is `Corrupt`, never a panic.
+//! format is `Corrupt`, a flag of a newer format `UpgradeNeeded`, never a panic.
+
+mod document;
+mod value_codec;
+
+pub use document::{Document, FieldCell};
+pub use value_codec::{decode_value, encode_value};
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
-use crate::id::{DocumentVersion, FieldId};
+use crate::id::{DocumentVersion, FieldId, SchemaVersion};
 use crate::layout::{Layout, Place, ROW_HEADER_BYTES, Slot};
-use crate::limits::ROW_BYTES_MAX;
-use crate::value::{FieldType, ScalarType, Value, VectorType};
 
 const FLAG_EXPIRES: u8 = 1;
 const FLAG_VERSION: u8 = 1 << 1;
@@ -33,280 +37,10 @@ pub enum Presence {
     Value,
 }
 
-/// One field of a document.
-#[derive(Clone, Debug, PartialEq)]
-pub struct FieldCell {
-    /// The field.
-    pub field: FieldId,
-    /// Its value; `None` is null.
-    pub value: Option<Value>,
-    /// When it expires.
-    pub expires_at: Option<Timestamp>,
-}
-
-/// A document as a value: the fields that it has, by ascending id.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Document {
-    cells: Vec<FieldCell>,
-    /// When the whole document expires.
-    pub expires_at: Option<Timestamp>,
-    /// Its version, in a store that keeps versions.
-    pub version: Option<DocumentVersion>,
-}
-
-impl Document {
-    /// A document without fields.
-    pub fn new(expires_at: Option<Timestamp>, version: Option<DocumentVersion>) -> Self {
-        Self { cells: Vec::new(), expires_at, version }
-    }
-
-    /// Its fields, by ascending id; absent ones are not among them.
-    pub fn cells(&self) -> &[FieldCell] {
-        &self.cells
-    }
-
-    /// One field, or `None` when absent.
-    pub fn cell(&self, field: FieldId) -> Option<&FieldCell> {
-        let place = self.cells.binary_search_by_key(&field, |cell| cell.field).ok()?;
-        self.cells.get(place)
-    }
-
-    /// A field's value, or `None` when it is absent or null.
-    pub fn value(&self, field: FieldId) -> Option<&Value> {
-        self.cell(field)?.value.as_ref()
-    }
-
-    /// Sets a field to a value, or to null with `None`.
-    pub fn set(&mut self, field: FieldId, value: Option<Value>, expires_at: Option<Timestamp>) {
-        let cell = FieldCell { field, value, expires_at };
-        match self.cells.binary_search_by_key(&field, |cell| cell.field) {
-            Ok(place) => self.cells[place] = cell,
-            Err(place) => self.cells.insert(place, cell),
-        }
-    }
-
-    /// Makes a field absent.
-    pub fn remove(&mut self, field: FieldId) {
-        self.cells.retain(|cell| cell.field != field);
-    }
-
-    /// Its fields, by ascending id, taken out of it.
-    pub fn into_cells(self) -> Vec<FieldCell> {
-        self.cells
-    }
-
-    /// Encodes the document at a layout. Fields that the layout does not have are left out; values
-    /// of a narrower type are widened.
-    ///
-    /// # Errors
-    /// `LimitExceeded` for a row over the limit, `InvalidArgument` for a value of another type.
-    pub fn encode(&self, layout: &Layout) -> Result<Vec<u8>> {
-        let mut row = vec![0; layout.tail_at()];
-        row[..2].copy_from_slice(&(layout.version().0 as u16).to_le_bytes());
-        let mut tail_values = 0;
-        for slot in layout.slots() {
-            let Some(cell) = self.cell(slot.field) else {
-                end_tail_value(&mut row, layout, slot, &mut tail_values);
-                continue;
-            };
-            let state = if cell.value.is_some() { STATE_VALUE } else { STATE_NULL };
-            row[ROW_HEADER_BYTES + slot.number / 4] |= state << (2 * (slot.number % 4));
-            if let Some(value) = &cell.value {
-                put_value(&mut row, slot, value)?;
-            }
-            end_tail_value(&mut row, layout, slot, &mut tail_values);
-        }
-        self.encode_footers(layout, &mut row);
-        if row.len() > ROW_BYTES_MAX {
-            let advice = "split the document";
-            return Err(Error::limit_exceeded(advice, ROW_BYTES_MAX as u64, row.len() as u64));
-        }
-        Ok(row)
-    }
-
-    fn encode_footers(&self, layout: &Layout, row: &mut Vec<u8>) {
-        let mut flags = 0;
-        let expiring = self
-            .cells
-            .iter()
-            .filter(|cell| layout.slot(cell.field).is_some())
-            .filter_map(|cell| cell.expires_at.map(|at| (cell.field, at)));
-        let mut expiries = 0u16;
-        for (field, at) in expiring {
-            row.extend_from_slice(&(field.0 as u16).to_le_bytes());
-            row.extend_from_slice(&at.as_micros().to_le_bytes());
-            expiries += 1;
-        }
-        if expiries > 0 {
-            row.extend_from_slice(&expiries.to_le_bytes());
-            flags |= FLAG_FIELD_EXPIRES;
-        }
-        if let Some(version) = self.version {
-            row.extend_from_slice(&version.0.to_le_bytes());
-            flags |= FLAG_VERSION;
-        }
-        if let Some(at) = self.expires_at {
-            row.extend_from_slice(&at.as_micros().to_le_bytes());
-            flags |= FLAG_EXPIRES;
-        }
-        row[2] = flags;
-    }
-
-    /// Decodes a row that was encoded at this layout.
-    ///
-    /// # Errors
-    /// `Corrupt` when the bytes contradict the format or the layout.
-    pub fn decode(bytes: &[u8], layout: &Layout) -> Result<Self> {
-        let row = Row::new(bytes, layout)?;
-        let mut document =
-            Self { cells: Vec::new(), expires_at: row.expires_at(), version: row.version() };
-        for slot in layout.slots() {
-            let value = match row.presence(slot)? {
-                Presence::Absent => continue,
-                Presence::Null => None,
-                Presence::Value => Some(decode_value(row.bytes(slot)?, slot.field_type)?),
-            };
-            let expires_at = row.field_expires_at(slot.field);
-            document.cells.push(FieldCell { field: slot.field, value, expires_at });
-        }
-        Ok(document)
-    }
-}
-
-/// After the tail value of this slot (which may be empty): writes where it ended.
-fn end_tail_value(row: &mut [u8], layout: &Layout, slot: &Slot, tail_values: &mut usize) {
-    let Place::Tail(number) = slot.place else { return };
-    *tail_values += 1;
-    if *tail_values < layout.tail_values() {
-        let end = (row.len() - layout.tail_at()) as u32;
-        let at = layout.ends().start + 4 * number;
-        row[at..at + 4].copy_from_slice(&end.to_le_bytes());
-    }
-}
-
-fn put_value(row: &mut Vec<u8>, slot: &Slot, value: &Value) -> Result<()> {
-    let widened;
-    let value = if value.field_type() == Some(slot.field_type) {
-        value
-    } else {
-        widened = value.clone().widened_to(slot.field_type);
-        &widened
-    };
-    if value.field_type() != Some(slot.field_type) {
-        let message = format!("a value does not fit its field's type {}", slot.field_type);
-        return Err(Error::invalid_argument(message));
-    }
-    match slot.place {
-        Place::Tail(_) => encode_value(value, row),
-        Place::Fixed { at, width } => {
-            let mut bytes = Vec::with_capacity(width);
-            encode_value(value, &mut bytes);
-            row[at..at + width].copy_from_slice(&bytes);
-        }
-    }
-    Ok(())
-}
-
-/// Appends a value's bytes as a row holds them.
-pub fn encode_value(value: &Value, out: &mut Vec<u8>) {
-    match value {
-        Value::Bool(v) => out.push(u8::from(*v)),
-        Value::Int32(v) => out.extend_from_slice(&v.to_le_bytes()),
-        Value::Int64(v) | Value::Timestamp(v) => out.extend_from_slice(&v.to_le_bytes()),
-        Value::Float32(v) => out.extend_from_slice(&v.to_le_bytes()),
-        Value::Float64(v) => out.extend_from_slice(&v.to_le_bytes()),
-        Value::String(v) => out.extend_from_slice(v.as_bytes()),
-        Value::Bytes(v) => out.extend_from_slice(v),
-        Value::List(scalar, items) => {
-            for item in items {
-                if scalar.width().is_none() {
-                    out.extend_from_slice(&(item.encoded_bytes() as u32).to_le_bytes());
-                }
-                encode_value(item, out);
-            }
-        }
-        Value::VectorF32(v) => v.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes())),
-        Value::VectorF16(v) => v.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes())),
-        Value::VectorI8(v) => v.iter().for_each(|x| out.extend_from_slice(&x.to_le_bytes())),
-    }
-}
-
-/// Reads a value's bytes as a row holds them.
-///
-/// # Errors
-/// `Corrupt` when the length or the content cannot be of this type.
-pub fn decode_value(bytes: &[u8], field_type: FieldType) -> Result<Value> {
-    match field_type {
-        FieldType::Scalar(scalar) => decode_scalar(bytes, scalar),
-        FieldType::List(scalar) => decode_list(bytes, scalar),
-        FieldType::Vector(component, length) => decode_vector(bytes, component, length),
-    }
-}
-
-fn decode_scalar(bytes: &[u8], scalar: ScalarType) -> Result<Value> {
-    Ok(match scalar {
-        ScalarType::Bool => match bytes {
-            [0] => Value::Bool(false),
-            [1] => Value::Bool(true),
-            _ => return Err(Error::corrupt("a bool is neither 0 nor 1")),
-        },
-        ScalarType::Int32 => Value::Int32(i32::from_le_bytes(exactly(bytes)?)),
-        ScalarType::Int64 => Value::Int64(i64::from_le_bytes(exactly(bytes)?)),
-        ScalarType::Float32 => Value::Float32(f32::from_le_bytes(exactly(bytes)?)),
-        ScalarType::Float64 => Value::Float64(f64::from_le_bytes(exactly(bytes)?)),
-        ScalarType::Timestamp => Value::Timestamp(i64::from_le_bytes(exactly(bytes)?)),
-        ScalarType::Bytes => Value::Bytes(bytes.to_vec()),
-        ScalarType::String => match std::str::from_utf8(bytes) {
-            Ok(text) => Value::String(text.to_owned()),
-            Err(_) => return Err(Error::corrupt("a string is not UTF-8")),
-        },
-    })
-}
-
-fn exactly<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
-    bytes.try_into().map_err(|_| Error::corrupt("a value has another length than its type"))
-}
-
-fn decode_list(mut bytes: &[u8], scalar: ScalarType) -> Result<Value> {
-    let broken = || Error::corrupt("a list ends inside a component");
-    let mut items = Vec::new();
-    while !bytes.is_empty() {
-        let length = match scalar.width() {
-            Some(width) => width,
-            None => {
-                let (length, rest) = bytes.split_first_chunk::<4>().ok_or_else(broken)?;
-                bytes = rest;
-                u32::from_le_bytes(*length) as usize
-            }
-        };
-        let (item, rest) = bytes.split_at_checked(length).ok_or_else(broken)?;
-        items.push(decode_scalar(item, scalar)?);
-        bytes = rest;
-    }
-    Ok(Value::List(scalar, items))
-}
-
-fn decode_vector(bytes: &[u8], component: VectorType, length: u16) -> Result<Value> {
-    if bytes.len() != component.width() * usize::from(length) {
-        return Err(Error::corrupt("a vector has another length than its type"));
-    }
-    Ok(match component {
-        VectorType::F32 => {
-            let (chunks, _) = bytes.as_chunks::<4>();
-            Value::VectorF32(chunks.iter().map(|c| f32::from_le_bytes(*c)).collect())
-        }
-        VectorType::F16 => {
-            let (chunks, _) = bytes.as_chunks::<2>();
-            Value::VectorF16(chunks.iter().map(|c| half::f16::from_le_bytes(*c)).collect())
-        }
-        VectorType::I8 => Value::VectorI8(bytes.iter().map(|b| *b as i8).collect()),
-    })
-}
-
 /// The schema version that a row was encoded at; `None` when the bytes are too short to be a row.
-pub fn row_schema_version(bytes: &[u8]) -> Option<crate::id::SchemaVersion> {
+pub fn row_schema_version(bytes: &[u8]) -> Option<SchemaVersion> {
     let (version, _) = bytes.split_first_chunk::<2>()?;
-    Some(crate::id::SchemaVersion(u16::from_le_bytes(*version).into()))
+    Some(SchemaVersion(u16::from_le_bytes(*version).into()))
 }
 
 /// A row's bytes, read in place.
@@ -324,9 +58,10 @@ impl<'a> Row<'a> {
     /// Wraps the bytes of a row that was encoded at this layout.
     ///
     /// # Errors
-    /// `Corrupt` when the bytes contradict the format or carry another schema version.
+    /// `Corrupt` when the bytes contradict the format or carry another schema version;
+    /// `UpgradeNeeded` for flags that only a newer build knows.
     pub fn new(bytes: &'a [u8], layout: &'a Layout) -> Result<Self> {
-        if bytes.len() < layout.tail_at() || bytes.len() < ROW_HEADER_BYTES {
+        if bytes.len() < layout.tail_at() {
             return Err(Error::corrupt("a row is shorter than its layout"));
         }
         if row_schema_version(bytes) != Some(layout.version()) {
@@ -334,7 +69,9 @@ impl<'a> Row<'a> {
         }
         let flags = bytes[2];
         if flags & !FLAGS_KNOWN != 0 {
-            return Err(Error::corrupt("a row has flags that no version of the format knows"));
+            let message =
+                format!("a row has flags {flags:#04x} of a newer format; upgrade this build");
+            return Err(Error::upgrade_needed(message));
         }
         let tail_end = Self::footers_at(bytes, flags)
             .filter(|end| *end >= layout.tail_at())
@@ -427,8 +164,11 @@ impl<'a> Row<'a> {
     }
 
     /// What a slot holds, expiry left aside.
+    ///
+    /// # Errors
+    /// `Corrupt` for state bits that mean nothing, `Internal` for a slot of another layout.
     pub fn presence(&self, slot: &Slot) -> Result<Presence> {
-        let byte = self.bytes[ROW_HEADER_BYTES + slot.number / 4];
+        let byte = self.bytes.get(ROW_HEADER_BYTES + slot.number / 4).ok_or_else(foreign_slot)?;
         match (byte >> (2 * (slot.number % 4))) & 3 {
             STATE_ABSENT => Ok(Presence::Absent),
             STATE_VALUE => Ok(Presence::Value),
@@ -446,23 +186,25 @@ impl<'a> Row<'a> {
     }
 
     /// The bytes of a slot's value; of a field without one, whatever lies there.
+    ///
+    /// # Errors
+    /// `Internal` for a slot of another layout.
     pub fn bytes(&self, slot: &Slot) -> Result<&'a [u8]> {
         match slot.place {
-            Place::Fixed { at, width } => Ok(&self.bytes[at..at + width]),
+            Place::Fixed { at, width } => self.bytes.get(at..at + width).ok_or_else(foreign_slot),
             Place::Tail(number) => {
                 let tail = &self.bytes[self.layout.tail_at()..self.tail_end];
-                let start = if number == 0 { 0 } else { self.tail_value_end(number - 1) };
-                let is_last = number + 1 == self.layout.tail_values();
-                let end = if is_last { tail.len() } else { self.tail_value_end(number) };
-                tail.get(start..end).ok_or_else(|| Error::corrupt("a tail value ends early"))
+                let ends = self.bytes[self.layout.ends()].as_chunks::<4>().0;
+                let end = |number: usize| ends.get(number).map(|end| u32::from_le_bytes(*end));
+                let start =
+                    if number == 0 { 0 } else { end(number - 1).ok_or_else(foreign_slot)? };
+                let end = end(number).map_or(tail.len(), |end| end as usize);
+                tail.get(start as usize..end).ok_or_else(foreign_slot)
             }
         }
     }
+}
 
-    fn tail_value_end(&self, number: usize) -> usize {
-        let at = self.layout.ends().start + 4 * number;
-        let mut end = [0; 4];
-        end.copy_from_slice(&self.bytes[at..at + 4]);
-        u32::from_le_bytes(end) as usize
-    }
+fn foreign_slot() -> Error {
+    Error::internal("a row is read with a slot of another layout")
 }

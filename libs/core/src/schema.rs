@@ -6,10 +6,11 @@
 use std::collections::BTreeSet;
 
 use crate::error::{Error, Result};
-use crate::id::{FieldId, PartitionCount, SchemaVersion, StoreId};
+use crate::id::{FieldId, PartitionCount, PartitionRef, SchemaVersion, StoreId};
 use crate::key::KeyType;
 use crate::limits::{
-    FIELD_ID_MAX, FIELDS_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SCHEMA_VERSION_MAX, TTL_US_MAX,
+    ALIASES_MAX, FIELD_ID_MAX, FIELDS_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SCHEMA_VERSION_MAX,
+    TTL_US_MAX,
 };
 use crate::value::{FieldType, ScalarType, Value};
 
@@ -148,7 +149,9 @@ impl StoreSpec {
             options: self.options.clone(),
             key_value: self.key_value,
         };
-        for field in &self.fields {
+        let value = [FieldSpec::new(KEY_VALUE_FIELD, FieldType::Scalar(ScalarType::Bytes))];
+        let implied = self.key_value && self.fields.is_empty();
+        for field in if implied { &value[..] } else { &self.fields } {
             definition.add_field(field)?;
         }
         if let Some(name) = &self.partition_key {
@@ -242,7 +245,7 @@ impl Definition {
     /// incompatible alteration, `LimitExceeded` beyond the number of fields or versions.
     pub fn altered(&self, alterations: &[Alteration]) -> Result<Self> {
         let mut next = self.clone();
-        next.version = SchemaVersion(self.version.0 + 1);
+        next.version = SchemaVersion(self.version.0.saturating_add(1));
         for alteration in alterations {
             next.alter(alteration)?;
         }
@@ -268,7 +271,12 @@ impl Definition {
             Alteration::RenameField { from, to } => self.rename(from, to),
             Alteration::WidenField { name, to } => self.widen(name, *to),
             Alteration::DropAll => {
-                self.drop_all_count += 1;
+                let advice = "the store used up its drop-alls; move it into a new store";
+                let limit = u64::from(u32::MAX);
+                self.drop_all_count = self
+                    .drop_all_count
+                    .checked_add(1)
+                    .ok_or_else(|| Error::limit_exceeded(advice, limit, limit + 1))?;
                 Ok(())
             }
             Alteration::SetOptions(options) => {
@@ -297,6 +305,7 @@ impl Definition {
             return Err(Error::invalid_argument(message).with_field(&spec.name));
         }
         let id = self.next_field_id;
+        check_field_id(id).map_err(|error| error.with_field(&spec.name))?;
         self.next_field_id = FieldId(id.0 + 1);
         self.fields.push(Field {
             id,
@@ -327,12 +336,9 @@ impl Definition {
         if self.field(to).is_some_and(|field| field.id != id) {
             return Err(Error::invalid_argument("another field has that name").with_field(to));
         }
-        let place = self.fields.iter().position(|field| field.id == id).unwrap_or_default();
-        let field = &mut self.fields[place];
-        field.aliases.retain(|alias| alias != to);
-        let old = std::mem::replace(&mut field.name, to.to_owned());
-        if old != to {
-            field.aliases.push(old);
+        for field in self.fields.iter_mut().filter(|field| field.id == id && field.name != to) {
+            field.aliases.retain(|alias| alias != to);
+            field.aliases.push(std::mem::replace(&mut field.name, to.to_owned()));
         }
         Ok(())
     }
@@ -359,6 +365,9 @@ impl Definition {
     pub fn check(&self) -> Result<()> {
         let at_store = |error: Error| error.with_store(&self.name);
         check_name(&self.name).map_err(at_store)?;
+        if self.store == PartitionRef::CONTROL.store {
+            return Err(at_store(Error::invalid_argument("store id 0 names the control log")));
+        }
         PartitionCount::new(self.partitions.0).map_err(at_store)?;
         if self.version.0 == 0 || self.version.0 > SCHEMA_VERSION_MAX {
             let advice = "the store used up its schema versions; move it into a new store";
@@ -378,8 +387,74 @@ impl Definition {
             let message = "heartbeat_ms must be at least 1";
             return Err(at_store(Error::invalid_argument(message)));
         }
+        self.check_ids().map_err(at_store)?;
         self.check_fields().map_err(at_store)?;
+        self.check_key_value().map_err(at_store)?;
         self.check_partition_key().map_err(at_store)
+    }
+
+    /// Refuses a definition that cannot come right after `previous` in one store's history.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, naming what would make earlier rows or keys unreadable.
+    pub fn check_follows(&self, previous: &Self) -> Result<()> {
+        let refuse =
+            |message: &str| Err(Error::invalid_argument(message).with_store(&previous.name));
+        let fixed =
+            |of: &Self| (of.store, of.key_type, of.partition_key, of.partitions, of.key_value);
+        if fixed(self) != fixed(previous) || self.name != previous.name {
+            return refuse("a store's id, name, keys and partition count are fixed");
+        }
+        if previous.version.0.checked_add(1) != Some(self.version.0) {
+            return refuse("a definition's version is one above the version before");
+        }
+        if self.drop_all_count < previous.drop_all_count {
+            return refuse("a definition takes no drop-all back");
+        }
+        let forgets = previous.retired.difference(&self.retired).next().is_some();
+        if forgets || self.next_field_id < previous.next_field_id {
+            return refuse("a field id is never used again");
+        }
+        for field in &previous.fields {
+            let Some(now) = self.field_by_id(field.id) else {
+                if self.retired.contains(&field.id) {
+                    continue;
+                }
+                return refuse("a dropped field's id is retired");
+            };
+            let (from, to) = (field.field_type, now.field_type);
+            if from != to && !from.widens_to(to) {
+                return refuse(&format!("{from} does not widen to {to}"));
+            }
+        }
+        let is_new = |field: &&Field| previous.field_by_id(field.id).is_none();
+        if self.fields.iter().filter(is_new).any(|field| field.id < previous.next_field_id) {
+            return refuse("a new field takes a new id");
+        }
+        Ok(())
+    }
+
+    fn check_ids(&self) -> Result<()> {
+        check_field_id(FieldId(self.next_field_id.0.saturating_sub(1)))?;
+        match self.retired.last() {
+            Some(last) if *last >= self.next_field_id => {
+                Err(Error::invalid_argument("a retired field id was never given"))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn check_key_value(&self) -> Result<()> {
+        let is_value = |field: &Field| {
+            field.name == KEY_VALUE_FIELD
+                && field.field_type == FieldType::Scalar(ScalarType::Bytes)
+        };
+        let fits = matches!(self.fields.as_slice(), [field] if is_value(field));
+        if !self.key_value || (fits && self.partition_key.is_none()) {
+            return Ok(());
+        }
+        let message = "a key-value store has one bytes field named `value` and no partition key";
+        Err(Error::invalid_argument(message))
     }
 
     fn check_fields(&self) -> Result<()> {
@@ -393,13 +468,13 @@ impl Definition {
                 return Err(at_field(Error::invalid_argument("its field id is used twice")));
             }
             last = id;
-            if id.0 > FIELD_ID_MAX {
-                let advice = "the store used up its field ids; move it into a new store";
-                let error = Error::limit_exceeded(advice, FIELD_ID_MAX.into(), id.0.into());
-                return Err(at_field(error));
+            if field.aliases.len() > ALIASES_MAX {
+                let (limit, actual) = (ALIASES_MAX as u64, field.aliases.len() as u64);
+                let advice = "rename it back to one of its aliases, or add another field";
+                return Err(at_field(Error::limit_exceeded(advice, limit, actual)));
             }
             for name in std::iter::once(&field.name).chain(&field.aliases) {
-                check_name(name)?;
+                check_name(name).map_err(at_field)?;
                 if !names.insert(name.as_str()) {
                     return Err(at_field(Error::invalid_argument("two fields share a name")));
                 }
@@ -434,6 +509,14 @@ impl Definition {
             }
         }
     }
+}
+
+fn check_field_id(id: FieldId) -> Result<()> {
+    if id.0 <= FIELD_ID_MAX {
+        return Ok(());
+    }
+    let advice = "the store used up its field ids; move it into a new store";
+    Err(Error::limit_exceeded(advice, FIELD_ID_MAX.into(), id.0.into()))
 }
 
 /// Refuses a time to live that is not above 0, or over the limit.

@@ -169,30 +169,29 @@ impl Value {
 
     /// Refuses a value that is not of the field's type, or over a limit.
     pub fn check(&self, field_type: FieldType) -> Result<()> {
-        if let Self::VectorF32(_) | Self::VectorF16(_) | Self::VectorI8(_) = self
-            && self.field_type().is_none()
-        {
-            let limit = VECTOR_COMPONENTS_MAX as u64;
-            return Err(Error::limit_exceeded("shorten the vector", limit, self.encoded_bytes()));
-        }
-        let found = self.field_type();
-        if found != Some(field_type) {
-            let found = found.map_or_else(|| "another type".to_owned(), |ty| ty.to_string());
+        let Some(found) = self.field_type() else {
+            let (limit, actual) = (VECTOR_COMPONENTS_MAX as u64, self.components() as u64);
+            return Err(Error::limit_exceeded("shorten the vector", limit, actual));
+        };
+        if found != field_type {
             let message = format!("send a {field_type}, not a {found}");
             return Err(Error::invalid_argument(message));
         }
         if let Self::List(scalar, items) = self {
-            check_list(*scalar, items)?;
+            return check_list(*scalar, items);
         }
-        let bytes = self.encoded_bytes();
-        if bytes > VALUE_BYTES_MAX as u64 {
-            return Err(Error::limit_exceeded(
-                "split the value over several documents",
-                VALUE_BYTES_MAX as u64,
-                bytes,
-            ));
+        check_value_bytes(self.encoded_bytes())
+    }
+
+    /// Number of components of a list or vector; 1 for a scalar.
+    fn components(&self) -> usize {
+        match self {
+            Self::List(_, items) => items.len(),
+            Self::VectorF32(items) => items.len(),
+            Self::VectorF16(items) => items.len(),
+            Self::VectorI8(items) => items.len(),
+            _ => 1,
         }
-        Ok(())
     }
 
     /// Bytes that the value takes in a row.
@@ -200,10 +199,7 @@ impl Value {
         match self {
             Self::String(text) => text.len() as u64,
             Self::Bytes(bytes) => bytes.len() as u64,
-            Self::List(scalar, items) => match scalar.width() {
-                Some(width) => (width * items.len()) as u64,
-                None => items.iter().map(|item| 4 + item.encoded_bytes()).sum(),
-            },
+            Self::List(scalar, items) => list_bytes(*scalar, items),
             Self::VectorF32(items) => 4 * items.len() as u64,
             Self::VectorF16(items) => 2 * items.len() as u64,
             Self::VectorI8(items) => items.len() as u64,
@@ -214,28 +210,64 @@ impl Value {
     }
 
     /// The value as the wider type says it; the value itself where the type does not widen to it.
+    /// A NaN becomes the canonical one, so that replicas on any processor agree.
     #[must_use]
     pub fn widened_to(self, to: FieldType) -> Self {
         match (self, to) {
             (Self::Int32(v), FieldType::Scalar(ScalarType::Int64)) => Self::Int64(v.into()),
             (Self::Int32(v), FieldType::Scalar(ScalarType::Float64)) => Self::Float64(v.into()),
-            (Self::Float32(v), FieldType::Scalar(ScalarType::Float64)) => Self::Float64(v.into()),
+            (Self::Float32(v), FieldType::Scalar(ScalarType::Float64)) => {
+                Self::Float64(v.into()).canonical()
+            }
             (value, _) => value,
+        }
+    }
+
+    /// Whether it is a float that is no number.
+    pub fn is_nan(&self) -> bool {
+        match self {
+            Self::Float32(v) => v.is_nan(),
+            Self::Float64(v) => v.is_nan(),
+            _ => false,
+        }
+    }
+
+    /// The value, a NaN replaced by the quiet NaN without sign and payload: processors differ in the
+    /// NaN that arithmetic and widening give, and replicas must not.
+    #[must_use]
+    pub(crate) fn canonical(self) -> Self {
+        match self {
+            Self::Float32(v) if v.is_nan() => Self::Float32(f32::from_bits(0x7fc0_0000)),
+            Self::Float64(v) if v.is_nan() => Self::Float64(f64::from_bits(0x7ff8_0000_0000_0000)),
+            value => value,
         }
     }
 }
 
-fn check_list(scalar: ScalarType, items: &[Value]) -> Result<()> {
+fn list_bytes(scalar: ScalarType, items: &[Value]) -> u64 {
+    match scalar.width() {
+        Some(width) => (width * items.len()) as u64,
+        None => items.iter().map(|item| 4 + item.encoded_bytes()).sum(),
+    }
+}
+
+fn check_value_bytes(bytes: u64) -> Result<()> {
+    if bytes <= VALUE_BYTES_MAX as u64 {
+        return Ok(());
+    }
+    let advice = "split the value over several documents";
+    Err(Error::limit_exceeded(advice, VALUE_BYTES_MAX as u64, bytes))
+}
+
+/// Refuses the components of a list that are not of its type, or over a limit.
+pub(crate) fn check_list(scalar: ScalarType, items: &[Value]) -> Result<()> {
     if items.len() > LIST_COMPONENTS_MAX {
         let advice = "shorten the list, or spread it over several documents";
         return Err(Error::limit_exceeded(advice, LIST_COMPONENTS_MAX as u64, items.len() as u64));
     }
-    let odd = items.iter().find(|item| item.field_type() != Some(FieldType::Scalar(scalar)));
-    match odd {
-        None => Ok(()),
-        Some(_) => Err(Error::invalid_argument(format!(
-            "every component of the list must be a {}",
-            scalar.name()
-        ))),
+    if items.iter().any(|item| item.field_type() != Some(FieldType::Scalar(scalar))) {
+        let message = format!("every component of the list must be a {}", scalar.name());
+        return Err(Error::invalid_argument(message));
     }
+    check_value_bytes(list_bytes(scalar, items))
 }

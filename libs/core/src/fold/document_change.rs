@@ -1,0 +1,137 @@
+//! What one change makes of one document: condition, verb, field operations, expiries.
+
+use std::cmp::Ordering;
+
+use crate::catalog::SchemaAt;
+use crate::change::{Change, Condition, FieldOp, Verb};
+use crate::clock::Timestamp;
+use crate::id::{FieldId, Position};
+use crate::key::Key;
+use crate::merge::{Merged, compare, merge};
+use crate::outcome::Verdict;
+use crate::row::Document;
+use crate::schema::Definition;
+use crate::value::{FieldType, ScalarType, Value};
+
+/// What becomes of the document under the change's key.
+pub(super) enum Effect {
+    /// It stays as it is.
+    Keep,
+    /// It becomes this.
+    Write(Document),
+    /// It goes.
+    Delete,
+}
+
+/// Applies a change to what is present under its key (nothing expired, nothing retired).
+pub(super) fn change_document(
+    present: Option<&Document>,
+    change: &Change,
+    schema: &SchemaAt,
+    now: Timestamp,
+    at: Position,
+) -> (Effect, Verdict) {
+    let definition = &schema.definition;
+    if !condition_holds(present, change, definition) {
+        let version = present.and_then(|document| document.version);
+        return (Effect::Keep, Verdict::NotMet(version));
+    }
+    let effect = match (change.verb, present) {
+        (Verb::Delete, Some(_)) => Effect::Delete,
+        (Verb::Delete, None) => Effect::Keep,
+        (Verb::Upsert, None) if only_takes(change) => Effect::Keep,
+        (Verb::Upsert, present) => {
+            Effect::Write(written(present.cloned(), change, definition, now, at))
+        }
+        (Verb::Put, _) => Effect::Write(written(None, change, definition, now, at)),
+    };
+    (effect, Verdict::Applied)
+}
+
+/// Whether a change can only take away: on a document that is not there, it makes none.
+fn only_takes(change: &Change) -> bool {
+    let takes = |op: &FieldOp| matches!(op, FieldOp::Remove | FieldOp::SetRemove { .. });
+    !change.fields.is_empty() && change.fields.iter().all(|field_change| takes(&field_change.op))
+}
+
+/// The document with the change's fields on top of `base`, or of a new one.
+fn written(
+    base: Option<Document>,
+    change: &Change,
+    definition: &Definition,
+    now: Timestamp,
+    at: Position,
+) -> Document {
+    let expiry = |ttl_us: Option<i64>| ttl_us.map(|ttl| now.plus_micros(ttl));
+    let mut document =
+        base.unwrap_or_else(|| Document::new(expiry(definition.options.ttl_us), None));
+    if change.ttl_us.is_some() {
+        document.expires_at = expiry(change.ttl_us);
+    }
+    document.version = definition.options.versioned.then(|| at.document_version());
+    set_partition_key(&mut document, &change.key, definition);
+    for field_change in &change.fields {
+        // An id that was retired since the entry was made: its value is ignored.
+        let Some(field) = definition.field_by_id(field_change.field) else { continue };
+        let expires_at = expiry(field_change.ttl_us.or(field.ttl_us));
+        match merge(document.value(field.id), &field_change.op, field.field_type) {
+            Merged::Set(value) => document.set(field.id, value, expires_at),
+            Merged::Absent => document.remove(field.id),
+            // Each write of a field sets its expiry, also one that leaves its value as it is.
+            Merged::Unchanged => document.set_expiry(field.id, expires_at),
+        }
+    }
+    document
+}
+
+fn condition_holds(present: Option<&Document>, change: &Change, definition: &Definition) -> bool {
+    match change.condition {
+        None => true,
+        Some(Condition::IfAbsent) => present.is_none(),
+        Some(Condition::IfVersion(version)) => {
+            present.and_then(|document| document.version) == Some(version)
+        }
+        Some(Condition::IfNewer(id)) => is_newer(present, id, change, definition),
+    }
+}
+
+/// Whether the change sets the field above what it holds; NaN is above nothing, not even absent.
+fn is_newer(
+    present: Option<&Document>,
+    id: FieldId,
+    change: &Change,
+    definition: &Definition,
+) -> bool {
+    // A retired field orders nothing: the change is skipped, as its value would be.
+    let Some(field) = definition.field_by_id(id) else { return false };
+    let new = change.fields.iter().find_map(|field_change| match &field_change.op {
+        FieldOp::Set(Some(value)) if field_change.field == id => {
+            Some(value.clone().widened_to(field.field_type))
+        }
+        _ => None,
+    });
+    match (new, present.and_then(|document| document.value(id))) {
+        (Some(new), Some(old)) if !old.is_nan() => compare(&new, old) == Some(Ordering::Greater),
+        (Some(new), _) => !new.is_nan(),
+        (None, _) => false,
+    }
+}
+
+/// The partition key's field always says what the key says.
+fn set_partition_key(document: &mut Document, key: &Key, definition: &Definition) {
+    let Some(id) = definition.partition_key else { return };
+    let Ok((Some(bytes), _)) = Key::split(key.as_bytes(), true) else { return };
+    let Some(field) = definition.field_by_id(id) else { return };
+    let value = match field.field_type {
+        FieldType::Scalar(ScalarType::Int64) => match bytes.try_into() {
+            Ok(bytes) => Value::Int64(i64::from_le_bytes(bytes)),
+            Err(_) => return,
+        },
+        FieldType::Scalar(ScalarType::String) => match std::str::from_utf8(bytes) {
+            Ok(text) => Value::String(text.to_owned()),
+            Err(_) => return,
+        },
+        _ => Value::Bytes(bytes.to_vec()),
+    };
+    document.set(id, Some(value), None);
+}

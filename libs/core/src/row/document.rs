@@ -1,0 +1,205 @@
+//! A document as a value, and its way into and out of a row.
+
+use super::value_codec::{decode_value, encode_value};
+use super::{
+    FLAG_EXPIRES, FLAG_FIELD_EXPIRES, FLAG_VERSION, Presence, Row, STATE_NULL, STATE_VALUE,
+};
+use crate::clock::Timestamp;
+use crate::error::{Error, Result};
+use crate::id::{DocumentVersion, FieldId};
+use crate::layout::{Layout, Place, ROW_HEADER_BYTES, Slot};
+use crate::limits::{ROW_BYTES_MAX, VALUE_BYTES_MAX};
+use crate::value::Value;
+
+/// One field of a document.
+#[derive(Clone, Debug, PartialEq)]
+pub struct FieldCell {
+    /// The field.
+    pub field: FieldId,
+    /// Its value; `None` is null.
+    pub value: Option<Value>,
+    /// When it expires.
+    pub expires_at: Option<Timestamp>,
+}
+
+/// A document as a value: the fields that it has, by ascending id.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Document {
+    cells: Vec<FieldCell>,
+    /// When the whole document expires.
+    pub expires_at: Option<Timestamp>,
+    /// Its version, in a store that keeps versions.
+    pub version: Option<DocumentVersion>,
+}
+
+impl Document {
+    /// A document without fields.
+    pub fn new(expires_at: Option<Timestamp>, version: Option<DocumentVersion>) -> Self {
+        Self { cells: Vec::new(), expires_at, version }
+    }
+
+    /// Its fields, by ascending id; absent ones are not among them.
+    pub fn cells(&self) -> &[FieldCell] {
+        &self.cells
+    }
+
+    /// One field, or `None` when absent.
+    pub fn cell(&self, field: FieldId) -> Option<&FieldCell> {
+        let place = self.cells.binary_search_by_key(&field, |cell| cell.field).ok()?;
+        self.cells.get(place)
+    }
+
+    /// A field's value, or `None` when it is absent or null.
+    pub fn value(&self, field: FieldId) -> Option<&Value> {
+        self.cell(field)?.value.as_ref()
+    }
+
+    /// Sets a field to a value, or to null with `None`.
+    pub fn set(&mut self, field: FieldId, value: Option<Value>, expires_at: Option<Timestamp>) {
+        let cell = FieldCell { field, value, expires_at };
+        match self.cells.binary_search_by_key(&field, |cell| cell.field) {
+            Ok(place) => self.cells[place] = cell,
+            Err(place) => self.cells.insert(place, cell),
+        }
+    }
+
+    /// Gives a field that is not absent another expiry.
+    pub fn set_expiry(&mut self, field: FieldId, expires_at: Option<Timestamp>) {
+        if let Ok(place) = self.cells.binary_search_by_key(&field, |cell| cell.field) {
+            self.cells[place].expires_at = expires_at;
+        }
+    }
+
+    /// Makes a field absent.
+    pub fn remove(&mut self, field: FieldId) {
+        self.cells.retain(|cell| cell.field != field);
+    }
+
+    /// Its fields, by ascending id, taken out of it.
+    pub fn into_cells(self) -> Vec<FieldCell> {
+        self.cells
+    }
+
+    /// Encodes the document at a layout. Fields that the layout does not have are left out; values
+    /// of a narrower type are widened.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for a value or a row over its limit, `InvalidArgument` for a value of another
+    /// type.
+    pub fn encode(&self, layout: &Layout) -> Result<Vec<u8>> {
+        let mut row = vec![0; layout.tail_at()];
+        row[..2].copy_from_slice(&(layout.version().0 as u16).to_le_bytes());
+        for slot in layout.slots() {
+            if let Some(cell) = self.cell(slot.field) {
+                let state = if cell.value.is_some() { STATE_VALUE } else { STATE_NULL };
+                row[ROW_HEADER_BYTES + slot.number / 4] |= state << (2 * (slot.number % 4));
+                if let Some(value) = &cell.value {
+                    put_value(&mut row, slot, value)?;
+                    check_row_length(&row)?;
+                }
+            }
+            end_tail_value(&mut row, layout, slot);
+        }
+        self.encode_footers(layout, &mut row);
+        check_row_length(&row)?;
+        Ok(row)
+    }
+
+    fn encode_footers(&self, layout: &Layout, row: &mut Vec<u8>) {
+        let mut flags = 0;
+        let expiring = self
+            .cells
+            .iter()
+            .filter(|cell| layout.slot(cell.field).is_some())
+            .filter_map(|cell| cell.expires_at.map(|at| (cell.field, at)));
+        let mut expiries = 0u16;
+        for (field, at) in expiring {
+            row.extend_from_slice(&(field.0 as u16).to_le_bytes());
+            row.extend_from_slice(&at.as_micros().to_le_bytes());
+            expiries += 1;
+        }
+        if expiries > 0 {
+            row.extend_from_slice(&expiries.to_le_bytes());
+            flags |= FLAG_FIELD_EXPIRES;
+        }
+        if let Some(version) = self.version {
+            row.extend_from_slice(&version.0.to_le_bytes());
+            flags |= FLAG_VERSION;
+        }
+        if let Some(at) = self.expires_at {
+            row.extend_from_slice(&at.as_micros().to_le_bytes());
+            flags |= FLAG_EXPIRES;
+        }
+        row[2] = flags;
+    }
+
+    /// Decodes a row that was encoded at this layout.
+    ///
+    /// # Errors
+    /// `Corrupt` when the bytes contradict the format or the layout, `UpgradeNeeded` for flags that
+    /// only a newer build knows.
+    pub fn decode(bytes: &[u8], layout: &Layout) -> Result<Self> {
+        let row = Row::new(bytes, layout)?;
+        let mut document =
+            Self { cells: Vec::new(), expires_at: row.expires_at(), version: row.version() };
+        for slot in layout.slots() {
+            let value = match row.presence(slot)? {
+                Presence::Absent => continue,
+                Presence::Null => None,
+                Presence::Value => Some(decode_value(row.bytes(slot)?, slot.field_type)?),
+            };
+            let expires_at = row.field_expires_at(slot.field);
+            document.cells.push(FieldCell { field: slot.field, value, expires_at });
+        }
+        Ok(document)
+    }
+}
+
+fn check_row_length(row: &[u8]) -> Result<()> {
+    if row.len() <= ROW_BYTES_MAX {
+        return Ok(());
+    }
+    let advice = "split the document";
+    Err(Error::limit_exceeded(advice, ROW_BYTES_MAX as u64, row.len() as u64))
+}
+
+/// After the tail value of this slot (which may be empty): writes where it ended. The end of the
+/// last one is the end of the tail and is not written.
+fn end_tail_value(row: &mut [u8], layout: &Layout, slot: &Slot) {
+    let Place::Tail(number) = slot.place else { return };
+    if number + 1 < layout.tail_values() {
+        let end = (row.len() - layout.tail_at()) as u32;
+        let at = layout.ends().start + 4 * number;
+        row[at..at + 4].copy_from_slice(&end.to_le_bytes());
+    }
+}
+
+fn put_value(row: &mut Vec<u8>, slot: &Slot, value: &Value) -> Result<()> {
+    let widened;
+    let value = if value.field_type() == Some(slot.field_type) {
+        value
+    } else {
+        widened = value.clone().widened_to(slot.field_type);
+        &widened
+    };
+    if value.field_type() != Some(slot.field_type) {
+        let message = format!("a value does not fit its field's type {}", slot.field_type);
+        return Err(Error::invalid_argument(message));
+    }
+    match slot.place {
+        Place::Tail(_) => {
+            let (limit, actual) = (VALUE_BYTES_MAX as u64, value.encoded_bytes());
+            if actual > limit {
+                let advice = "split the value over several documents";
+                return Err(Error::limit_exceeded(advice, limit, actual));
+            }
+            encode_value(value, row);
+        }
+        Place::Fixed { at, width } => {
+            let mut bytes = Vec::with_capacity(width);
+            encode_value(value, &mut bytes);
+            row[at..at + width].copy_from_slice(&bytes);
+        }
+    }
+    Ok(())
+}
