@@ -1,0 +1,152 @@
+//! Reads of many keys in one call, answered in the caller's order.
+
+use forebay_core::limits::BATCH_KEYS_MAX;
+use forebay_core::row::{Document, Presence};
+use forebay_core::value::{FieldType, ScalarType};
+use forebay_core::{Error, Result};
+
+use crate::handle::FieldHandle;
+use crate::key::KeyList;
+use crate::row_ref::{FieldRead, RowRef};
+use crate::view::{KeyStatus, Lookup, View};
+
+/// The answer about one key of a batch.
+#[derive(Clone, Copy, Debug)]
+pub enum KeyAnswer<'v> {
+    /// Its document.
+    Found(RowRef<'v>),
+    /// There is none, or the partition does not answer now; never `Found`.
+    None(KeyStatus),
+}
+
+impl KeyAnswer<'_> {
+    /// What became of the key.
+    pub fn status(&self) -> KeyStatus {
+        match self {
+            Self::Found(_) => KeyStatus::Found,
+            Self::None(status) => *status,
+        }
+    }
+}
+
+/// Strings or bytes of many documents, one behind another; reuse it to save its memory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PackedValues {
+    /// The values' bytes; those of key `n` end at `ends[n]`, where those of key `n + 1` start.
+    pub bytes: Vec<u8>,
+    /// Where each key's value ends; no bytes for a key without value.
+    pub ends: Vec<u64>,
+    /// What became of each key.
+    pub statuses: Vec<KeyStatus>,
+    /// Whether each field is absent, null or a value.
+    pub presences: Vec<Presence>,
+}
+
+impl PackedValues {
+    /// The value of the key at a place, or `None` when it is absent or null.
+    pub fn value(&self, place: usize) -> Option<&[u8]> {
+        if *self.presences.get(place)? != Presence::Value {
+            return None;
+        }
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
+        self.bytes.get(start..*self.ends.get(place)? as usize)
+    }
+
+    fn clear(&mut self) {
+        self.bytes.clear();
+        self.ends.clear();
+        self.statuses.clear();
+        self.presences.clear();
+    }
+}
+
+impl View<'_> {
+    /// Reads many keys and hands each answer to `visit`, in the caller's order. A key that stands
+    /// twice is answered twice. Each document is whole; two of them may be of different moments.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key of another type, `LimitExceeded` over
+    /// [`BATCH_KEYS_MAX`] keys, `Internal` from a poisoned partition, and the first error of `visit`.
+    /// A partition that is not followed or does not answer is a status, not an error.
+    pub fn multi_get<K: KeyList + ?Sized>(
+        &self,
+        keys: &K,
+        mut visit: impl FnMut(usize, KeyAnswer<'_>) -> Result<()>,
+    ) -> Result<()> {
+        check_key_count(keys)?;
+        let (mut hits, mut misses) = (0, 0);
+        let visited =
+            (0..keys.count()).try_for_each(|place| match self.look_up(&keys.key(place))? {
+                Lookup::Found(row) => {
+                    hits += 1;
+                    visit(place, KeyAnswer::Found(row))
+                }
+                other => {
+                    misses += u64::from(matches!(other, Lookup::Absent));
+                    visit(place, KeyAnswer::None(other.status()))
+                }
+            });
+        self.inner.counters.add(hits, misses);
+        visited
+    }
+
+    /// The documents of many keys, decoded, in the caller's order.
+    ///
+    /// # Errors
+    /// As [`View::multi_get`].
+    pub fn multi_get_documents<K: KeyList + ?Sized>(
+        &self,
+        keys: &K,
+    ) -> Result<Vec<(KeyStatus, Option<Document>)>> {
+        let mut documents = Vec::with_capacity(keys.count().min(BATCH_KEYS_MAX));
+        self.multi_get(keys, |_, answer| {
+            let document = match answer {
+                KeyAnswer::Found(row) => Some(row.document()?),
+                KeyAnswer::None(_) => None,
+            };
+            documents.push((answer.status(), document));
+            Ok(())
+        })?;
+        Ok(documents)
+    }
+
+    /// A string or bytes field of many documents, packed into `out`, whose content is replaced.
+    ///
+    /// # Errors
+    /// As [`View::multi_get`], and `InvalidArgument` for a handle that was resolved for another type
+    /// or on another store.
+    pub fn multi_get_packed<K: KeyList + ?Sized>(
+        &self,
+        keys: &K,
+        handle: &FieldHandle,
+        out: &mut PackedValues,
+    ) -> Result<()> {
+        handle.check_store(self.inner.store)?;
+        if !matches!(handle.asked(), FieldType::Scalar(ScalarType::String | ScalarType::Bytes)) {
+            handle.check_asked(ScalarType::Bytes)?;
+        }
+        out.clear();
+        self.multi_get(keys, |_, answer| {
+            let read = match &answer {
+                KeyAnswer::Found(row) => row.stored(handle.field())?,
+                KeyAnswer::None(_) => FieldRead::Absent,
+            };
+            out.statuses.push(answer.status());
+            out.presences.push(read.presence());
+            if let FieldRead::Value((bytes, _)) = read {
+                out.bytes.extend_from_slice(bytes);
+            }
+            out.ends.push(out.bytes.len() as u64);
+            Ok(())
+        })
+    }
+}
+
+/// Refuses a batch over the limit.
+pub(crate) fn check_key_count<K: KeyList + ?Sized>(keys: &K) -> Result<()> {
+    if keys.count() <= BATCH_KEYS_MAX {
+        return Ok(());
+    }
+    let (limit, actual) = (BATCH_KEYS_MAX as u64, keys.count() as u64);
+    Err(Error::limit_exceeded("read the keys in several calls", limit, actual))
+}

@@ -1,0 +1,142 @@
+//! Counts of reads, exact and cheap: each thread adds to a line of its own.
+//!
+//! A thread takes a number when it first reads and gives it back when it ends; the number picks its
+//! line in every index of the process. Only that thread writes the line, so a count is a load and
+//! a store, no locked instruction. The list of free numbers is behind a mutex, which also orders the
+//! last counts of an ended thread before the first ones of the thread that gets its number. Threads
+//! beyond the number of lines share the last line and pay for a locked add.
+
+use std::cell::Cell;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const LINES: usize = 128;
+const SHARED_LINE: usize = LINES - 1;
+
+/// How often documents were found and not found.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReadCounts {
+    /// Reads that found a document.
+    pub hits: u64,
+    /// Reads that found none, or an expired one.
+    pub misses: u64,
+}
+
+#[derive(Debug, Default)]
+#[repr(align(64))]
+struct Line {
+    hits: AtomicU64,
+    misses: AtomicU64,
+}
+
+/// The counters of one index.
+#[derive(Debug)]
+pub(crate) struct Counters {
+    lines: Box<[Line]>,
+}
+
+impl Counters {
+    pub(crate) fn new() -> Self {
+        Self { lines: (0..LINES).map(|_| Line::default()).collect() }
+    }
+
+    /// Counts reads of the calling thread.
+    pub(crate) fn add(&self, hits: u64, misses: u64) {
+        // While a thread's own data is torn down it counts in the shared line.
+        let place = NUMBER.try_with(ThreadNumber::get).unwrap_or(SHARED_LINE);
+        let line = &self.lines[place.min(SHARED_LINE)];
+        for (counter, by) in [(&line.hits, hits), (&line.misses, misses)] {
+            if by == 0 {
+                continue;
+            }
+            if place < SHARED_LINE {
+                let count = counter.load(Ordering::Relaxed);
+                counter.store(count.wrapping_add(by), Ordering::Relaxed);
+            } else {
+                counter.fetch_add(by, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// The sums so far; counts that race with this call may be missing.
+    pub(crate) fn counts(&self) -> ReadCounts {
+        let mut counts = ReadCounts::default();
+        for line in &self.lines {
+            counts.hits += line.hits.load(Ordering::Relaxed);
+            counts.misses += line.misses.load(Ordering::Relaxed);
+        }
+        counts
+    }
+}
+
+/// The numbers that no living thread holds: those given back, then all from `next` on.
+struct FreeNumbers {
+    given_back: Vec<usize>,
+    next: usize,
+}
+
+static FREE: Mutex<FreeNumbers> = Mutex::new(FreeNumbers { given_back: Vec::new(), next: 0 });
+
+fn free_numbers() -> MutexGuard<'static, FreeNumbers> {
+    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+struct ThreadNumber(Cell<Option<usize>>);
+
+thread_local! {
+    static NUMBER: ThreadNumber = const { ThreadNumber(Cell::new(None)) };
+}
+
+impl ThreadNumber {
+    fn get(&self) -> usize {
+        match self.0.get() {
+            Some(number) => number,
+            None => self.take(),
+        }
+    }
+
+    #[cold]
+    fn take(&self) -> usize {
+        let mut free = free_numbers();
+        let number = free.given_back.pop().unwrap_or_else(|| {
+            free.next += 1;
+            free.next - 1
+        });
+        self.0.set(Some(number));
+        number
+    }
+}
+
+impl Drop for ThreadNumber {
+    fn drop(&mut self) {
+        if let Some(number) = self.0.get() {
+            free_numbers().given_back.push(number);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_count_is_lost_with_more_threads_than_lines() {
+        let counters = Counters::new();
+        const THREADS: u64 = 2 * LINES as u64;
+        let all_alive = std::sync::Barrier::new(THREADS as usize);
+        for _ in 0..2 {
+            std::thread::scope(|scope| {
+                for _ in 0..THREADS {
+                    scope.spawn(|| {
+                        all_alive.wait();
+                        for _ in 0..1_000 {
+                            counters.add(1, 2);
+                        }
+                    });
+                }
+            });
+        }
+        let expected = ReadCounts { hits: 2_000 * THREADS, misses: 4_000 * THREADS };
+        assert_eq!(counters.counts(), expected);
+    }
+}

@@ -1,0 +1,322 @@
+//! Gather: many keys x many fields straight into one dense matrix, without an object per value.
+//!
+//! A plan is made once: it resolves the fields to columns, checks that their types convert, and
+//! converts the defaults. It holds no place in a row, so it survives every alteration as a handle does.
+
+use forebay_core::row::Presence;
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, Value, VectorType};
+use forebay_core::{Error, Result};
+
+use crate::batch::check_key_count;
+use crate::handle::FieldHandle;
+use crate::key::KeyList;
+use crate::number::{Element, Number, vector_numbers};
+use crate::row_ref::{FieldRead, RowRef};
+use crate::view::{KeyStatus, Lookup, View};
+
+/// A field to gather.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GatherField<'a> {
+    /// Its name or an alias.
+    pub name: &'a str,
+    /// What its cells hold when it is absent or null: a number, for a vector one number for all
+    /// components or a vector. `None` takes the field's default in the schema, and 0 without one.
+    pub default: Option<Value>,
+}
+
+impl<'a> GatherField<'a> {
+    /// A field with the schema's default.
+    pub fn new(name: &'a str) -> Self {
+        Self { name, default: None }
+    }
+
+    /// The same field with this default.
+    #[must_use]
+    pub fn or(mut self, default: Value) -> Self {
+        self.default = Some(default);
+        self
+    }
+}
+
+/// Whether a gather may change values to make them fit the matrix.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Conversion {
+    /// Every value stays itself; pairs of types that cannot promise it are refused.
+    #[default]
+    Exact,
+    /// Values are rounded to the nearest float, cut to an integer (NaN becomes 0), and limited to
+    /// the range of the matrix's type.
+    Lossy,
+}
+
+/// Where a field's columns lie.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GatherColumns {
+    /// The name that the plan was made with.
+    pub field: String,
+    /// Its first column.
+    pub first: usize,
+    /// Number of its columns: 1, or the components of a vector.
+    pub count: usize,
+}
+
+#[derive(Clone, Debug)]
+struct Planned<E> {
+    handle: FieldHandle,
+    first: usize,
+    /// One per column.
+    defaults: Box<[E]>,
+}
+
+/// Fields resolved to the columns of a matrix of `E`; any thread may use it, any number of times.
+#[derive(Clone, Debug)]
+pub struct GatherPlan<E> {
+    fields: Box<[Planned<E>]>,
+    width: usize,
+    conversion: Conversion,
+}
+
+/// Where a gather writes. Rows are in the order of the keys; cells are row-major.
+#[derive(Debug)]
+pub struct GatherOut<'o, E> {
+    /// The matrix: keys x [`width`](GatherPlan::width).
+    pub values: &'o mut [E],
+    /// What became of each key.
+    pub statuses: Option<&'o mut [KeyStatus]>,
+    /// Whether each cell is a value, or the default in place of null or absent; as the matrix.
+    pub cells: Option<&'o mut [Presence]>,
+}
+
+impl<'o, E> GatherOut<'o, E> {
+    /// Writes values only.
+    pub fn values(values: &'o mut [E]) -> Self {
+        Self { values, statuses: None, cells: None }
+    }
+}
+
+impl<E: Element> GatherPlan<E> {
+    pub(crate) fn new(
+        definition: &Definition,
+        fields: &[GatherField<'_>],
+        conversion: Conversion,
+    ) -> Result<Self> {
+        if fields.is_empty() {
+            let message = "name at least one field to gather";
+            return Err(Error::invalid_argument(message).with_store(&definition.name));
+        }
+        let mut width = 0;
+        let mut planned = Vec::with_capacity(fields.len());
+        for field in fields {
+            let one = Self::plan_field(definition, field, width, conversion)
+                .map_err(|error| error.with_store(&definition.name).with_field(field.name))?;
+            width += one.defaults.len();
+            planned.push(one);
+        }
+        Ok(Self { fields: planned.into(), width, conversion })
+    }
+
+    fn plan_field(
+        definition: &Definition,
+        field: &GatherField<'_>,
+        first: usize,
+        conversion: Conversion,
+    ) -> Result<Planned<E>> {
+        let handle = FieldHandle::resolve(definition, field.name, None)?;
+        let own = handle.asked();
+        let count = match own {
+            FieldType::Vector(_, count) => usize::from(count),
+            FieldType::Scalar(scalar) if scalar.width().is_some() => 1,
+            _ => {
+                let message = format!("a {own} has no place in a matrix; read it by itself");
+                return Err(Error::invalid_argument(message));
+            }
+        };
+        if conversion == Conversion::Exact && !E::holds(own) {
+            let name = E::NAME;
+            let message = format!(
+                "a {name} matrix cannot hold every {own}; ask for a lossy conversion, or for a \
+                 wider matrix"
+            );
+            return Err(Error::invalid_argument(message));
+        }
+        let of_schema = || definition.field_by_id(handle.field())?.default.as_ref();
+        let defaults = match field.default.as_ref().or_else(of_schema) {
+            None => vec![E::default(); count],
+            Some(value) => default_cells(value, count, conversion).ok_or_else(|| {
+                let message = format!(
+                    "the default must be a number that fits {}, or for a vector {count} of them",
+                    E::NAME
+                );
+                Error::invalid_argument(message)
+            })?,
+        };
+        Ok(Planned { handle, first, defaults: defaults.into() })
+    }
+
+    /// Columns of a row.
+    pub fn width(&self) -> usize {
+        self.width
+    }
+
+    /// Names and places of the columns, in the order of the fields.
+    pub fn columns(&self) -> impl ExactSizeIterator<Item = GatherColumns> + '_ {
+        self.fields.iter().map(|field| GatherColumns {
+            field: field.handle.name().to_owned(),
+            first: field.first,
+            count: field.defaults.len(),
+        })
+    }
+
+    fn check(&self, keys: usize, out: &GatherOut<'_, E>) -> Result<()> {
+        let cells = keys * self.width;
+        let short = [
+            ("the matrix", cells, Some(out.values.len())),
+            ("the statuses", keys, out.statuses.as_ref().map(|statuses| statuses.len())),
+            ("the mask of cells", cells, out.cells.as_ref().map(|mask| mask.len())),
+        ];
+        for (what, needed, given) in short {
+            if let Some(given) = given.filter(|given| *given < needed) {
+                let message = format!("{what} needs room for {needed}, and has {given}");
+                return Err(Error::invalid_argument(message));
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_row(
+        &self,
+        row: &RowRef<'_>,
+        values: &mut [E],
+        mask: Option<&mut [Presence]>,
+    ) -> Result<()> {
+        let mut mask = mask;
+        for field in &self.fields {
+            let cells = field.first..field.first + field.defaults.len();
+            let read = row.stored(field.handle.field())?;
+            if let Some(mask) = &mut mask {
+                mask[cells.clone()].fill(read.presence());
+            }
+            match read {
+                FieldRead::Value((bytes, stored)) => {
+                    self.fill_cells(field, bytes, stored, &mut values[cells])?;
+                }
+                FieldRead::Null | FieldRead::Absent => {
+                    values[cells].copy_from_slice(&field.defaults);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_cells(
+        &self,
+        field: &Planned<E>,
+        bytes: &[u8],
+        stored: FieldType,
+        cells: &mut [E],
+    ) -> Result<()> {
+        let misfit = || {
+            let (name, advice) = (E::NAME, "plan the gather anew, lossy or with a wider matrix");
+            let message = format!("a {stored} value does not fit {name}; {advice}");
+            Error::invalid_argument(message).with_field(field.handle.name())
+        };
+        match stored {
+            FieldType::Scalar(scalar) => {
+                let number = Number::decode(bytes, scalar)?.ok_or_else(misfit)?;
+                cells[0] = convert(number, self.conversion).ok_or_else(misfit)?;
+            }
+            FieldType::Vector(component, _) => {
+                for (cell, number) in cells.iter_mut().zip(vector_numbers(bytes, component)) {
+                    *cell = convert(number, self.conversion).ok_or_else(misfit)?;
+                }
+            }
+            FieldType::List(_) => return Err(misfit()),
+        }
+        Ok(())
+    }
+
+    fn fill_defaults(&self, values: &mut [E], mask: Option<&mut [Presence]>) {
+        for field in &self.fields {
+            let cells = field.first..field.first + field.defaults.len();
+            values[cells].copy_from_slice(&field.defaults);
+        }
+        if let Some(mask) = mask {
+            mask.fill(Presence::Absent);
+        }
+    }
+}
+
+fn convert<E: Element>(number: Number, conversion: Conversion) -> Option<E> {
+    match conversion {
+        Conversion::Exact => E::exactly(number),
+        Conversion::Lossy => Some(E::nearest(number)),
+    }
+}
+
+/// The cells that a default fills, or `None` when it is of another shape or does not fit.
+fn default_cells<E: Element>(
+    value: &Value,
+    count: usize,
+    conversion: Conversion,
+) -> Option<Vec<E>> {
+    if let Some(number) = Number::of(value) {
+        return convert(number, conversion).map(|cell| vec![cell; count]);
+    }
+    let component = match value.field_type()? {
+        FieldType::Vector(component, length) if usize::from(length) == count => component,
+        _ => return None,
+    };
+    let mut bytes = Vec::with_capacity(count * VectorType::F32.width());
+    forebay_core::row::encode_value(value, &mut bytes);
+    vector_numbers(&bytes, component).map(|number| convert(number, conversion)).collect()
+}
+
+impl View<'_> {
+    /// Fills a matrix: one row per key in the caller's order, the plan's columns. A key that stands
+    /// twice gets two rows. A row is of one version of its document. Null and absent take the default.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an `out` that is too small, with nothing written; for a plan of another
+    /// store; for a key of another type; for a value that no longer fits since its field was widened.
+    /// Where `statuses` is not asked for, also the error of a key whose partition is not followed
+    /// or does not answer, for a default would pass for its value. `LimitExceeded` over
+    /// [`BATCH_KEYS_MAX`](forebay_core::limits::BATCH_KEYS_MAX) keys. After any other error than the
+    /// first the content of `out` is unspecified.
+    pub fn gather<E: Element, K: KeyList + ?Sized>(
+        &self,
+        plan: &GatherPlan<E>,
+        keys: &K,
+        out: &mut GatherOut<'_, E>,
+    ) -> Result<()> {
+        check_key_count(keys)?;
+        for field in &plan.fields {
+            field.handle.check_store(self.inner.store)?;
+        }
+        plan.check(keys.count(), out)?;
+        let (mut hits, mut misses) = (0, 0);
+        for place in 0..keys.count() {
+            let cells = place * plan.width..(place + 1) * plan.width;
+            let values = &mut out.values[cells.clone()];
+            let mask = out.cells.as_deref_mut().map(|mask| &mut mask[cells]);
+            let found = self.look_up(&keys.key(place))?;
+            match (&found, &mut out.statuses) {
+                (found, Some(statuses)) => statuses[place] = found.status(),
+                (Lookup::Refused(id, status), None) => return Err(self.refused(*id, *status)),
+                _ => {}
+            }
+            match found {
+                Lookup::Found(row) => {
+                    hits += 1;
+                    plan.fill_row(&row, values, mask)?;
+                }
+                other => {
+                    misses += u64::from(matches!(other, Lookup::Absent));
+                    plan.fill_defaults(values, mask);
+                }
+            }
+        }
+        self.inner.counters.add(hits, misses);
+        Ok(())
+    }
+}

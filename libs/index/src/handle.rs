@@ -1,0 +1,85 @@
+//! A field as a reader holds it: resolved once by name, then bound to id and type.
+
+use std::sync::Arc;
+
+use forebay_core::id::{FieldId, StoreId};
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, ScalarType};
+use forebay_core::{Error, Result};
+
+/// A field of one store and the type that it is read as. Cheap to clone; any thread may use it.
+///
+/// It survives every alteration: other fields that come and go, a new name, a wider type. Reads at a
+/// type narrower than the field's go on while values fit. After a drop it answers absent, also when
+/// another field takes the name.
+#[derive(Clone, Debug)]
+pub struct FieldHandle {
+    store: StoreId,
+    field: FieldId,
+    asked: FieldType,
+    name: Arc<str>,
+}
+
+impl FieldHandle {
+    pub(crate) fn resolve(
+        definition: &Definition,
+        name: &str,
+        asked: Option<FieldType>,
+    ) -> Result<Self> {
+        let field = definition.field(name).ok_or_else(|| {
+            Error::not_found("no such field; describe the store for its fields")
+                .with_store(&definition.name)
+                .with_field(name)
+        })?;
+        let own = field.field_type;
+        let asked = asked.unwrap_or(own);
+        if asked != own && !asked.widens_to(own) && !own.widens_to(asked) {
+            let message = format!("the field is a {own}; ask for that, not for a {asked}");
+            let error = Error::invalid_argument(message).with_store(&definition.name);
+            return Err(error.with_field(name));
+        }
+        Ok(Self { store: definition.store, field: field.id, asked, name: name.into() })
+    }
+
+    /// The field's lasting id.
+    pub fn field(&self) -> FieldId {
+        self.field
+    }
+
+    /// The type that it is read as.
+    pub fn asked(&self) -> FieldType {
+        self.asked
+    }
+
+    /// The name that it was resolved by.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn check_store(&self, store: StoreId) -> Result<()> {
+        if self.store == store {
+            return Ok(());
+        }
+        let message = "the handle is of another store; resolve one on this reader";
+        Err(Error::invalid_argument(message).with_field(&*self.name))
+    }
+
+    pub(crate) fn check_asked(&self, wanted: ScalarType) -> Result<()> {
+        if self.asked == FieldType::Scalar(wanted) {
+            return Ok(());
+        }
+        let (asked, wanted) = (self.asked, wanted.name());
+        let message =
+            format!("the handle reads a {asked}; resolve one as {wanted}, or read a {asked}");
+        Err(Error::invalid_argument(message).with_field(&*self.name))
+    }
+
+    /// A stored value that the type asked for cannot hold.
+    pub(crate) fn misfit(&self, stored: FieldType) -> Error {
+        let asked = self.asked;
+        let message = format!(
+            "a {stored} value does not fit {asked}; the field was widened: read a {stored}"
+        );
+        Error::invalid_argument(message).with_field(&*self.name)
+    }
+}

@@ -1,0 +1,254 @@
+//! The index over all partitions that a process follows: what is shared, and who may touch it.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_core::row::{Row, row_schema_version};
+use forebay_core::value::FieldType;
+use forebay_core::{Error, Result};
+use seize::Collector;
+
+use crate::counters::{Counters, ReadCounts};
+use crate::gather::{Conversion, GatherField, GatherPlan};
+use crate::handle::FieldHandle;
+use crate::header::{Held, PartitionPhase, Progress};
+use crate::key::{DocumentKey, KeyShape};
+use crate::number::Element;
+use crate::scan::Scan;
+use crate::schemas::SchemaSet;
+use crate::storage::{Partition, SeededHash};
+use crate::view::{ReadAt, View};
+use crate::writer::PartitionWriter;
+
+/// What readers and writers share.
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) store: StoreId,
+    pub(crate) shape: KeyShape,
+    pub(crate) schemas: SchemaSet,
+    /// By partition id; `None` where it is not followed.
+    partitions: Box<[Option<Box<Partition>>]>,
+    pub(crate) collector: Arc<Collector>,
+    pub(crate) counters: Counters,
+}
+
+impl Inner {
+    /// A partition that this index follows.
+    pub(crate) fn followed(&self, id: PartitionId) -> Result<&Partition> {
+        self.partition(id).ok_or_else(|| self.not_followed(id))
+    }
+
+    pub(crate) fn partition(&self, id: PartitionId) -> Option<&Partition> {
+        self.partitions.get(id.0 as usize)?.as_deref()
+    }
+
+    pub(crate) fn not_followed(&self, id: PartitionId) -> Error {
+        let all = self.partitions.len();
+        let followed: Vec<_> = self.followed_ids().map(|id| id.to_string()).collect();
+        let message = format!(
+            "this reader follows partitions {} of {all}; open one whose filter has this partition",
+            followed.join(", ")
+        );
+        Error::invalid_argument(message).with_partition(id)
+    }
+
+    pub(crate) fn followed_ids(&self) -> impl Iterator<Item = PartitionId> + '_ {
+        self.partitions.iter().flatten().map(|partition| partition.at.partition)
+    }
+
+    /// When a row's document expires; rows are checked before they are stored.
+    pub(crate) fn expiry_of(&self, row: &[u8]) -> Option<Timestamp> {
+        let schema = self.schemas.get(row_schema_version(row)?)?;
+        Row::new(row, &schema.layout).ok()?.expires_at()
+    }
+}
+
+/// What a partition says of itself: one consistent state, as one entry left it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PartitionStatus {
+    /// Which partition.
+    pub partition: PartitionId,
+    /// Whether it may answer.
+    pub phase: PartitionPhase,
+    /// What was applied.
+    pub progress: Progress,
+    /// What it holds.
+    pub held: Held,
+}
+
+/// A pull snapshot of an index.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IndexMetrics {
+    /// Documents found and not found since the index was made.
+    pub reads: ReadCounts,
+    /// The followed partitions, by id.
+    pub partitions: Vec<PartitionStatus>,
+}
+
+impl IndexMetrics {
+    /// Estimated bytes of memory of all documents.
+    pub fn memory_bytes(&self) -> u64 {
+        self.partitions.iter().map(|partition| partition.held.memory_bytes()).sum()
+    }
+}
+
+/// The documents of one store that this process holds; cheap to clone, safe to share.
+///
+/// ```
+/// use std::sync::Arc;
+/// use forebay_core::catalog::SchemaAt;
+/// use forebay_core::clock::Timestamp;
+/// use forebay_core::id::StoreId;
+/// use forebay_core::key::KeyType;
+/// use forebay_core::layout::Layout;
+/// use forebay_core::schema::StoreSpec;
+/// use forebay_core::value::{FieldType, ScalarType};
+/// use forebay_index::{Index, PartitionPhase, ReadAt};
+///
+/// let float = FieldType::Scalar(ScalarType::Float32);
+/// let definition = StoreSpec::documents("users", KeyType::String, 1)
+///     .field("score", float)
+///     .define(StoreId(1))?;
+/// let partitions: Vec<_> = definition.partitions.partitions().collect();
+/// let layout = Layout::of(&definition);
+/// let index = Index::new([Arc::new(SchemaAt { definition, layout })], partitions, 7)?;
+/// let mut writer = index.writer(forebay_core::id::PartitionId(0))?;
+/// writer.set_phase(PartitionPhase::Serving);
+///
+/// let score = index.handle("score", float)?;
+/// let view = index.view(ReadAt::new(Timestamp::from_micros(0)));
+/// assert_eq!(view.get_f32(&score, "nobody", -1.0)?, -1.0);
+/// # Ok::<(), forebay_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Index {
+    pub(crate) inner: Arc<Inner>,
+}
+
+impl Index {
+    /// An empty index of the store whose definitions these are, over the partitions given. All start
+    /// [`Bootstrapping`](PartitionPhase::Bootstrapping). `hash_seed` should be random in production.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a definition, with definitions of several stores, without a
+    /// partition, or with one that the store does not have.
+    pub fn new(
+        definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
+        followed: impl IntoIterator<Item = PartitionId>,
+        hash_seed: u64,
+    ) -> Result<Self> {
+        let schemas = SchemaSet::new(definitions)?;
+        let definition = &schemas.newest().definition;
+        let (store, shape) = (definition.store, KeyShape::of(definition));
+        let count = definition.partitions.0;
+        let followed: BTreeSet<_> = followed.into_iter().collect();
+        let refused =
+            |message: String| Error::invalid_argument(message).with_store(&definition.name);
+        let Some(last) = followed.last() else {
+            return Err(refused("follow at least one partition".into()));
+        };
+        if last.0 >= count {
+            let message = format!("the store has partitions 0 to {}", count - 1);
+            return Err(refused(message).with_partition(*last));
+        }
+        let collector = Arc::new(Collector::new());
+        let hash = SeededHash::new(hash_seed);
+        let partition = |partition: PartitionId| {
+            let at = PartitionRef { store, partition };
+            followed.contains(&partition).then(|| Box::new(Partition::new(at, &collector, hash)))
+        };
+        let partitions = definition.partitions.partitions().map(partition).collect();
+        let counters = Counters::new();
+        let inner = Inner { store, shape, schemas, partitions, collector, counters };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// The definitions that it knows.
+    pub fn schemas(&self) -> &SchemaSet {
+        &self.inner.schemas
+    }
+
+    /// The partitions that it follows, by id.
+    pub fn followed(&self) -> impl Iterator<Item = PartitionId> + '_ {
+        self.inner.followed_ids()
+    }
+
+    /// The partition that a key belongs to, followed or not.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key that is not of the store's key type, or has or lacks a partition
+    /// key against the definition; `LimitExceeded` for one that is too long.
+    pub fn partition_of<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<PartitionId> {
+        self.inner.shape.locate(&key.into()).map(|(partition, _)| partition)
+    }
+
+    /// Takes the writer of a partition.
+    ///
+    /// # Errors
+    /// `InvalidArgument` while another handle of it lives, or when it is not followed.
+    pub fn writer(&self, partition: PartitionId) -> Result<PartitionWriter> {
+        PartitionWriter::take(self.inner.clone(), partition)
+    }
+
+    /// Opens a view: the reads of one call, all at one time. Costs a few nanoseconds; a view that is
+    /// held delays the reclaim of old rows, never a writer.
+    pub fn view<'a>(&'a self, at: ReadAt<'a>) -> View<'a> {
+        View::open(&self.inner, at)
+    }
+
+    /// Resolves a field by name or alias, to be read as a type: the field's own, one that widens to
+    /// it, or one that it widens to.
+    ///
+    /// # Errors
+    /// `NotFound` for a field that the newest definition does not have, `InvalidArgument` for
+    /// another type, naming both.
+    pub fn handle(&self, field: &str, asked: FieldType) -> Result<FieldHandle> {
+        FieldHandle::resolve(&self.inner.schemas.newest().definition, field, Some(asked))
+    }
+
+    /// Resolves a field by name or alias, to be read as its own type of now.
+    ///
+    /// # Errors
+    /// `NotFound` for a field that the newest definition does not have.
+    pub fn handle_of_own_type(&self, field: &str) -> Result<FieldHandle> {
+        FieldHandle::resolve(&self.inner.schemas.newest().definition, field, None)
+    }
+
+    /// Plans a gather of these fields into a matrix of `E`; see [`GatherPlan`].
+    ///
+    /// # Errors
+    /// `NotFound` for a field that does not exist; `InvalidArgument` without fields, for strings,
+    /// bytes and lists, for a pair of types that loses values unless asked for, and for a default
+    /// that is not of the field's shape.
+    pub fn plan_gather<E: Element>(
+        &self,
+        fields: &[GatherField<'_>],
+        conversion: Conversion,
+    ) -> Result<GatherPlan<E>> {
+        GatherPlan::new(&self.inner.schemas.newest().definition, fields, conversion)
+    }
+
+    /// Starts a scan of all followed partitions; see [`Scan`].
+    pub fn scan(&self) -> Scan {
+        Scan::new(self.clone())
+    }
+
+    /// What a partition says of itself. Takes no lock and waits for nobody.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is not followed.
+    pub fn status(&self, partition: PartitionId) -> Result<PartitionStatus> {
+        let header = &self.inner.followed(partition)?.header;
+        let (progress, held) = header.status();
+        Ok(PartitionStatus { partition, phase: header.load_phase_acquire(), progress, held })
+    }
+
+    /// Counts and states, for whoever exports metrics.
+    pub fn metrics(&self) -> IndexMetrics {
+        let partitions = self.followed().filter_map(|id| self.status(id).ok()).collect();
+        IndexMetrics { reads: self.inner.counters.counts(), partitions }
+    }
+}

@@ -1,0 +1,333 @@
+//! Keys as a reader gives them: one document's, and lists of them for batches.
+
+use forebay_core::id::{PartitionCount, PartitionId};
+use forebay_core::key::{Key, KeyType, KeyValue, check_length};
+use forebay_core::partition::partition_of;
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, ScalarType};
+use forebay_core::{Error, Result};
+
+/// What names one document in a read: its primary key, and its partition key where the store
+/// declares one.
+///
+/// ```
+/// use forebay_index::DocumentKey;
+/// let plain = DocumentKey::from("user-1");
+/// let partitioned = DocumentKey::from(17_i64).with_partition_key("tenant-a");
+/// assert_ne!(plain, partitioned);
+/// ```
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DocumentKey<'a> {
+    primary: KeyValue<'a>,
+    partition_key: Option<KeyValue<'a>>,
+}
+
+impl<'a> DocumentKey<'a> {
+    /// The document with this primary key.
+    pub fn new(primary: KeyValue<'a>) -> Self {
+        Self { primary, partition_key: None }
+    }
+
+    /// The same primary key under this partition key.
+    #[must_use]
+    pub fn with_partition_key(mut self, partition_key: impl Into<KeyValue<'a>>) -> Self {
+        self.partition_key = Some(partition_key.into());
+        self
+    }
+
+    /// The primary key.
+    pub fn primary(&self) -> KeyValue<'a> {
+        self.primary
+    }
+
+    /// The partition key, where one was given.
+    pub fn partition_key(&self) -> Option<KeyValue<'a>> {
+        self.partition_key
+    }
+}
+
+impl<'a, K: Into<KeyValue<'a>>> From<K> for DocumentKey<'a> {
+    fn from(primary: K) -> Self {
+        Self::new(primary.into())
+    }
+}
+
+/// Keys of a batch, in the caller's order; the same key may stand in it more than once.
+pub trait KeyList {
+    /// How many keys there are.
+    fn count(&self) -> usize;
+
+    /// The key at a place below `count`.
+    fn key(&self, place: usize) -> DocumentKey<'_>;
+}
+
+impl KeyList for [DocumentKey<'_>] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        self[place]
+    }
+}
+
+impl KeyList for [KeyValue<'_>] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        DocumentKey::new(self[place])
+    }
+}
+
+impl KeyList for [i64] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        DocumentKey::from(self[place])
+    }
+}
+
+impl KeyList for [&str] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        DocumentKey::from(self[place])
+    }
+}
+
+impl KeyList for [String] {
+    fn count(&self) -> usize {
+        self.len()
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        DocumentKey::from(&self[place])
+    }
+}
+
+/// String or bytes keys that lie one behind another, as bindings hand them over.
+#[derive(Clone, Copy, Debug)]
+pub struct PackedKeys<'a> {
+    bytes: PackedBytes<'a>,
+    ends: &'a [u64],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum PackedBytes<'a> {
+    Bytes(&'a [u8]),
+    Text(&'a str),
+}
+
+impl<'a> PackedKeys<'a> {
+    /// Keys of type bytes: key `n` ends at `ends[n]`, where key `n + 1` starts.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the ends fall or lie beyond the bytes.
+    pub fn bytes(bytes: &'a [u8], ends: &'a [u64]) -> Result<Self> {
+        check_ends(bytes.len(), ends)?;
+        Ok(Self { bytes: PackedBytes::Bytes(bytes), ends })
+    }
+
+    /// Keys of type string, laid out as for [`PackedKeys::bytes`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` when the ends fall, lie beyond the bytes, or a key is not UTF-8.
+    pub fn strings(bytes: &'a [u8], ends: &'a [u64]) -> Result<Self> {
+        check_ends(bytes.len(), ends)?;
+        let broken = || Error::invalid_argument("a string key is not UTF-8; encode it as UTF-8");
+        let text = std::str::from_utf8(bytes).map_err(|_| broken())?;
+        let whole = ends.iter().all(|end| text.is_char_boundary(*end as usize));
+        if whole { Ok(Self { bytes: PackedBytes::Text(text), ends }) } else { Err(broken()) }
+    }
+}
+
+fn check_ends(bytes: usize, ends: &[u64]) -> Result<()> {
+    let last = ends.last().copied().unwrap_or(0);
+    if last > bytes as u64 || !ends.is_sorted() {
+        let message = "the ends of packed keys must rise and lie inside their bytes";
+        return Err(Error::invalid_argument(message));
+    }
+    Ok(())
+}
+
+impl KeyList for PackedKeys<'_> {
+    fn count(&self) -> usize {
+        self.ends.len()
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        let start = place.checked_sub(1).map_or(0, |before| self.ends[before]) as usize;
+        let range = start..self.ends[place] as usize;
+        DocumentKey::new(match self.bytes {
+            PackedBytes::Bytes(bytes) => KeyValue::Bytes(&bytes[range]),
+            PackedBytes::Text(text) => KeyValue::String(&text[range]),
+        })
+    }
+}
+
+/// What all keys of a store have in common, at every version of its definition.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct KeyShape {
+    key_type: KeyType,
+    partition_key_type: Option<KeyType>,
+    partitions: PartitionCount,
+}
+
+impl KeyShape {
+    pub(crate) fn of(definition: &Definition) -> Self {
+        let partition_key = definition.partition_key.and_then(|id| definition.field_by_id(id));
+        Self {
+            key_type: definition.key_type,
+            partition_key_type: partition_key.map(|field| match field.field_type {
+                FieldType::Scalar(ScalarType::String) => KeyType::String,
+                FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
+                _ => KeyType::Bytes,
+            }),
+            partitions: definition.partitions,
+        }
+    }
+
+    /// The partition and the identity bytes of a key. Allocates only where the store declares a
+    /// partition key.
+    pub(crate) fn locate<'k>(&self, key: &DocumentKey<'k>) -> Result<(PartitionId, Identity<'k>)> {
+        check_type(&key.primary, self.key_type, "primary key")?;
+        let primary = Identity::of(key.primary);
+        check_length(primary.as_bytes())?;
+        let (partition_key, partition_key_type) = match (key.partition_key, self.partition_key_type)
+        {
+            (None, None) => {
+                return Ok((partition_of(primary.as_bytes(), self.partitions), primary));
+            }
+            (Some(value), Some(key_type)) => (value, key_type),
+            (None, Some(_)) => {
+                let message = "the store declares a partition key; give its value with each key";
+                return Err(Error::invalid_argument(message));
+            }
+            (Some(_), None) => {
+                let message = "the store declares no partition key; give the primary key alone";
+                return Err(Error::invalid_argument(message));
+            }
+        };
+        check_type(&partition_key, partition_key_type, "partition key")?;
+        let partition_key = Identity::of(partition_key);
+        let partition = partition_of(partition_key.as_bytes(), self.partitions);
+        let identity = Key::partitioned(partition_key.as_bytes(), primary.as_bytes())?;
+        Ok((partition, Identity::Composed(identity)))
+    }
+
+    /// The key that identity bytes stand for.
+    pub(crate) fn name<'k>(&self, identity: &'k [u8]) -> Result<DocumentKey<'k>> {
+        let (partition_key, primary) = Key::split(identity, self.partition_key_type.is_some())?;
+        let primary = key_value(primary, self.key_type)?;
+        let values = partition_key.zip(self.partition_key_type);
+        let partition_key =
+            values.map(|(bytes, key_type)| key_value(bytes, key_type)).transpose()?;
+        Ok(DocumentKey { primary, partition_key })
+    }
+}
+
+fn check_type(value: &KeyValue<'_>, wanted: KeyType, part: &str) -> Result<()> {
+    let found = value.key_type();
+    if found == wanted {
+        return Ok(());
+    }
+    let (wanted, found) = (wanted.name(), found.name());
+    let message = format!("the store's {part} is a {wanted}; give a {wanted}, not a {found}");
+    Err(Error::invalid_argument(message))
+}
+
+fn key_value(bytes: &[u8], key_type: KeyType) -> Result<KeyValue<'_>> {
+    let broken = || Error::corrupt("a stored key is not of its store's type");
+    Ok(match key_type {
+        KeyType::Bytes => KeyValue::Bytes(bytes),
+        KeyType::String => KeyValue::String(std::str::from_utf8(bytes).map_err(|_| broken())?),
+        KeyType::Int64 => {
+            KeyValue::Int64(i64::from_le_bytes(bytes.try_into().map_err(|_| broken())?))
+        }
+    })
+}
+
+/// Identity bytes of a key, borrowed from the caller where that is possible.
+#[derive(Debug)]
+pub(crate) enum Identity<'k> {
+    Borrowed(&'k [u8]),
+    Int64([u8; 8]),
+    Composed(Key),
+}
+
+impl<'k> Identity<'k> {
+    fn of(value: KeyValue<'k>) -> Self {
+        match value {
+            KeyValue::String(text) => Self::Borrowed(text.as_bytes()),
+            KeyValue::Bytes(bytes) => Self::Borrowed(bytes),
+            KeyValue::Int64(number) => Self::Int64(number.to_le_bytes()),
+        }
+    }
+
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        match self {
+            Self::Borrowed(bytes) => bytes,
+            Self::Int64(bytes) => bytes,
+            Self::Composed(key) => key.as_bytes(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay_core::ErrorCode;
+    use forebay_core::id::StoreId;
+    use forebay_core::schema::StoreSpec;
+
+    fn shape(partition_key: Option<&str>) -> KeyShape {
+        let tenant = FieldType::Scalar(ScalarType::Int64);
+        let mut spec = StoreSpec::documents("users", KeyType::String, 8).field("tenant", tenant);
+        spec.partition_key = partition_key.map(str::to_owned);
+        KeyShape::of(&spec.define(StoreId(1)).unwrap())
+    }
+
+    #[test]
+    fn keys_are_located_by_their_partition_key_and_named_back() {
+        let shape = shape(Some("tenant"));
+        let key = DocumentKey::from("ann").with_partition_key(7);
+        let (partition, identity) = shape.locate(&key).unwrap();
+        assert_eq!(partition, partition_of(&7_i64.to_le_bytes(), PartitionCount(8)));
+        assert_eq!(shape.name(identity.as_bytes()).unwrap(), key);
+    }
+
+    #[test]
+    fn keys_of_another_type_or_shape_are_refused() {
+        let refused = |shape: KeyShape, key: DocumentKey<'_>| {
+            let error = shape.locate(&key).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
+        };
+        refused(shape(None), DocumentKey::from(7));
+        refused(shape(None), DocumentKey::from(b"ann"));
+        refused(shape(None), DocumentKey::from("ann").with_partition_key(7));
+        refused(shape(Some("tenant")), DocumentKey::from("ann"));
+        refused(shape(Some("tenant")), DocumentKey::from("ann").with_partition_key("7"));
+        let long = "k".repeat(forebay_core::limits::KEY_BYTES_MAX + 1);
+        let error = shape(None).locate(&DocumentKey::from(&long)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LimitExceeded);
+    }
+
+    #[test]
+    fn packed_keys_come_back_in_order_and_bad_ends_are_refused() {
+        let keys = PackedKeys::strings("aβc".as_bytes(), &[1, 1, 3, 4]).unwrap();
+        let read: Vec<_> = (0..keys.count()).map(|place| keys.key(place).primary()).collect();
+        assert_eq!(read, ["a", "", "β", "c"].map(KeyValue::String));
+        for ends in [&[2, 4][..], &[3, 1], &[5]] {
+            let error = PackedKeys::strings("aβc".as_bytes(), ends).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        }
+        assert!(PackedKeys::bytes(&[0xff, 0xfe], &[1, 2]).is_ok());
+        assert!(PackedKeys::strings(&[0xff, 0xfe], &[1, 2]).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! Scans: every live document of an index, partition by partition, in bounded batches.
+//!
+//! A scan belongs to nobody's thread and pins nothing between two batches, so a slow one delays no
+//! reclaim. It copies the list of keys of a partition when it comes to it, and looks each one up when
+//! its turn comes: a document that lives throughout is seen exactly once, as it is at that moment; one
+//! that comes or goes meanwhile may be seen or not.
+
+use forebay_core::id::PartitionId;
+use forebay_core::{Error, Result};
+
+use crate::index::Index;
+use crate::key::DocumentKey;
+use crate::row_ref::RowRef;
+use crate::view::{Lookup, ReadAt, View};
+
+/// One document of a scan.
+#[derive(Clone, Copy, Debug)]
+pub struct ScannedDocument<'v> {
+    /// Its partition.
+    pub partition: PartitionId,
+    /// Its key.
+    pub key: DocumentKey<'v>,
+    /// The document.
+    pub row: RowRef<'v>,
+}
+
+/// A cursor over all live documents of the followed partitions, in no order.
+#[derive(Debug)]
+pub struct Scan {
+    index: Index,
+    /// Partitions still to come, the next one last.
+    to_come: Vec<PartitionId>,
+    current: Option<Listed>,
+}
+
+/// The keys of one partition, one behind another.
+#[derive(Debug)]
+struct Listed {
+    partition: PartitionId,
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    next: usize,
+}
+
+impl Listed {
+    fn take_next(&mut self) -> Option<&[u8]> {
+        let end = *self.ends.get(self.next)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before]);
+        self.next += 1;
+        Some(&self.bytes[start..end])
+    }
+}
+
+impl Scan {
+    pub(crate) fn new(index: Index) -> Self {
+        let mut to_come: Vec<_> = index.followed().collect();
+        to_come.reverse();
+        Self { index, to_come, current: None }
+    }
+
+    /// Visits up to `documents_max` more documents and answers how many there were; 0 is the end.
+    ///
+    /// Coming to a partition costs a copy of its keys; everything else is proportional to the batch.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a batch of 0; `Unavailable`, `Stale` and `Internal` as
+    /// [`View::get`] for the partition whose turn it is (the scan may go on later); the first error
+    /// of `visit`, whose document counts as visited.
+    pub fn next_batch(
+        &mut self,
+        at: ReadAt<'_>,
+        documents_max: usize,
+        mut visit: impl FnMut(ScannedDocument<'_>) -> Result<()>,
+    ) -> Result<usize> {
+        if documents_max == 0 {
+            return Err(Error::invalid_argument("a batch has room for a document or more"));
+        }
+        let Self { index, to_come, current } = self;
+        let view = index.view(at);
+        let mut visited = 0;
+        loop {
+            let listed = match current {
+                Some(listed) => listed,
+                None => {
+                    let Some(partition) = to_come.last() else { return Ok(visited) };
+                    let listed = list(&view, *partition)?;
+                    to_come.pop();
+                    current.insert(listed)
+                }
+            };
+            let partition = listed.partition;
+            view.check_partition(partition)?;
+            while visited < documents_max {
+                let Some(identity) = listed.take_next() else { break };
+                let key = view.inner.shape.name(identity)?;
+                if let Lookup::Found(row) = view.look_up(&key)? {
+                    visited += 1;
+                    visit(ScannedDocument { partition, key, row })?;
+                }
+            }
+            if visited == documents_max {
+                return Ok(visited);
+            }
+            *current = None;
+        }
+    }
+}
+
+fn list(view: &View<'_>, partition: PartitionId) -> Result<Listed> {
+    view.check_partition(partition)?;
+    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
+    for identity in view.live_identities(partition)? {
+        bytes.extend_from_slice(identity);
+        ends.push(bytes.len());
+    }
+    Ok(Listed { partition, bytes, ends, next: 0 })
+}

@@ -1,0 +1,387 @@
+//! Views: the reads of one call, all at one time, over all partitions.
+//!
+//! For each key the phase is loaded first, then partition time, schema version, generation and row:
+//! the opposite of the order in which a writer publishes them, so whatever a later load finds is at
+//! least as new as what the earlier ones said.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::PartitionId;
+use forebay_core::row::{Document, Presence};
+use forebay_core::value::{ScalarType, Value};
+use forebay_core::{Error, Result};
+use seize::LocalGuard;
+
+use crate::handle::FieldHandle;
+use crate::header::PartitionPhase;
+use crate::index::Inner;
+use crate::key::DocumentKey;
+use crate::number::FieldScalar;
+use crate::row_ref::{FieldRead, RowRef};
+
+/// What the layer above says of a partition at the time of a read.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// Read it.
+    Serve,
+    /// It is not reachable or not ready.
+    Unavailable,
+    /// It is older than the caller's bound.
+    Stale,
+}
+
+/// How the reads of one view are made.
+#[derive(Clone, Copy)]
+pub struct ReadAt<'a> {
+    now: Timestamp,
+    serve_partial: bool,
+    admission: Option<&'a dyn Fn(PartitionId) -> Admission>,
+}
+
+impl<'a> ReadAt<'a> {
+    /// Reads at this time; a partition whose own time is later is read at that.
+    pub fn new(now: Timestamp) -> Self {
+        Self { now, serve_partial: false, admission: None }
+    }
+
+    /// Also reads partitions that are still bootstrapping: *absent* then means *not seen yet*.
+    #[must_use]
+    pub fn serve_partial(mut self, serve_partial: bool) -> Self {
+        self.serve_partial = serve_partial;
+        self
+    }
+
+    /// Asks this before each key is read, with the key's partition.
+    #[must_use]
+    pub fn admission(mut self, admission: &'a dyn Fn(PartitionId) -> Admission) -> Self {
+        self.admission = Some(admission);
+        self
+    }
+}
+
+/// What became of one key of a batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(u8)]
+pub enum KeyStatus {
+    /// There is no live document under it.
+    #[default]
+    Absent = 0,
+    /// There is one.
+    Found = 1,
+    /// Its partition is still bootstrapping, or not reachable.
+    Unavailable = 2,
+    /// Its partition is older than the caller's bound.
+    Stale = 3,
+    /// Its partition is not followed by this reader.
+    NotFollowed = 4,
+}
+
+/// What a read into a caller's buffer did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CopyOut {
+    /// There is no document, or it has no such field; the buffer is as it was.
+    Absent,
+    /// The field was set to null; the buffer is as it was.
+    Null,
+    /// This many bytes were copied to the start of the buffer.
+    Length(usize),
+    /// The value needs a buffer of this many bytes; this one is as it was.
+    SizeNeeded(usize),
+}
+
+/// The answer about one key, before it becomes an error or a status.
+pub(crate) enum Lookup<'v> {
+    Found(RowRef<'v>),
+    Absent,
+    Refused(PartitionId, KeyStatus),
+}
+
+impl Lookup<'_> {
+    pub(crate) fn status(&self) -> KeyStatus {
+        match self {
+            Self::Found(_) => KeyStatus::Found,
+            Self::Absent => KeyStatus::Absent,
+            Self::Refused(_, status) => *status,
+        }
+    }
+}
+
+/// The reads of one call. Belongs to the thread that opened it; keep it for one call, not longer.
+///
+/// It is no snapshot: each read finds the newest document, whole.
+pub struct View<'a> {
+    pub(crate) inner: &'a Inner,
+    at: ReadAt<'a>,
+    guard: LocalGuard<'a>,
+}
+
+impl<'a> View<'a> {
+    pub(crate) fn open(inner: &'a Inner, at: ReadAt<'a>) -> Self {
+        Self { inner, at, guard: inner.collector.enter() }
+    }
+
+    /// Looks a key up; counts nothing.
+    pub(crate) fn look_up(&self, key: &DocumentKey<'_>) -> Result<Lookup<'_>> {
+        let (id, identity) = self.inner.shape.locate(key)?;
+        let Some(partition) = self.inner.partition(id) else {
+            return Ok(Lookup::Refused(id, KeyStatus::NotFollowed));
+        };
+        if let Some(status) = self.refusal(id, partition.header.load_phase_acquire())? {
+            return Ok(Lookup::Refused(id, status));
+        }
+        let now = self.at.now.max(partition.header.load_partition_time_acquire());
+        let version = partition.header.load_schema_version_acquire();
+        let Some(bytes) = partition.live_row(identity.as_bytes(), &self.guard) else {
+            return Ok(Lookup::Absent);
+        };
+        let row = RowRef::open(bytes, &self.inner.schemas, version, now)
+            .map_err(|error| error.with_partition(id))?;
+        Ok(row.map_or(Lookup::Absent, Lookup::Found))
+    }
+
+    fn refusal(&self, id: PartitionId, phase: PartitionPhase) -> Result<Option<KeyStatus>> {
+        match phase {
+            PartitionPhase::Serving => {}
+            PartitionPhase::Bootstrapping if self.at.serve_partial => {}
+            PartitionPhase::Bootstrapping => return Ok(Some(KeyStatus::Unavailable)),
+            PartitionPhase::Poisoned => {
+                let message = "an invariant of this partition broke; it answers once it is rebuilt";
+                return Err(Error::internal(message).with_partition(id));
+            }
+        }
+        let admission = self.at.admission.map_or(Admission::Serve, |admission| admission(id));
+        Ok(match admission {
+            Admission::Serve => None,
+            Admission::Unavailable => Some(KeyStatus::Unavailable),
+            Admission::Stale => Some(KeyStatus::Stale),
+        })
+    }
+
+    /// Refuses what a partition's scan must not show, as a read of one of its keys would.
+    pub(crate) fn check_partition(&self, id: PartitionId) -> Result<()> {
+        let phase = self.inner.followed(id)?.header.load_phase_acquire();
+        match self.refusal(id, phase)? {
+            Some(status) => Err(self.refused(id, status)),
+            None => Ok(()),
+        }
+    }
+
+    /// The identity bytes of all documents of a partition, expired ones included, in no order.
+    pub(crate) fn live_identities(&self, id: PartitionId) -> Result<impl Iterator<Item = &[u8]>> {
+        let partition = self.inner.followed(id)?;
+        let generation = partition.header.load_generation_acquire();
+        Ok(partition.rows(generation, &self.guard).map(|(identity, _)| identity))
+    }
+
+    /// The error that a refused key is, outside batches.
+    pub(crate) fn refused(&self, id: PartitionId, status: KeyStatus) -> Error {
+        match status {
+            KeyStatus::NotFollowed => self.inner.not_followed(id),
+            KeyStatus::Stale => {
+                let message = "older than the bound; retry, or read with a larger bound";
+                Error::stale(message).with_partition(id)
+            }
+            _ => {
+                let message =
+                    "not caught up yet; wait with await_ready, or open with serve_partial";
+                Error::unavailable(message).with_partition(id)
+            }
+        }
+    }
+
+    /// The document under a key, in place, or `None`. No lock, no allocation, no write to memory
+    /// that another reader touches; a key with a partition key allocates its identity bytes.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key of another type, never converted, or of a partition that is not
+    /// followed; `Unavailable` while its partition is bootstrapping; `Stale` and `Unavailable` as the
+    /// admission says; `Internal` from a poisoned partition.
+    pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<RowRef<'_>>> {
+        match self.look_up(&key.into())? {
+            Lookup::Found(row) => {
+                self.inner.counters.add(1, 0);
+                Ok(Some(row))
+            }
+            Lookup::Absent => {
+                self.inner.counters.add(0, 1);
+                Ok(None)
+            }
+            Lookup::Refused(id, status) => Err(self.refused(id, status)),
+        }
+    }
+
+    /// Whether a field of a document is absent, null or a value.
+    ///
+    /// # Errors
+    /// As [`View::get`], and `InvalidArgument` for a handle of another store.
+    pub fn presence<'k>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+    ) -> Result<Presence> {
+        handle.check_store(self.inner.store)?;
+        self.get(key)?.map_or(Ok(Presence::Absent), |row| row.presence(handle))
+    }
+
+    /// A number, bool or timestamp.
+    ///
+    /// # Errors
+    /// As [`View::get`] and [`RowRef::scalar`].
+    pub fn get_scalar<'k, T: FieldScalar>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+    ) -> Result<FieldRead<T>> {
+        handle.check_store(self.inner.store)?;
+        handle.check_asked(T::SCALAR)?;
+        self.get(key)?.map_or(Ok(FieldRead::Absent), |row| row.scalar(handle))
+    }
+
+    /// A string, copied into a buffer.
+    ///
+    /// # Errors
+    /// As [`View::get`] and [`RowRef::str`].
+    pub fn get_str<'k>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+        buffer: &mut [u8],
+    ) -> Result<CopyOut> {
+        self.with_str(handle, key, |text| copy_out(text.as_bytes(), buffer)).map(copied)
+    }
+
+    /// Bytes, copied into a buffer; with the field `value` this is the get of a key-value store.
+    ///
+    /// # Errors
+    /// As [`View::get`] and [`RowRef::bytes`].
+    pub fn get_bytes<'k>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+        buffer: &mut [u8],
+    ) -> Result<CopyOut> {
+        self.with_bytes(handle, key, |bytes| copy_out(bytes, buffer)).map(copied)
+    }
+
+    /// A string of its own.
+    ///
+    /// # Errors
+    /// As [`View::get`] and [`RowRef::str`].
+    pub fn get_str_owned<'k>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+    ) -> Result<FieldRead<String>> {
+        self.with_str(handle, key, str::to_owned)
+    }
+
+    /// Bytes of their own.
+    ///
+    /// # Errors
+    /// As [`View::get`] and [`RowRef::bytes`].
+    pub fn get_bytes_owned<'k>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+    ) -> Result<FieldRead<Vec<u8>>> {
+        self.with_bytes(handle, key, <[u8]>::to_vec)
+    }
+
+    fn with_str<'k, T>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+        with: impl FnOnce(&str) -> T,
+    ) -> Result<FieldRead<T>> {
+        handle.check_store(self.inner.store)?;
+        handle.check_asked(ScalarType::String)?;
+        let Some(row) = self.get(key)? else { return Ok(FieldRead::Absent) };
+        row.str(handle)?.try_map(|text| Ok(with(text)))
+    }
+
+    fn with_bytes<'k, T>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+        with: impl FnOnce(&[u8]) -> T,
+    ) -> Result<FieldRead<T>> {
+        handle.check_store(self.inner.store)?;
+        handle.check_asked(ScalarType::Bytes)?;
+        let Some(row) = self.get(key)? else { return Ok(FieldRead::Absent) };
+        row.bytes(handle)?.try_map(|bytes| Ok(with(bytes)))
+    }
+
+    /// A value of any type, decoded: lists and vectors too.
+    ///
+    /// # Errors
+    /// As [`View::get`] and [`RowRef::value`].
+    pub fn get_value<'k>(
+        &self,
+        handle: &FieldHandle,
+        key: impl Into<DocumentKey<'k>>,
+    ) -> Result<FieldRead<Value>> {
+        handle.check_store(self.inner.store)?;
+        self.get(key)?.map_or(Ok(FieldRead::Absent), |row| row.value(handle))
+    }
+
+    /// The whole document, decoded, or `None`: live fields only, by field id.
+    ///
+    /// # Errors
+    /// As [`View::get`].
+    pub fn get_document<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<Document>> {
+        self.get(key)?.map(|row| row.document()).transpose()
+    }
+}
+
+macro_rules! getters {
+    ($($name:ident($type:ty), $what:literal;)*) => {
+        impl View<'_> {
+            $(
+                #[doc = concat!("Reads ", $what, "; `default` when the field is absent or null.")]
+                ///
+                /// # Errors
+                /// As [`View::get`] and [`RowRef::scalar`].
+                pub fn $name<'k>(
+                    &self,
+                    handle: &FieldHandle,
+                    key: impl Into<DocumentKey<'k>>,
+                    default: $type,
+                ) -> Result<$type> {
+                    Ok(self.get_scalar::<$type>(handle, key)?.value().unwrap_or(default))
+                }
+            )*
+        }
+    };
+}
+
+getters! {
+    get_bool(bool), "a bool";
+    get_i32(i32), "an int32";
+    get_i64(i64), "an int64";
+    get_f32(f32), "a float32";
+    get_f64(f64), "a float64";
+    get_timestamp(Timestamp), "a timestamp";
+}
+
+fn copy_out(bytes: &[u8], buffer: &mut [u8]) -> CopyOut {
+    match buffer.get_mut(..bytes.len()) {
+        Some(start) => {
+            start.copy_from_slice(bytes);
+            CopyOut::Length(bytes.len())
+        }
+        None => CopyOut::SizeNeeded(bytes.len()),
+    }
+}
+
+fn copied(read: FieldRead<CopyOut>) -> CopyOut {
+    match read {
+        FieldRead::Absent => CopyOut::Absent,
+        FieldRead::Null => CopyOut::Null,
+        FieldRead::Value(copied) => copied,
+    }
+}
+
+impl std::fmt::Debug for View<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("View").field("now", &self.at.now).finish_non_exhaustive()
+    }
+}

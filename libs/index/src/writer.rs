@@ -1,0 +1,286 @@
+//! The one writer of a partition: carries out what the fold answered, and publishes it.
+//!
+//! Readers go on meanwhile. A document is swung from its old row to its new one in one step, also when
+//! everything around it is dropped, so nobody sees it between two entries. The order of the steps is
+//! in the essay of the crate.
+
+use std::sync::{Arc, PoisonError};
+
+use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::id::PartitionId;
+use forebay_core::row::{Row, row_schema_version};
+use forebay_core::{Error, Result};
+use seize::LocalGuard;
+
+use crate::expiry::ExpiryQueue;
+use crate::header::{Held, PartitionPhase, Progress};
+use crate::index::Inner;
+use crate::storage::{Partition, SeededHash};
+
+/// Expired documents whose memory one `apply` lets go, beyond two for each of its own writes.
+const RECLAIMED_PER_APPLY: usize = 256;
+
+/// One generation of a partition's documents.
+#[derive(Debug)]
+struct Generation {
+    number: u32,
+    progress: Progress,
+    held: Held,
+    expiries: ExpiryQueue,
+}
+
+impl Generation {
+    fn new(number: u32, hash: SeededHash) -> Self {
+        let (progress, held) = (Progress::START, Held::default());
+        Self { number, progress, held, expiries: ExpiryQueue::new(hash) }
+    }
+}
+
+/// What a partition's writer keeps from one entry to the next.
+#[derive(Debug)]
+pub(crate) struct WriterState {
+    hash: SeededHash,
+    next_number: u32,
+    live: Generation,
+    /// The generation that is built beside the live one, which readers do not see yet.
+    rebuilt: Option<Generation>,
+}
+
+impl WriterState {
+    pub(crate) fn new(hash: SeededHash) -> Self {
+        Self { hash, next_number: 1, live: Generation::new(0, hash), rebuilt: None }
+    }
+
+    fn fresh(&mut self) -> Generation {
+        let number = self.next_number;
+        self.next_number += 1;
+        Generation::new(number, self.hash)
+    }
+
+    fn target(&self) -> &Generation {
+        self.rebuilt.as_ref().unwrap_or(&self.live)
+    }
+
+    fn target_mut(&mut self) -> &mut Generation {
+        self.rebuilt.as_mut().unwrap_or(&mut self.live)
+    }
+}
+
+/// The one handle that changes a partition; dropping it lets the next one be taken.
+#[derive(Debug)]
+pub struct PartitionWriter {
+    index: Arc<Inner>,
+    id: PartitionId,
+    state: Option<WriterState>,
+}
+
+impl PartitionWriter {
+    pub(crate) fn take(index: Arc<Inner>, id: PartitionId) -> Result<Self> {
+        let partition = index.followed(id)?;
+        let taken = partition.writer.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let state = taken.ok_or_else(|| {
+            let message = "the partition has a writer already; drop it before taking another";
+            Error::invalid_argument(message).with_partition(id)
+        })?;
+        Ok(Self { index, id, state: Some(state) })
+    }
+
+    /// Which partition it writes.
+    pub fn partition(&self) -> PartitionId {
+        self.id
+    }
+
+    /// What was applied so far; of the generation under construction while there is one.
+    pub fn progress(&self) -> Progress {
+        self.state().target().progress
+    }
+
+    /// What the documents take; of the generation under construction while there is one.
+    pub fn held(&self) -> Held {
+        self.state().target().held
+    }
+
+    fn state(&self) -> &WriterState {
+        self.state.as_ref().expect("the state leaves only in drop")
+    }
+
+    fn split(&mut self) -> (&Inner, &Partition, &mut WriterState) {
+        let index = &*self.index;
+        let partition = index.followed(self.id).expect("checked when the writer was taken");
+        (index, partition, self.state.as_mut().expect("the state leaves only in drop"))
+    }
+
+    fn partition_ref(&self) -> &Partition {
+        self.index.followed(self.id).expect("checked when the writer was taken")
+    }
+
+    /// Carries out one record's effect: all documents dropped if it says so, then its writes, then
+    /// `state` (the fold's state after it) published. Also takes records without effect.
+    ///
+    /// Costs memory and time in proportion to the writes; a drop of all documents also sweeps the
+    /// partition once, after the drop is visible. Lets the memory of expired documents go, a bounded
+    /// number at a time.
+    ///
+    /// # Errors
+    /// `Internal` when the effect contradicts the index: another partition, a position that falls,
+    /// a row that is broken or of an unknown schema version. Nothing was changed then; the partition
+    /// should be poisoned and rebuilt.
+    pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
+        self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
+        let (index, partition, writer) = self.split();
+        let guard = index.collector.enter();
+        let is_live = writer.rebuilt.is_none();
+        let mut swept = None;
+        if applied.drop_all {
+            let fresh = writer.fresh();
+            swept = Some(std::mem::replace(writer.target_mut(), fresh).number);
+        }
+        let generation = writer.target_mut();
+        generation.progress = Progress::from(state);
+        for (key, row) in &applied.writes {
+            write(index, partition, generation, key.as_bytes(), row.as_deref(), &guard);
+        }
+        let most = RECLAIMED_PER_APPLY + 2 * applied.writes.len();
+        reclaim(index, partition, generation, most, &guard);
+        if is_live {
+            partition.header.publish(generation.number, &generation.progress, &generation.held);
+        }
+        if let Some(number) = swept {
+            partition.sweep(number, &guard);
+        }
+        Ok(())
+    }
+
+    fn check(&self, applied: &Applied, state: &PartitionState) -> Result<()> {
+        let at = self.partition_ref().at;
+        if state.partition != at {
+            let message =
+                format!("an effect on {} was handed to the writer of {at}", state.partition);
+            return Err(Error::internal(message));
+        }
+        let (was, becomes) = (self.progress(), Progress::from(state));
+        let falls = becomes.offset_applied < was.offset_applied
+            || becomes.partition_time < was.partition_time
+            || becomes.schema_version < was.schema_version;
+        if falls {
+            let message = format!("the state would fall from {was:?} to {becomes:?}");
+            return Err(Error::internal(message));
+        }
+        let schemas = &self.index.schemas;
+        let known = becomes.schema_version.0 == 0 || schemas.get(becomes.schema_version).is_some();
+        if !known {
+            let version = becomes.schema_version;
+            return Err(Error::internal(format!("add schema version {version} before its entry")));
+        }
+        for (key, row) in &applied.writes {
+            let Some(row) = row else { continue };
+            let version = row_schema_version(row).unwrap_or_default();
+            let schema = schemas.get(version).ok_or_else(|| {
+                let message = format!("a row of unknown schema version {version}");
+                Error::internal(message).with_key_digest(key.digest())
+            })?;
+            Row::new(row, &schema.layout)
+                .map_err(|error| Error::internal(error.message()).with_key_digest(key.digest()))?;
+        }
+        Ok(())
+    }
+
+    /// Says whether the partition may answer; see [`PartitionPhase`].
+    pub fn set_phase(&mut self, phase: PartitionPhase) {
+        self.partition_ref().header.store_phase_release(phase);
+    }
+
+    /// Starts an empty generation beside the one that readers see; `apply` and `row` go to it from
+    /// now on. One that was under construction already is thrown away.
+    pub fn start_rebuild(&mut self) {
+        self.abandon_rebuild();
+        let (_, _, writer) = self.split();
+        let fresh = writer.fresh();
+        writer.rebuilt = Some(fresh);
+    }
+
+    /// Throws the generation under construction away; the one that readers see is written again.
+    pub fn abandon_rebuild(&mut self) {
+        let (index, partition, writer) = self.split();
+        if let Some(rebuilt) = writer.rebuilt.take() {
+            partition.sweep(rebuilt.number, &index.collector.enter());
+        }
+    }
+
+    /// Makes the generation under construction the one that readers see, in one step, and lets the
+    /// old one go. Whether its position may be served in place of the old one's is for the caller
+    /// to judge. Without a generation under construction nothing happens.
+    pub fn publish_rebuild(&mut self) {
+        let (index, partition, writer) = self.split();
+        let Some(rebuilt) = writer.rebuilt.take() else { return };
+        let old = std::mem::replace(&mut writer.live, rebuilt);
+        let live = &writer.live;
+        partition.header.publish(live.number, &live.progress, &live.held);
+        partition.sweep(old.number, &index.collector.enter());
+    }
+
+    /// Visits the identity bytes and the row of every document, expired ones that still take memory
+    /// included: the state of exactly one position, since only this handle can change it.
+    ///
+    /// # Errors
+    /// The first one that `visit` returns; it ends the visit.
+    pub fn visit_rows(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        let guard = self.index.collector.enter();
+        let generation = self.state().target().number;
+        self.partition_ref().rows(generation, &guard).try_for_each(|(key, row)| visit(key, row))
+    }
+}
+
+impl Documents for PartitionWriter {
+    fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let guard = self.index.collector.enter();
+        let generation = self.state().target().number;
+        self.partition_ref().row(generation, key, &guard).map(<[u8]>::to_vec)
+    }
+}
+
+impl Drop for PartitionWriter {
+    fn drop(&mut self) {
+        let state = self.state.take();
+        *self.partition_ref().writer.lock().unwrap_or_else(PoisonError::into_inner) = state;
+    }
+}
+
+fn write(
+    index: &Inner,
+    partition: &Partition,
+    generation: &mut Generation,
+    key: &[u8],
+    row: Option<&[u8]>,
+    guard: &LocalGuard<'_>,
+) {
+    let Some(row) = row else {
+        return partition.remove(generation.number, key, &mut generation.held, guard);
+    };
+    partition.insert(generation.number, key, row, &mut generation.held, guard);
+    if let Some(at) = index.expiry_of(row) {
+        generation.expiries.note(key, at);
+    }
+}
+
+/// Removes documents that have expired at the partition time that is about to be published.
+fn reclaim(
+    index: &Inner,
+    partition: &Partition,
+    generation: &mut Generation,
+    most: usize,
+    guard: &LocalGuard<'_>,
+) {
+    let now = generation.progress.partition_time;
+    for _ in 0..most {
+        let Some(key) = generation.expiries.next_due(now) else { return };
+        let row = partition.row(generation.number, &key, guard);
+        match row.and_then(|row| index.expiry_of(row)) {
+            Some(at) if at <= now => {
+                partition.remove(generation.number, &key, &mut generation.held, guard);
+            }
+            Some(at) => generation.expiries.note(&key, at),
+            None => {}
+        }
+    }
+}

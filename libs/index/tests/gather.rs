@@ -1,0 +1,207 @@
+//! Gather: plans, conversions, defaults, masks and statuses, and what is refused.
+
+mod support;
+
+use forebay_core::ErrorCode;
+use forebay_core::row::Presence;
+use forebay_core::schema::{Alteration, FieldSpec};
+use forebay_core::value::{FieldType, Value, VectorType};
+use forebay_index::{Conversion, GatherField, GatherOut, GatherPlan, KeyStatus, PartitionPhase};
+use half::f16;
+use support::*;
+
+const F16_2: FieldType = FieldType::Vector(VectorType::F16, 2);
+const I8_3: FieldType = FieldType::Vector(VectorType::I8, 3);
+const EVERY: [(&str, FieldType); 9] = [
+    ("flag", BOOL),
+    ("count", INT32),
+    ("total", INT64),
+    ("score", FLOAT32),
+    ("exact", FLOAT64),
+    ("seen", TIMESTAMP),
+    ("half", F16_2),
+    ("tiny", I8_3),
+    ("name", STRING),
+];
+
+fn fields(names: &[&'static str]) -> Vec<GatherField<'static>> {
+    names.iter().map(|name| GatherField::new(name)).collect()
+}
+
+fn filled() -> Store {
+    let mut store = Store::new(spec(4, &EVERY));
+    let ann = store.upsert(
+        "ann",
+        &[
+            ("flag", Some(Value::Bool(true))),
+            ("count", Some(Value::Int32(-3))),
+            ("total", Some(Value::Int64((1 << 53) + 1))),
+            ("score", Some(Value::Float32(0.1))),
+            ("exact", Some(Value::Float64(0.1))),
+            ("seen", Some(Value::Timestamp(77))),
+            ("half", Some(Value::VectorF16([0.5, -2.0].map(f16::from_f32).to_vec()))),
+            ("tiny", Some(Value::VectorI8(vec![-128, 0, 127]))),
+        ],
+    );
+    let bob = store.upsert("bob", &[("score", None), ("half", None)]);
+    store.write(vec![ann, bob], 1_000);
+    store
+}
+
+#[test]
+fn columns_rows_defaults_and_masks_lie_where_the_plan_says() {
+    let store = filled();
+    let mut wanted = fields(&["score", "half", "flag", "tiny"]);
+    wanted[1].default = Some(Value::VectorF32(vec![7.0, 8.0]));
+    wanted[3].default = Some(Value::Int32(-1));
+    let plan: GatherPlan<f32> = store.index.plan_gather(&wanted, Conversion::Exact).unwrap();
+    let columns: Vec<_> = plan.columns().map(|c| (c.field, c.first, c.count)).collect();
+    let expected = [("score", 0, 1), ("half", 1, 2), ("flag", 3, 1), ("tiny", 4, 3)];
+    assert_eq!(columns, expected.map(|(name, first, count)| (name.to_owned(), first, count)));
+    assert_eq!(plan.width(), 7);
+
+    let keys = ["bob", "ann", "cid", "ann"];
+    let mut values = [9.0; 29];
+    let mut statuses = [KeyStatus::Stale; 4];
+    let mut cells = [Presence::Null; 28];
+    let mut out =
+        GatherOut { values: &mut values, statuses: Some(&mut statuses), cells: Some(&mut cells) };
+    store.index.view(at(2_000)).gather(&plan, &keys[..], &mut out).unwrap();
+    let ann = [0.1, 0.5, -2.0, 1.0, -128.0, 0.0, 127.0];
+    let none = [0.0, 7.0, 8.0, 0.0, -1.0, -1.0, -1.0];
+    assert_eq!(values[..28], [none, ann, none, ann].concat());
+    assert_eq!(values[28], 9.0);
+    use KeyStatus::{Absent as Missing, Found};
+    assert_eq!(statuses, [Found, Found, Missing, Found]);
+    use Presence::{Absent, Null};
+    assert_eq!(cells[..7], [Null, Null, Null, Absent, Absent, Absent, Absent]);
+    assert_eq!(cells[7..14], [Presence::Value; 7]);
+    assert_eq!(cells[14..21], [Absent; 7]);
+}
+
+#[test]
+fn lossy_pairs_convert_only_when_asked() {
+    let store = filled();
+    let refused = |name: &'static str, result: Result<(), forebay_core::Error>| {
+        let error = result.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{name}: {error}");
+        assert_eq!(error.context().field.as_deref(), Some(name));
+    };
+    let index = &store.index;
+    for name in ["count", "total", "exact", "seen", "name"] {
+        let plan = index.plan_gather::<f32>(&fields(&[name]), Conversion::Exact);
+        refused(name, plan.map(drop));
+    }
+    for name in ["total", "seen"] {
+        refused(name, index.plan_gather::<f64>(&fields(&[name]), Conversion::Exact).map(drop));
+    }
+    for name in ["score", "exact", "half"] {
+        refused(name, index.plan_gather::<i64>(&fields(&[name]), Conversion::Exact).map(drop));
+    }
+    refused("name", index.plan_gather::<f32>(&fields(&["name"]), Conversion::Lossy).map(drop));
+
+    let wanted = fields(&["count", "total", "exact", "seen"]);
+    let plan = index.plan_gather::<f32>(&wanted, Conversion::Lossy).unwrap();
+    let mut values = [0.0; 4];
+    let view = index.view(at(2_000));
+    view.gather(&plan, &["ann"][..], &mut GatherOut::values(&mut values)).unwrap();
+    assert_eq!(values, [-3.0, ((1_i64 << 53) + 1) as f32, 0.1, 77.0]);
+    let wanted = fields(&["count", "total", "seen", "flag", "tiny"]);
+    let plan = index.plan_gather::<i64>(&wanted, Conversion::Exact).unwrap();
+    let mut values = [0; 7];
+    view.gather(&plan, &["ann"][..], &mut GatherOut::values(&mut values)).unwrap();
+    assert_eq!(values, [-3, (1 << 53) + 1, 77, 1, -128, 0, 127]);
+}
+
+#[test]
+fn defaults_come_from_the_call_then_the_schema_then_zero() {
+    let mut with_default = spec(2, &[("plain", FLOAT32)]);
+    let mut field = FieldSpec::new("set", FLOAT32);
+    field.default = Some(Value::Float32(2.5));
+    with_default.fields.push(field);
+    let store = Store::new(with_default);
+    let mut wanted = fields(&["plain", "set", "set"]);
+    wanted[2].default = Some(Value::Float32(-1.0));
+    let plan = store.index.plan_gather::<f64>(&wanted, Conversion::Exact).unwrap();
+    let mut values = [9.0; 3];
+    let view = store.index.view(at(0));
+    view.gather(&plan, &["none"][..], &mut GatherOut::values(&mut values)).unwrap();
+    assert_eq!(values, [0.0, 2.5, -1.0]);
+    for bad in [Value::String("1".into()), Value::VectorF32(vec![1.0, 2.0])] {
+        let wanted = [GatherField::new("plain").or(bad)];
+        let error = store.index.plan_gather::<f32>(&wanted, Conversion::Exact).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    }
+    let none = store.index.plan_gather::<f32>(&[], Conversion::Exact).unwrap_err();
+    assert_eq!(none.code(), ErrorCode::InvalidArgument);
+}
+
+#[test]
+fn an_out_that_is_too_small_is_refused_before_anything_is_written() {
+    let store = filled();
+    let plan = store.index.plan_gather::<f32>(&fields(&["score", "half"]), Conversion::Exact);
+    let plan = plan.unwrap();
+    let view = store.index.view(at(2_000));
+    let keys = ["ann", "bob"];
+    for (values, statuses, cells) in [(5, 2, 6), (6, 1, 6), (6, 2, 5)] {
+        let (mut values, mut cells) = (vec![9.0; values], vec![Presence::Null; cells]);
+        let mut statuses = vec![KeyStatus::Stale; statuses];
+        let mut out = GatherOut {
+            values: &mut values,
+            statuses: Some(&mut statuses),
+            cells: Some(&mut cells),
+        };
+        let error = view.gather(&plan, &keys[..], &mut out).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert!(values.iter().all(|value| *value == 9.0));
+        assert!(statuses.iter().all(|status| *status == KeyStatus::Stale));
+        assert!(cells.iter().all(|cell| *cell == Presence::Null));
+    }
+}
+
+#[test]
+fn a_plan_survives_evolution_and_a_value_that_no_longer_fits_is_refused() {
+    let mut store = filled();
+    let plan = store.index.plan_gather::<f32>(&fields(&["score", "flag"]), Conversion::Exact);
+    let plan = plan.unwrap();
+    let gather = |store: &Store, key: &str| {
+        let mut values = [9.0; 2];
+        let view = store.index.view(at(9_000));
+        view.gather(&plan, &[key][..], &mut GatherOut::values(&mut values)).map(|()| values)
+    };
+    let widen = Alteration::WidenField { name: "score".into(), to: FLOAT64 };
+    store.alter(&[widen, Alteration::DropField("flag".into())], 2_000);
+    assert_eq!(gather(&store, "ann").unwrap(), [0.1, 0.0]);
+    let ann = store.upsert("ann", &[("score", Some(Value::Float64(0.25)))]);
+    let bob = store.upsert("bob", &[("score", Some(Value::Float64(0.1)))]);
+    store.write(vec![ann, bob], 3_000);
+    assert_eq!(gather(&store, "ann").unwrap(), [0.25, 0.0]);
+    let error = gather(&store, "bob").unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    let text = error.to_string();
+    assert!(text.contains("float64") && text.contains("float32") && text.contains("score"));
+}
+
+#[test]
+fn keys_without_an_answer_are_a_status_or_an_error_never_a_default() {
+    let mut store = Store::following(spec(4, &[("score", FLOAT32)]), |id| id.0 != 3);
+    let keys: Vec<_> = (0..4).map(|partition| key_in(partition, 4)).collect();
+    let change = store.upsert(&keys[1], &[("score", Some(Value::Float32(1.0)))]);
+    store.write(vec![change], 1_000);
+    store.partitions.values_mut().next().unwrap().writer.set_phase(PartitionPhase::Bootstrapping);
+    let plan = store.index.plan_gather::<f32>(&fields(&["score"]), Conversion::Exact).unwrap();
+    let view = store.index.view(at(2_000));
+    let mut values = [9.0; 4];
+    let mut statuses = [KeyStatus::Stale; 4];
+    let mut out = GatherOut { values: &mut values, statuses: Some(&mut statuses), cells: None };
+    view.gather(&plan, &keys[..], &mut out).unwrap();
+    use KeyStatus::{Absent, Found, NotFollowed, Unavailable};
+    assert_eq!(statuses, [Unavailable, Found, Absent, NotFollowed]);
+    assert_eq!(values, [0.0, 1.0, 0.0, 0.0]);
+    let only = |key: &str| {
+        let mut values = [9.0; 1];
+        view.gather(&plan, &[key][..], &mut GatherOut::values(&mut values)).unwrap_err().code()
+    };
+    assert_eq!(only(&keys[0]), ErrorCode::Unavailable);
+    assert_eq!(only(&keys[3]), ErrorCode::InvalidArgument);
+}

@@ -1,0 +1,177 @@
+//! A store with its real fold and index, driven by hand: what a tail does, without a log.
+
+#![allow(dead_code, reason = "each test binary uses its own part of the support")]
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Applied, PartitionState, Record};
+use forebay_core::id::{
+    ClientId, Epoch, FieldId, LogId, PartitionId, PartitionRef, Sequence, StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::layout::Layout;
+use forebay_core::partition::partition_of;
+use forebay_core::schema::{Alteration, Definition, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_index::{Index, PartitionPhase, PartitionWriter, ReadAt};
+
+pub const BOOL: FieldType = FieldType::Scalar(ScalarType::Bool);
+pub const INT32: FieldType = FieldType::Scalar(ScalarType::Int32);
+pub const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+pub const FLOAT32: FieldType = FieldType::Scalar(ScalarType::Float32);
+pub const FLOAT64: FieldType = FieldType::Scalar(ScalarType::Float64);
+pub const STRING: FieldType = FieldType::Scalar(ScalarType::String);
+pub const BYTES: FieldType = FieldType::Scalar(ScalarType::Bytes);
+pub const TIMESTAMP: FieldType = FieldType::Scalar(ScalarType::Timestamp);
+
+/// A definition as an index takes it.
+pub fn schema_at(definition: &Definition) -> Arc<SchemaAt> {
+    Arc::new(SchemaAt { layout: Layout::of(definition), definition: definition.clone() })
+}
+
+/// One followed partition: its writer and the fold's state.
+pub struct Followed {
+    pub writer: PartitionWriter,
+    pub state: PartitionState,
+}
+
+impl Followed {
+    /// Folds one entry, appended at this time, and publishes what it did.
+    pub fn append(
+        &mut self,
+        index: &Index,
+        schema: &Definition,
+        body: EntryBody,
+        at: i64,
+    ) -> Applied {
+        let entry = Entry {
+            log_id: LogId(9),
+            epoch: Epoch(1),
+            schema_version: schema.version,
+            source: None,
+            body,
+        };
+        let offset = self.state.offset_applied;
+        let record = Record { offset, append_time: Timestamp::from_micros(at), entry: Ok(entry) };
+        let applied = self.state.apply(record, &self.writer, index.schemas()).unwrap();
+        assert_eq!(applied.skipped, None);
+        self.writer.apply(&applied, &self.state).unwrap();
+        applied
+    }
+}
+
+/// A whole store: definition, index and every partition's writer.
+pub struct Store {
+    pub definition: Definition,
+    pub index: Index,
+    pub partitions: BTreeMap<PartitionId, Followed>,
+    sequence: u64,
+}
+
+impl Store {
+    /// A store whose partitions are all followed and serving.
+    pub fn new(spec: StoreSpec) -> Self {
+        Self::following(spec, |_| true)
+    }
+
+    /// A store of which the partitions chosen are followed, and serving.
+    pub fn following(spec: StoreSpec, follow: impl Fn(PartitionId) -> bool) -> Self {
+        let definition = spec.define(StoreId(1)).unwrap();
+        let followed = definition.partitions.partitions().filter(|id| follow(*id));
+        let index = Index::new([schema_at(&definition)], followed, 42).unwrap();
+        let partitions = index.followed().map(|id| (id, take(&index, &definition, id)));
+        let partitions = partitions.collect();
+        Self { definition, index, partitions, sequence: 0 }
+    }
+
+    /// The field with this name.
+    pub fn field(&self, name: &str) -> FieldId {
+        self.definition.field(name).unwrap().id
+    }
+
+    /// A change of one document.
+    pub fn change(
+        &mut self,
+        key: &str,
+        verb: Verb,
+        fields: Vec<FieldChange>,
+        ttl_us: Option<i64>,
+    ) -> Change {
+        self.sequence += 1;
+        let (sequence, key) = (Sequence(self.sequence), Key::plain(key.as_bytes()).unwrap());
+        Change { sequence, key, verb, fields, condition: None, ttl_us }
+    }
+
+    /// Sets fields by name; the default verb.
+    pub fn upsert(&mut self, key: &str, fields: &[(&str, Option<Value>)]) -> Change {
+        let set = |(name, value): &(&str, Option<Value>)| FieldChange {
+            field: self.field(name),
+            op: FieldOp::Set(value.clone()),
+            ttl_us: None,
+        };
+        let fields = fields.iter().map(set).collect();
+        self.change(key, Verb::Upsert, fields, None)
+    }
+
+    /// Deletes a document.
+    pub fn delete(&mut self, key: &str) -> Change {
+        self.change(key, Verb::Delete, Vec::new(), None)
+    }
+
+    /// Appends changes at this time: one entry for each partition that they belong to.
+    pub fn write(&mut self, changes: Vec<Change>, at: i64) {
+        let mut entries: BTreeMap<PartitionId, Vec<Change>> = BTreeMap::new();
+        for change in changes {
+            let partition = partition_of(change.key.as_bytes(), self.definition.partitions);
+            entries.entry(partition).or_default().push(change);
+        }
+        for (partition, changes) in entries {
+            let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes }]);
+            let followed = self.partitions.get_mut(&partition).unwrap();
+            followed.append(&self.index, &self.definition, body, at);
+        }
+    }
+
+    /// Alters the definition and carries it into every partition.
+    pub fn alter(&mut self, alterations: &[Alteration], at: i64) {
+        self.define(alterations);
+        for followed in self.partitions.values_mut() {
+            followed.append(&self.index, &self.definition, EntryBody::Definition, at);
+        }
+    }
+
+    /// Alters the definition; no partition has heard of it yet.
+    pub fn define(&mut self, alterations: &[Alteration]) {
+        self.definition = self.definition.altered(alterations).unwrap();
+        self.index.schemas().add(schema_at(&self.definition)).unwrap();
+    }
+}
+
+fn take(index: &Index, definition: &Definition, partition: PartitionId) -> Followed {
+    let mut writer = index.writer(partition).unwrap();
+    writer.set_phase(PartitionPhase::Serving);
+    let at = PartitionRef { store: definition.store, partition };
+    Followed { writer, state: PartitionState::new(at, definition.partitions) }
+}
+
+/// Reads at a time.
+pub fn at(micros: i64) -> ReadAt<'static> {
+    ReadAt::new(Timestamp::from_micros(micros))
+}
+
+/// A document store with string keys.
+pub fn spec(partitions: u32, fields: &[(&str, FieldType)]) -> StoreSpec {
+    let store = StoreSpec::documents("users", KeyType::String, partitions);
+    fields.iter().fold(store, |store, (name, field_type)| store.field(*name, *field_type))
+}
+
+/// A key of a document store with string keys that lies in this partition.
+pub fn key_in(partition: u32, partitions: u32) -> String {
+    let count = forebay_core::id::PartitionCount(partitions);
+    let mut keys = (0..).map(|n| format!("key-{n}"));
+    keys.find(|key| partition_of(key.as_bytes(), count).0 == partition).unwrap()
+}

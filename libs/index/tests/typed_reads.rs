@@ -1,0 +1,344 @@
+//! Handles and typed reads: absent, null and empty stay apart; types are refused, never converted;
+//! a handle survives every alteration.
+
+mod support;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::key::{Key, KeyType};
+use forebay_core::row::Presence;
+use forebay_core::schema::{Alteration, FieldSpec, StoreSpec};
+use forebay_core::value::Value;
+use forebay_core::{Error, ErrorCode};
+use forebay_index::{
+    Admission, CopyOut, DocumentKey, FieldRead, KeyAnswer, KeyStatus, PackedKeys, PackedValues,
+    PartitionPhase,
+};
+use support::*;
+
+fn refused<T: std::fmt::Debug>(result: Result<T, Error>, code: ErrorCode, says: &[&str]) {
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), code, "{error}");
+    for part in says {
+        assert!(error.to_string().contains(part), "{error} does not say {part}");
+    }
+}
+
+fn people() -> Store {
+    let fields = [("name", STRING), ("photo", BYTES), ("age", INT32), ("score", FLOAT32)];
+    let mut store = Store::new(spec(4, &fields));
+    let ann = store.upsert(
+        "ann",
+        &[
+            ("name", Some(Value::String("Ann".into()))),
+            ("photo", Some(Value::Bytes(Vec::new()))),
+            ("age", Some(Value::Int32(41))),
+            ("score", None),
+        ],
+    );
+    store.write(vec![ann], 1_000);
+    store
+}
+
+#[test]
+fn absent_null_and_empty_are_three_answers() {
+    let store = people();
+    let view = store.index.view(at(2_000));
+    let handle = |name: &str| store.index.handle_of_own_type(name).unwrap();
+    let presences = |key: &str| {
+        ["name", "photo", "score"].map(|name| view.presence(&handle(name), key).unwrap())
+    };
+    assert_eq!(presences("ann"), [Presence::Value, Presence::Value, Presence::Null]);
+    assert_eq!(presences("bob"), [Presence::Absent; 3]);
+    assert_eq!(
+        view.get_bytes_owned(&handle("photo"), "ann").unwrap(),
+        FieldRead::Value(Vec::new())
+    );
+    assert_eq!(view.get_scalar::<f32>(&handle("score"), "ann").unwrap(), FieldRead::Null);
+    assert_eq!(view.get_scalar::<f32>(&handle("score"), "bob").unwrap(), FieldRead::Absent);
+    assert_eq!(view.get_f32(&handle("score"), "ann", 0.5).unwrap(), 0.5);
+    assert_eq!(view.get_i32(&handle("age"), "ann", 0).unwrap(), 41);
+}
+
+#[test]
+fn copies_answer_length_absent_null_or_the_size_needed() {
+    let store = people();
+    let view = store.index.view(at(2_000));
+    let name = store.index.handle("name", STRING).unwrap();
+    let mut buffer = [b'.'; 5];
+    assert_eq!(view.get_str(&name, "ann", &mut buffer[..2]).unwrap(), CopyOut::SizeNeeded(3));
+    assert_eq!(view.get_str(&name, "bob", &mut buffer).unwrap(), CopyOut::Absent);
+    assert_eq!(&buffer, b".....");
+    assert_eq!(view.get_str(&name, "ann", &mut buffer).unwrap(), CopyOut::Length(3));
+    assert_eq!(&buffer, b"Ann..");
+    let photo = store.index.handle("photo", BYTES).unwrap();
+    assert_eq!(view.get_bytes(&photo, "ann", &mut []).unwrap(), CopyOut::Length(0));
+    let owned = view.get_str_owned(&name, "ann").unwrap();
+    assert_eq!(owned, FieldRead::Value("Ann".to_owned()));
+}
+
+#[test]
+fn wrong_types_of_keys_and_values_are_refused() {
+    let store = people();
+    let index = &store.index;
+    refused(index.handle("age", STRING), ErrorCode::InvalidArgument, &["int32", "string", "age"]);
+    refused(index.handle("age", FLOAT32), ErrorCode::InvalidArgument, &["int32", "float32"]);
+    refused(index.handle("size", INT32), ErrorCode::NotFound, &["users", "size"]);
+    let view = index.view(at(2_000));
+    let age = index.handle("age", INT32).unwrap();
+    for key in ["ann", "nobody"] {
+        refused(view.get_f32(&age, key, 0.0), ErrorCode::InvalidArgument, &["int32", "float32"]);
+        refused(view.get_str_owned(&age, key), ErrorCode::InvalidArgument, &["int32", "string"]);
+    }
+    refused(view.get_i32(&age, 7, 0), ErrorCode::InvalidArgument, &["string", "int64"]);
+    refused(view.get_i32(&age, b"ann", 0), ErrorCode::InvalidArgument, &["string", "bytes"]);
+
+    let mut other = spec(4, &[("age", INT32)]);
+    other.name = "others".into();
+    let definition = other.define(forebay_core::id::StoreId(2)).unwrap();
+    let partitions: Vec<_> = definition.partitions.partitions().collect();
+    let other = forebay_index::Index::new([schema_at(&definition)], partitions, 1).unwrap();
+    let foreign = other.handle("age", INT32).unwrap();
+    for key in ["ann", "nobody"] {
+        refused(view.get_i32(&foreign, key, 0), ErrorCode::InvalidArgument, &["another store"]);
+        refused(view.presence(&foreign, key), ErrorCode::InvalidArgument, &["another store"]);
+    }
+}
+
+#[test]
+fn a_handle_survives_add_rename_and_drop() {
+    let mut store = people();
+    let age = store.index.handle("age", INT32).unwrap();
+    let score = store.index.handle("score", FLOAT32).unwrap();
+    let add = Alteration::AddField(FieldSpec::new("city", STRING));
+    let rename = Alteration::RenameField { from: "age".into(), to: "years".into() };
+    store.alter(&[add, rename], 2_000);
+    let bob = store.upsert("bob", &[("years", Some(Value::Int32(7)))]);
+    store.write(vec![bob], 3_000);
+    let read =
+        |store: &Store, key: &str| store.index.view(at(4_000)).get_i32(&age, key, -1).unwrap();
+    assert_eq!((read(&store, "ann"), read(&store, "bob")), (41, 7));
+    assert_eq!(store.index.handle("age", INT32).unwrap().field(), age.field());
+
+    let drop = Alteration::DropField("years".into());
+    let again = Alteration::AddField(FieldSpec::new("years", INT32));
+    store.alter(&[drop, again], 5_000);
+    assert_eq!((read(&store, "ann"), read(&store, "bob")), (-1, -1));
+    let ann = store.upsert("ann", &[("years", Some(Value::Int32(42)))]);
+    store.write(vec![ann], 6_000);
+    assert_eq!(read(&store, "ann"), -1);
+    let view = store.index.view(at(7_000));
+    let new = store.index.handle("years", INT32).unwrap();
+    assert_eq!(view.get_i32(&new, "ann", -1).unwrap(), 42);
+    assert_eq!(view.presence(&score, "ann").unwrap(), Presence::Null);
+}
+
+#[test]
+fn a_drop_counts_in_a_partition_once_that_has_reached_it() {
+    let mut store = people();
+    let age = store.index.handle("age", INT32).unwrap();
+    store.define(&[Alteration::DropField("age".into())]);
+    assert_eq!(store.index.view(at(2_000)).get_i32(&age, "ann", -1).unwrap(), 41);
+    store.alter(&[], 3_000);
+    assert_eq!(store.index.view(at(4_000)).get_i32(&age, "ann", -1).unwrap(), -1);
+}
+
+#[test]
+fn a_read_at_the_narrower_type_goes_on_while_values_fit() {
+    let mut store = people();
+    let narrow = store.index.handle("age", INT32).unwrap();
+    store.alter(&[Alteration::WidenField { name: "age".into(), to: INT64 }], 2_000);
+    let bob = store.upsert("bob", &[("age", Some(Value::Int64(7)))]);
+    let cid = store.upsert("cid", &[("age", Some(Value::Int64(1 << 40)))]);
+    store.write(vec![bob, cid], 3_000);
+    let view = store.index.view(at(4_000));
+    assert_eq!(view.get_i32(&narrow, "ann", 0).unwrap(), 41);
+    assert_eq!(view.get_i32(&narrow, "bob", 0).unwrap(), 7);
+    assert_eq!(view.get_value(&narrow, "bob").unwrap(), FieldRead::Value(Value::Int32(7)));
+    let says = ["int32", "int64", "age"];
+    refused(view.get_i32(&narrow, "cid", 0), ErrorCode::InvalidArgument, &says);
+    refused(view.get_value(&narrow, "cid"), ErrorCode::InvalidArgument, &says);
+    let wide = store.index.handle("age", INT64).unwrap();
+    for (key, value) in [("ann", 41), ("bob", 7), ("cid", 1 << 40)] {
+        assert_eq!(view.get_i64(&wide, key, 0).unwrap(), value);
+        assert_eq!(view.get_value(&wide, key).unwrap(), FieldRead::Value(Value::Int64(value)));
+    }
+    let document = view.get_document("ann").unwrap().unwrap();
+    assert_eq!(document.value(narrow.field()), Some(&Value::Int64(41)));
+}
+
+#[test]
+fn a_partition_answers_once_it_serves_and_only_if_followed() {
+    let mut store = Store::following(spec(4, &[("age", INT32)]), |id| id.0 < 3);
+    let (booting, serving, foreign) = (key_in(0, 4), key_in(1, 4), key_in(3, 4));
+    for key in [&booting, &serving] {
+        let change = store.upsert(key, &[("age", Some(Value::Int32(1)))]);
+        store.write(vec![change], 1_000);
+    }
+    let first = store.partitions.values_mut().next().unwrap();
+    first.writer.set_phase(PartitionPhase::Bootstrapping);
+    let age = store.index.handle("age", INT32).unwrap();
+    let view = store.index.view(at(2_000));
+    refused(view.get_i32(&age, &booting, 0), ErrorCode::Unavailable, &["partition 0"]);
+    assert_eq!(view.get_i32(&age, &serving, 0).unwrap(), 1);
+    let says = ["partition 3", "0, 1, 2 of 4"];
+    refused(view.get_i32(&age, &foreign, 0), ErrorCode::InvalidArgument, &says);
+    let partial = store.index.view(at(2_000).serve_partial(true));
+    assert_eq!(partial.get_i32(&age, &booting, 0).unwrap(), 1);
+
+    let stale = |id: forebay_core::id::PartitionId| match id.0 {
+        1 => Admission::Stale,
+        _ => Admission::Serve,
+    };
+    let bounded = store.index.view(at(2_000).admission(&stale));
+    refused(bounded.get(&*serving), ErrorCode::Stale, &["partition 1"]);
+    let keys = [booting, serving, foreign, key_in(2, 4)];
+    let mut statuses = Vec::new();
+    bounded
+        .multi_get(&keys[..], |_, answer| {
+            statuses.push(answer.status());
+            Ok(())
+        })
+        .unwrap();
+    use KeyStatus::{Absent, NotFollowed, Stale, Unavailable};
+    assert_eq!(statuses, [Unavailable, Stale, NotFollowed, Absent]);
+
+    store.partitions.values_mut().for_each(|p| p.writer.set_phase(PartitionPhase::Poisoned));
+    let view = store.index.view(at(2_000));
+    refused(view.get_i32(&age, &keys[1], 0), ErrorCode::Internal, &["partition 1"]);
+}
+
+#[test]
+fn a_batch_answers_in_order_and_duplicates_twice() {
+    let store = people();
+    let view = store.index.view(at(2_000));
+    let keys = ["ann", "bob", "ann"];
+    let age = store.index.handle("age", INT32).unwrap();
+    let mut ages = Vec::new();
+    view.multi_get(&keys[..], |place, answer| {
+        ages.push((
+            place,
+            match answer {
+                KeyAnswer::Found(row) => row.scalar::<i32>(&age)?.value(),
+                KeyAnswer::None(status) => {
+                    assert_eq!(status, KeyStatus::Absent);
+                    None
+                }
+            },
+        ));
+        Ok(())
+    })
+    .unwrap();
+    assert_eq!(ages, [(0, Some(41)), (1, None), (2, Some(41))]);
+
+    let name = store.index.handle("name", STRING).unwrap();
+    let packed_keys = PackedKeys::strings(b"annbobann", &[3, 6, 9]).unwrap();
+    let mut packed = PackedValues::default();
+    for _ in 0..2 {
+        view.multi_get_packed(&packed_keys, &name, &mut packed).unwrap();
+        assert_eq!(packed.bytes, b"AnnAnn");
+        assert_eq!(packed.ends, [3, 3, 6]);
+        let values: Vec<_> = (0..4).map(|place| packed.value(place)).collect();
+        assert_eq!(values, [Some(&b"Ann"[..]), None, Some(&b"Ann"[..]), None]);
+    }
+    refused(
+        view.multi_get_packed(&keys[..], &age, &mut packed),
+        ErrorCode::InvalidArgument,
+        &["int32"],
+    );
+    let documents = view.multi_get_documents(&keys[..]).unwrap();
+    assert_eq!(documents[0], documents[2]);
+    assert_eq!(documents[1], (KeyStatus::Absent, None));
+}
+
+#[test]
+fn a_store_with_a_partition_key_is_read_by_both() {
+    let mut spec = StoreSpec::documents("orders", KeyType::Int64, 8)
+        .field("tenant", STRING)
+        .field("total", FLOAT64);
+    spec.partition_key = Some("tenant".into());
+    let mut store = Store::new(spec);
+    let mut change = store.upsert("", &[("total", Some(Value::Float64(9.5)))]);
+    change.key = Key::partitioned(b"acme", &7_i64.to_le_bytes()).unwrap();
+    let key = DocumentKey::from(7).with_partition_key("acme");
+    let partition = store.index.partition_of(key).unwrap();
+    let body = forebay_core::change::EntryBody::Changes(vec![forebay_core::change::ClientBatch {
+        client: forebay_core::id::ClientId(1),
+        changes: vec![change],
+    }]);
+    let (index, definition) = (store.index.clone(), store.definition.clone());
+    store.partitions.get_mut(&partition).unwrap().append(&index, &definition, body, 1_000);
+    let view = index.view(at(2_000));
+    let total = index.handle("total", FLOAT64).unwrap();
+    let tenant = index.handle("tenant", STRING).unwrap();
+    assert_eq!(view.get_f64(&total, key, 0.0).unwrap(), 9.5);
+    assert_eq!(view.get_str_owned(&tenant, key).unwrap(), FieldRead::Value("acme".into()));
+    let elsewhere = DocumentKey::from(7).with_partition_key("other");
+    assert_eq!(view.get_f64(&total, elsewhere, 0.0).unwrap(), 0.0);
+    refused(view.get(7), ErrorCode::InvalidArgument, &["partition key"]);
+    let mut scan = index.scan();
+    let scanned = scan.next_batch(at(2_000), 10, |document| {
+        assert_eq!((document.partition, document.key), (partition, key));
+        Ok(())
+    });
+    assert_eq!(scanned.unwrap(), 1);
+}
+
+#[test]
+fn expiry_is_exact_by_the_later_of_clock_and_partition_time() {
+    let mut store = people();
+    let mut short = store.upsert("bob", &[("age", Some(Value::Int32(1)))]);
+    short.ttl_us = Some(500);
+    let mut field = store.upsert("ann", &[("age", Some(Value::Int32(2)))]);
+    field.fields[0].ttl_us = Some(700);
+    store.write(vec![short, field], 10_000);
+    let age = store.index.handle("age", INT32).unwrap();
+    let read = |store: &Store, key: &str, now: i64| {
+        store.index.view(at(now)).get_i32(&age, key, -1).unwrap()
+    };
+    assert_eq!((read(&store, "bob", 10_499), read(&store, "bob", 10_500)), (1, -1));
+    assert_eq!((read(&store, "ann", 10_699), read(&store, "ann", 10_700)), (2, -1));
+    assert_eq!(read(&store, "bob", i64::MIN), 1);
+    let view = store.index.view(at(10_700));
+    assert!(view.get("ann").unwrap().is_some());
+    let document = view.get_document("ann").unwrap().unwrap();
+    assert!(document.cell(age.field()).is_none() && document.cells().len() == 3);
+    drop(view);
+
+    store.alter(&[], 10_500);
+    assert_eq!(read(&store, "bob", 0), -1);
+    let held: u64 = store.index.metrics().partitions.iter().map(|p| p.held.documents).sum();
+    assert_eq!(held, 1);
+    let time = Timestamp::from_micros(10_500);
+    assert!(store.index.metrics().partitions.iter().all(|p| p.progress.partition_time == time));
+}
+
+#[test]
+fn what_is_held_and_read_is_counted() {
+    let mut store = people();
+    let long = store.upsert("bob", &[("name", Some(Value::String("b".repeat(1_000))))]);
+    store.write(vec![long], 2_000);
+    let held = |store: &Store| {
+        let metrics = store.index.metrics();
+        let sum = |of: fn(&forebay_index::Held) -> u64| -> u64 {
+            metrics.partitions.iter().map(|partition| of(&partition.held)).sum()
+        };
+        (sum(|h| h.documents), sum(|h| h.key_bytes), sum(|h| h.row_bytes), metrics.memory_bytes())
+    };
+    let (documents, key_bytes, row_bytes, memory) = held(&store);
+    assert_eq!((documents, key_bytes), (2, 6));
+    assert!(row_bytes > 1_000 && memory > row_bytes + key_bytes);
+    let shorter = store.upsert("bob", &[("name", Some(Value::String(String::new())))]);
+    store.write(vec![shorter], 3_000);
+    assert_eq!(held(&store).2, row_bytes - 1_000);
+    let (ann, bob) = (store.delete("ann"), store.delete("bob"));
+    store.write(vec![ann, bob], 4_000);
+    assert_eq!(held(&store), (0, 0, 0, 0));
+
+    let before = store.index.metrics().reads;
+    let view = store.index.view(at(5_000));
+    assert!(view.get("ann").unwrap().is_none());
+    view.multi_get_documents(&["ann", "bob"][..]).unwrap();
+    assert!(view.get(7).is_err());
+    let after = store.index.metrics().reads;
+    assert_eq!((after.hits - before.hits, after.misses - before.misses), (0, 3));
+}
