@@ -10,10 +10,6 @@ pub const VALUE_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const ROW_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Largest entry body as the log holds it, in bytes.
 pub const ENTRY_BYTES_MAX: usize = 20 * 1024 * 1024;
-/// Most bytes that an entry's frame adds to its body.
-pub const ENTRY_FRAME_BYTES_MAX: usize = 64;
-/// Largest entry with its frame, in bytes; what every log accepts and no log exceeds.
-pub const ENTRY_FRAMED_BYTES_MAX: usize = ENTRY_BYTES_MAX + ENTRY_FRAME_BYTES_MAX;
 /// Most changes in one entry; a place in an entry fits 16 bits.
 pub const ENTRY_CHANGES_MAX: usize = 16 * 1024;
 /// Most changes in one write request.
@@ -108,8 +104,8 @@ pub const CATALOG_BACKOFF_MS_MAX: u64 = 2_000;
 
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);
 const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);
-const _: () = assert!(ENTRY_FRAMED_BYTES_MAX < MESSAGE_BYTES_MAX);
-const _: () = assert!(ENTRY_FRAMED_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
+const _: () = assert!(ENTRY_BYTES_MAX < MESSAGE_BYTES_MAX);
+const _: () = assert!(2 * ENTRY_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
 const _: () = assert!(ENTRY_CHANGES_MAX <= 1 << 16);
 const _: () = assert!(REQUEST_CHANGES_MAX <= ENTRY_CHANGES_MAX);
 const _: () = assert!(CLIENT_BACKOFF_MS_MIN <= CLIENT_BACKOFF_MS_MAX);

@@ -1,0 +1,130 @@
+//! What a tail asks of its log before it follows it: where it starts and ends, which log it is, and
+//! how far its clock is from the reader's.
+
+use std::time::Duration;
+
+use forebay_core::clock::Clock;
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{LogId, Offset, PartitionRef};
+use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READ_BYTES_MAX};
+use forebay_core::{Error, Result};
+use forebay_log::{Bounds, ChangeLog, ReadLimit, Records};
+use forebay_wire::entry::frame_log_id;
+
+use crate::age::clock_error_us;
+
+/// What a log answered.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connected {
+    /// Where it starts and ends.
+    pub bounds: Bounds,
+    /// Id in the first well-formed entry that it still holds; `None` when it holds none.
+    pub log_id: Option<LogId>,
+    /// How far apart the clocks may be, in microseconds; `None` when the log does not tell.
+    pub clock_error_us: Option<i64>,
+}
+
+/// Asks the log.
+///
+/// # Errors
+/// Those of the log; `Unavailable` when it does not answer in time.
+pub(crate) async fn connect(
+    log: &dyn ChangeLog,
+    at: PartitionRef,
+    clock: &dyn Clock,
+) -> Result<Connected> {
+    let before = clock.now();
+    let bounds = in_time(Duration::ZERO, log.bounds(at)).await?;
+    let after = clock.now();
+    let clock_error_us = bounds.server_time.map(|time| clock_error_us(before, time, after));
+    let log_id = first_log_id(log, at, bounds).await?;
+    Ok(Connected { bounds, log_id, clock_error_us })
+}
+
+/// Reads records, with a bound on how long the log may stay silent.
+pub(crate) async fn read(
+    log: &dyn ChangeLog,
+    at: PartitionRef,
+    from: Offset,
+    wait_max: Duration,
+) -> Result<Records> {
+    let limit = ReadLimit { bytes_max: READER_READ_BYTES_MAX, wait_max };
+    in_time(wait_max, log.read(at, from, limit)).await
+}
+
+async fn in_time<T>(wait_max: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
+    let silence_max = wait_max + Duration::from_millis(READER_LOG_TIMEOUT_MS);
+    tokio::time::timeout(silence_max, call)
+        .await
+        .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
+}
+
+async fn first_log_id(
+    log: &dyn ChangeLog,
+    at: PartitionRef,
+    bounds: Bounds,
+) -> Result<Option<LogId>> {
+    let mut from = bounds.start;
+    while from < bounds.end {
+        let records = read(log, at, from, Duration::ZERO).await?.records;
+        if let Some(log_id) = records.iter().find_map(|record| frame_log_id(&record.entry).ok()) {
+            return Ok(Some(log_id));
+        }
+        let Some(last) = records.last() else { return Ok(None) };
+        from = last.offset.next();
+    }
+    Ok(None)
+}
+
+/// Whether a copy may go on with this log from where it is.
+///
+/// # Errors
+/// `TokenLost`, saying why it must be built anew: another log id, a start above its place, an end
+/// below it.
+pub(crate) fn check_continues(connected: &Connected, state: &PartitionState) -> Result<()> {
+    let Bounds { start, end, .. } = connected.bounds;
+    let ours = state.offset_applied;
+    let why = match (state.log_id, connected.log_id) {
+        (Some(ours), Some(found)) if ours != found => {
+            format!("the log was replaced: its id is {found:016x}, not {ours:016x}")
+        }
+        _ if start > ours => format!("the log starts at {start}, above offset {ours}"),
+        _ if end < ours => format!("the log ends at {end}, below offset {ours}"),
+        _ => return Ok(()),
+    };
+    Err(Error::token_lost(why).with_partition(state.partition.partition))
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::id::{PartitionCount, PartitionId, StoreId};
+
+    use super::*;
+
+    fn connected(start: u64, end: u64, log_id: Option<u64>) -> Connected {
+        let bounds = Bounds { start: Offset(start), end: Offset(end), server_time: None };
+        Connected { bounds, log_id: log_id.map(LogId), clock_error_us: None }
+    }
+
+    #[test]
+    fn a_copy_goes_on_only_inside_its_own_log() {
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        let mut state = PartitionState::new(at, PartitionCount(1));
+        assert!(check_continues(&connected(0, 0, None), &state).is_ok());
+        assert!(check_continues(&connected(0, 9, Some(5)), &state).is_ok());
+        state.log_id = Some(LogId(5));
+        state.offset_applied = Offset(7);
+        assert!(check_continues(&connected(7, 7, None), &state).is_ok());
+        assert!(check_continues(&connected(3, 9, Some(5)), &state).is_ok());
+        for broken in [
+            connected(0, 9, Some(6)),
+            connected(8, 9, Some(5)),
+            connected(0, 6, Some(5)),
+            connected(0, 0, None),
+        ] {
+            let error = check_continues(&broken, &state).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::TokenLost);
+        }
+    }
+}

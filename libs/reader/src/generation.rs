@@ -1,0 +1,222 @@
+//! The copy of one partition that follows the log: the fold's state and the index's writer, moved
+//! together, a whole entry at a time.
+//!
+//! The first copy is in service from the start, as a bootstrapping one. A later one is built beside
+//! it and put in its place once it may be: when it has passed the old one's position, where both
+//! are of one log, or when it has caught up, where its log is another one.
+//!
+//! A checkpoint of a copy is its fold state and the rows that the index's writer visits: both are of
+//! one position, since the tail alone moves them.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion};
+use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
+use forebay_core::{Error, Result};
+use forebay_index::{PartitionPhase, PartitionWriter, SchemaSet};
+use forebay_log::{Bounds, LogRecord};
+use forebay_wire::entry::decode_entry;
+
+use crate::progress::{CatchUp, Phase, Progress, Rebuilding, Served};
+
+/// Why a record was not applied; the copy is as it was.
+#[derive(Debug)]
+pub(crate) enum Stop {
+    /// The definition of this version is needed first.
+    NeedsDefinition(SchemaVersion),
+    /// The record is newer than this build.
+    UpgradeNeeded(Error),
+    /// An invariant broke.
+    Broken(Error),
+}
+
+/// What applying one record came to.
+#[derive(Debug)]
+pub(crate) struct Step {
+    pub skipped: Option<Error>,
+    pub repeats: u64,
+    pub too_large: u64,
+}
+
+/// The copy that follows the log.
+pub(crate) struct Generation {
+    number: u32,
+    state: PartitionState,
+    writer: PartitionWriter,
+    append_time: Option<Timestamp>,
+    /// The log's bounds when the copy was opened.
+    opened: Option<Bounds>,
+    /// Why it is built beside another; `None` while it is in service.
+    reason: Option<Error>,
+    /// Outcomes of a copy that is not in service yet.
+    outcomes: OutcomeTable,
+}
+
+impl Generation {
+    /// The first copy, empty.
+    pub(crate) fn first(at: PartitionRef, count: PartitionCount, writer: PartitionWriter) -> Self {
+        Self {
+            number: 1,
+            state: PartitionState::new(at, count),
+            writer,
+            append_time: None,
+            opened: None,
+            reason: None,
+            outcomes: OutcomeTable::default(),
+        }
+    }
+
+    /// Starts over from the log's start, beside the copy that is in service.
+    pub(crate) fn start_over(&mut self, reason: Error) {
+        self.writer.start_rebuild();
+        self.number += 1;
+        self.state = PartitionState::new(self.state.partition, self.state.partitions);
+        self.append_time = None;
+        self.opened = None;
+        self.reason = Some(reason);
+        self.outcomes = OutcomeTable::default();
+    }
+
+    pub(crate) fn state(&self) -> &PartitionState {
+        &self.state
+    }
+
+    pub(crate) fn is_served(&self) -> bool {
+        self.reason.is_none()
+    }
+
+    /// Takes in where the log starts and ends; the first time it tells when the copy is caught up.
+    ///
+    /// # Errors
+    /// `Unavailable` when the log no longer holds what an empty copy begins with.
+    pub(crate) fn open(&mut self, bounds: Bounds) -> Result<()> {
+        if bounds.start > self.state.offset_applied {
+            let message = format!(
+                "the log starts at offset {}, and this build restores no snapshot of what was \
+                 before; restore the log",
+                bounds.start
+            );
+            return Err(self.locate(Error::unavailable(message)));
+        }
+        // Truncated since, above what is applied: there is less to catch up with.
+        let is_first = self.opened.is_none_or(|opened| bounds.end < opened.end);
+        if is_first {
+            self.opened = Some(bounds);
+        }
+        Ok(())
+    }
+
+    pub(crate) fn is_opened(&self) -> bool {
+        self.opened.is_some()
+    }
+
+    fn locate(&self, error: Error) -> Error {
+        error.with_partition(self.partition())
+    }
+
+    fn partition(&self) -> PartitionId {
+        self.state.partition.partition
+    }
+
+    fn has_caught_up(&self) -> bool {
+        self.opened.is_some_and(|opened| self.state.offset_applied >= opened.end)
+    }
+
+    /// Applies one record: documents first, then the position. `keep` gets the outcomes of its
+    /// conditional changes, if the copy is in service.
+    pub(crate) fn apply(
+        &mut self,
+        record: &LogRecord,
+        schemas: &SchemaSet,
+        keep: impl FnOnce(&[Outcome]),
+    ) -> std::result::Result<Step, Stop> {
+        let entry = decode_entry(&record.entry);
+        let source_time = entry.as_ref().ok().and_then(|entry| entry.source);
+        let append_time = source_time.map_or(record.append_time, |source| source.append_time);
+        let fold = Record { offset: record.offset, append_time: record.append_time, entry };
+        let applied = match self.state.apply(fold, &self.writer, schemas) {
+            Ok(applied) => applied,
+            Err(Blocked::NeedsDefinition(version)) => return Err(Stop::NeedsDefinition(version)),
+            Err(Blocked::UpgradeNeeded(error)) => return Err(Stop::UpgradeNeeded(error)),
+            Err(Blocked::Internal(error)) => return Err(Stop::Broken(error)),
+        };
+        self.writer.apply(&applied, &self.state).map_err(Stop::Broken)?;
+        if applied.skipped.is_none() {
+            self.append_time = Some(append_time);
+        }
+        if self.is_served() {
+            keep(&applied.outcomes);
+        } else {
+            applied.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));
+        }
+        Ok(step(applied))
+    }
+
+    /// Whether the copy may take the place of the one that this picture shows.
+    pub(crate) fn may_be_served(&self, picture: &Progress, serve_partial: bool) -> bool {
+        if self.is_served() {
+            return false;
+        }
+        match picture.phase {
+            // Nobody has read the old one.
+            Phase::Bootstrapping if !serve_partial => true,
+            Phase::Poisoned => self.has_caught_up(),
+            _ if self.state.log_id.is_none() => false,
+            _ if picture.served.log_id != self.state.log_id => self.has_caught_up(),
+            _ => picture.served.position.is_none_or(|served| self.state.position >= served),
+        }
+    }
+
+    /// Puts the copy in service in place of the older one; answers its outcomes.
+    pub(crate) fn serve(&mut self) -> OutcomeTable {
+        self.writer.publish_rebuild();
+        self.reason = None;
+        std::mem::take(&mut self.outcomes)
+    }
+
+    /// Makes reads answer `Internal`.
+    pub(crate) fn poison(&mut self) {
+        self.writer.set_phase(PartitionPhase::Poisoned);
+    }
+
+    /// Shows the copy in a picture, as the one in service or as the one under construction.
+    pub(crate) fn show(&mut self, progress: &mut Progress) {
+        let opened = self.opened.map_or((Offset(0), Offset(0)), |at| (at.start, at.end));
+        let offset_applied = self.state.offset_applied;
+        let catch_up = CatchUp { start: opened.0, offset_applied, target: opened.1 };
+        if let Some(reason) = &self.reason {
+            let (generation, log_id, reason) = (self.number, self.state.log_id, reason.clone());
+            progress.rebuilding = Some(Rebuilding { generation, log_id, catch_up, reason });
+            return;
+        }
+        let replaces = progress.generation != self.number;
+        progress.rebuilding = None;
+        progress.generation = self.number;
+        progress.served = self.served();
+        if progress.phase != Phase::Serving {
+            progress.catch_up = catch_up;
+            progress.phase = Phase::Bootstrapping;
+        }
+        if self.has_caught_up() && (progress.phase != Phase::Serving || replaces) {
+            self.writer.set_phase(PartitionPhase::Serving);
+            progress.phase = Phase::Serving;
+        }
+    }
+
+    fn served(&self) -> Served {
+        let log_id = self.state.log_id;
+        Served {
+            log_id,
+            position: log_id.map(|_| self.state.position),
+            offset_applied: self.state.offset_applied,
+            append_time: self.append_time,
+            schema_version: self.state.schema_version,
+        }
+    }
+}
+
+fn step(applied: Applied) -> Step {
+    let is_too_large = |outcome: &&Outcome| outcome.verdict == Verdict::TooLarge;
+    let too_large = applied.outcomes.iter().filter(is_too_large).count() as u64;
+    Step { skipped: applied.skipped, repeats: applied.repeats, too_large }
+}

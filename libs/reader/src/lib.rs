@@ -1,0 +1,40 @@
+//! The embedded reader: a live copy of some or all partitions of a store, inside the process that
+//! reads it.
+//!
+//! One task per partition follows its log and applies what it reads to the index; reads go to the
+//! index alone. What a read promises (absent only after catch-up, a position that never falls, read
+//! your writes, a bound on age, the latest) is `semantics.md` 5, and each promise has its file:
+//! `tail` and `generation` apply, `connect` checks the log, `progress` is what the tail publishes,
+//! `age`, `wait` and `barrier` are what reads ask for, `ready` and `status` are what operators ask
+//! for.
+//!
+//! The log, the catalog, the clock, randomness and the way to append a barrier are arguments; the
+//! reader opens no socket and no file.
+
+mod age;
+mod backoff;
+mod barrier;
+mod callback;
+mod closing;
+mod connect;
+mod generation;
+mod metrics;
+mod options;
+mod partition;
+mod progress;
+mod read;
+mod reader;
+mod ready;
+mod shared;
+mod status;
+mod tail;
+mod wait;
+
+pub use barrier::{Barriers, LogBarriers};
+pub use metrics::ReaderMetrics;
+pub use options::{OnSkipped, PartitionFilter, ReaderOptions, ReaderParts, Skipped};
+pub use progress::{CatchUp, Counts, Phase, Rebuilding};
+pub use read::Read;
+pub use reader::Reader;
+pub use shared::OnSchemaChange;
+pub use status::{PartitionStatus, ReaderStatus};

@@ -1,0 +1,31 @@
+//! A pull snapshot of a reader's counts, for whoever exports metrics.
+
+use forebay_index::ReadCounts;
+
+use crate::progress::Counts;
+use crate::shared::Shared;
+use crate::status::ReaderStatus;
+
+/// Counts and sizes of a reader since it was opened.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReaderMetrics {
+    /// Documents found and not found.
+    pub reads: ReadCounts,
+    /// What happened to the records of all partitions together.
+    pub records: Counts,
+    /// Estimated bytes of memory of all documents.
+    pub memory_bytes: u64,
+    /// The reader and each of its partitions.
+    pub status: ReaderStatus,
+}
+
+impl ReaderMetrics {
+    pub(crate) fn of(shared: &Shared) -> Self {
+        let index = shared.index.metrics();
+        let status = shared.status();
+        let mut records = Counts::default();
+        status.partitions.iter().for_each(|partition| records.add(&partition.counts));
+        let (reads, memory_bytes) = (index.reads, index.memory_bytes());
+        Self { reads, records, memory_bytes, status }
+    }
+}

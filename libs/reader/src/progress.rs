@@ -1,0 +1,298 @@
+//! How far one partition is: what its tail publishes and everyone else reads.
+//!
+//! The tail is the only writer. What each read needs is in atomics, so that a read writes nothing
+//! that another core reads; the whole picture is in a watch channel, for waits and status. The
+//! tail stores documents first, then the atomics, then the picture: whoever sees a position finds
+//! the documents of that position.
+
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+
+use forebay_core::Error;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{LogId, Offset, Position, SchemaVersion};
+use tokio::sync::{Notify, watch};
+
+use crate::age::Freshness;
+
+/// Whether a partition answers.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    /// It has not yet caught up with the end that its log had when it was opened.
+    #[default]
+    Bootstrapping,
+    /// It has caught up once and answers, with its age.
+    Serving,
+    /// A broken invariant was found; it answers `Internal` until it is built anew.
+    Poisoned,
+}
+
+impl Phase {
+    const ALL: [Self; 3] = [Self::Bootstrapping, Self::Serving, Self::Poisoned];
+
+    /// Its name in messages and metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Bootstrapping => "bootstrapping",
+            Self::Serving => "serving",
+            Self::Poisoned => "poisoned",
+        }
+    }
+}
+
+/// The part of a log that a copy reads before it has caught up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CatchUp {
+    /// Where it began.
+    pub start: Offset,
+    /// First offset not yet applied.
+    pub offset_applied: Offset,
+    /// The end that the log had when the copy was opened.
+    pub target: Offset,
+}
+
+impl CatchUp {
+    /// How much of it is done, 0 to 100; below 100 until all of it is.
+    pub fn percent(&self) -> u8 {
+        percent(self.done(), self.total())
+    }
+
+    pub(crate) fn done(&self) -> u64 {
+        self.offset_applied.0.min(self.target.0).saturating_sub(self.start.0)
+    }
+
+    pub(crate) fn total(&self) -> u64 {
+        self.target.0.saturating_sub(self.start.0)
+    }
+}
+
+pub(crate) fn percent(done: u64, total: u64) -> u8 {
+    if total == 0 {
+        return 100;
+    }
+    (u128::from(done.min(total)) * 100 / u128::from(total)) as u8
+}
+
+/// What of its log a partition's documents come from.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Served {
+    /// Id of the log; `None` before its first well-formed entry.
+    pub log_id: Option<LogId>,
+    /// Position of the last entry applied; `None` before the first.
+    pub position: Option<Position>,
+    /// First offset not yet applied.
+    pub offset_applied: Offset,
+    /// Append time of the last entry applied.
+    pub append_time: Option<Timestamp>,
+    /// Newest schema version that the partition has seen.
+    pub schema_version: SchemaVersion,
+}
+
+impl Served {
+    /// Whether the entry at this position of this log is applied.
+    pub(crate) fn covers(&self, log_id: LogId, position: Position) -> bool {
+        let entry = |position: Position| (position.epoch, position.offset);
+        self.log_id == Some(log_id)
+            && self.position.is_some_and(|served| entry(served) >= entry(position))
+    }
+}
+
+/// A new copy that is built beside the one that is served.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rebuilding {
+    /// Number of the copy.
+    pub generation: u32,
+    /// Id of the log that it follows.
+    pub log_id: Option<LogId>,
+    /// How far it is.
+    pub catch_up: CatchUp,
+    /// Why it is built.
+    pub reason: Error,
+}
+
+/// What has happened to the records of a partition since the reader was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Records applied.
+    pub applied: u64,
+    /// Bytes of the records read.
+    pub read_bytes: u64,
+    /// Records skipped, as all replicas skip them.
+    pub skipped: u64,
+    /// Changes skipped because their client sent them before.
+    pub repeats: u64,
+    /// Changes skipped because their document would have grown over the limit.
+    pub too_large: u64,
+    /// Failed calls of the log.
+    pub log_errors: u64,
+    /// Copies that were begun after the first.
+    pub rebuilds: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, other: &Self) {
+        self.applied += other.applied;
+        self.read_bytes += other.read_bytes;
+        self.skipped += other.skipped;
+        self.repeats += other.repeats;
+        self.too_large += other.too_large;
+        self.log_errors += other.log_errors;
+        self.rebuilds += other.rebuilds;
+    }
+}
+
+/// The whole picture of one partition.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Progress {
+    pub phase: Phase,
+    /// Number of the copy that is served, from 1.
+    pub generation: u32,
+    pub served: Served,
+    /// Catching up of the first copy.
+    pub catch_up: CatchUp,
+    /// The log's end, as last heard.
+    pub end: Offset,
+    pub rebuilding: Option<Rebuilding>,
+    /// Last request for a check of the log id that was carried out.
+    pub checked: u64,
+    /// Log id found by the last check.
+    pub checked_log_id: Option<LogId>,
+    /// Why the partition applies nothing any more.
+    pub halted: Option<Error>,
+    /// Why it applies nothing at the moment.
+    pub trouble: Option<Error>,
+    pub counts: Counts,
+}
+
+/// What a read looks at.
+#[derive(Debug)]
+struct Hot {
+    phase: AtomicU8,
+    append_time_us: AtomicI64,
+    clock_error_us: AtomicI64,
+}
+
+const UNKNOWN: i64 = i64::MIN;
+
+/// Where the tail publishes.
+#[derive(Debug)]
+pub(crate) struct ProgressBoard {
+    hot: Hot,
+    picture: watch::Sender<Progress>,
+    checks_asked: AtomicU64,
+    ask: Notify,
+}
+
+impl ProgressBoard {
+    pub(crate) fn new() -> Self {
+        let hot = Hot {
+            phase: AtomicU8::new(Phase::Bootstrapping as u8),
+            append_time_us: AtomicI64::new(UNKNOWN),
+            clock_error_us: AtomicI64::new(UNKNOWN),
+        };
+        let (checks_asked, ask) = (AtomicU64::new(0), Notify::new());
+        Self { hot, picture: watch::Sender::new(Progress::default()), checks_asked, ask }
+    }
+
+    /// Whether reads are answered.
+    pub(crate) fn phase(&self) -> Phase {
+        let number = usize::from(self.hot.phase.load(Ordering::Acquire));
+        Phase::ALL.get(number).copied().unwrap_or(Phase::Poisoned)
+    }
+
+    /// What the age of the served copy is told from.
+    pub(crate) fn freshness(&self) -> Freshness {
+        let known = |micros: i64| (micros != UNKNOWN).then_some(micros);
+        let append_time = known(self.hot.append_time_us.load(Ordering::Acquire));
+        let clock_error_us = known(self.hot.clock_error_us.load(Ordering::Acquire));
+        Freshness { append_time: append_time.map(Timestamp::from_micros), clock_error_us }
+    }
+
+    /// The whole picture now.
+    pub(crate) fn picture(&self) -> Progress {
+        self.picture.borrow().clone()
+    }
+
+    /// Newest schema version that the served copy has seen.
+    pub(crate) fn schema_version(&self) -> SchemaVersion {
+        self.picture.borrow().served.schema_version
+    }
+
+    /// The pictures from now on.
+    pub(crate) fn watch(&self) -> watch::Receiver<Progress> {
+        self.picture.subscribe()
+    }
+
+    /// Changes the picture and what reads see of it. Only the tail calls this.
+    pub(crate) fn publish(&self, change: impl FnOnce(&mut Progress)) {
+        self.picture.send_modify(|progress| {
+            change(progress);
+            let append_time = progress.served.append_time.map_or(UNKNOWN, Timestamp::as_micros);
+            self.hot.append_time_us.store(append_time, Ordering::Release);
+            self.hot.phase.store(progress.phase as u8, Ordering::Release);
+        });
+    }
+
+    /// Notes how far apart the reader's clock and the log's may be.
+    pub(crate) fn set_clock_error(&self, micros: i64) {
+        self.hot.clock_error_us.store(micros, Ordering::Release);
+    }
+
+    /// Asks the tail to check the log id again; answers the number to wait for in
+    /// [`Progress::checked`].
+    pub(crate) fn ask_for_check(&self) -> u64 {
+        let number = self.checks_asked.fetch_add(1, Ordering::AcqRel) + 1;
+        self.ask.notify_one();
+        number
+    }
+
+    /// Number of checks that were asked for; a check that begins now answers them all.
+    pub(crate) fn checks_asked(&self) -> u64 {
+        self.checks_asked.load(Ordering::Acquire)
+    }
+
+    /// Returns when a check was asked for.
+    pub(crate) async fn asked(&self) {
+        self.ask.notified().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::id::Epoch;
+
+    use super::*;
+
+    #[test]
+    fn every_phase_is_read_back() {
+        let board = ProgressBoard::new();
+        for phase in Phase::ALL {
+            board.publish(|progress| progress.phase = phase);
+            assert_eq!(board.phase(), phase);
+        }
+    }
+
+    #[test]
+    fn a_position_is_covered_whatever_its_place_in_the_entry() {
+        let at = |offset, place| Position { epoch: Epoch(1), offset: Offset(offset), place };
+        let served =
+            Served { log_id: Some(LogId(5)), position: Some(at(7, 0)), ..Served::default() };
+        assert!(served.covers(LogId(5), at(7, 9)));
+        assert!(!served.covers(LogId(5), at(8, 0)));
+        assert!(!served.covers(LogId(6), at(7, 0)));
+        assert!(!Served::default().covers(LogId(5), at(0, 0)));
+    }
+
+    #[test]
+    fn a_hundred_percent_is_said_only_of_all() {
+        let catch_up = |applied| CatchUp {
+            start: Offset(10),
+            offset_applied: Offset(applied),
+            target: Offset(1_010),
+        };
+        assert_eq!(catch_up(10).percent(), 0);
+        assert_eq!(catch_up(1_009).percent(), 99);
+        assert_eq!(catch_up(1_010).percent(), 100);
+        assert_eq!(catch_up(9_999).percent(), 100);
+        assert_eq!(CatchUp::default().percent(), 100);
+    }
+}

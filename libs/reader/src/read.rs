@@ -1,0 +1,252 @@
+//! Reads: how they are asked for, what they wait for, and what they refuse.
+//!
+//! A read is local: it goes straight to the index. What it may ask for beyond that comes before
+//! (wait until a token or a barrier is applied) or is asked per key (is the partition caught up, is
+//! it fresh enough). A refusal says why, with the partition's progress or age.
+
+use std::time::Duration;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::PartitionId;
+use forebay_core::value::FieldType;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_index::{
+    Admission, Conversion, DocumentKey, Element, FieldHandle, GatherField, GatherPlan, KeyList,
+    ReadAt, Scan, ScannedDocument, View,
+};
+use forebay_wire::token::Token;
+use futures::future::try_join_all;
+
+use crate::age::check_bound;
+use crate::partition::not_serving;
+use crate::reader::Reader;
+use crate::shared::Shared;
+
+/// What a read waits for before it reads.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Wait {
+    #[default]
+    Nothing,
+    Token(Token),
+    Latest,
+}
+
+/// How a read is made. The default is local: whatever is applied here.
+///
+/// ```
+/// use std::time::Duration;
+/// use forebay_reader::Read;
+/// let fresh = Read::latest(Duration::from_secs(1)).max_age(Duration::from_secs(5));
+/// assert_ne!(fresh, Read::local());
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Read {
+    wait: Wait,
+    timeout: Duration,
+    age_max: Option<Duration>,
+}
+
+impl Read {
+    /// Reads what is applied here.
+    pub fn local() -> Self {
+        Self::default()
+    }
+
+    /// Waits, at most this long, until the token's positions are applied: read your writes.
+    pub fn after_token(token: Token, timeout: Duration) -> Self {
+        Self { wait: Wait::Token(token), timeout, age_max: None }
+    }
+
+    /// Appends a barrier and waits, at most this long, until it is applied: linearizable per
+    /// partition, at the price of one acknowledged append, which calls at the same time share.
+    pub fn latest(timeout: Duration) -> Self {
+        Self { wait: Wait::Latest, timeout, age_max: None }
+    }
+
+    /// Refuses with `Stale` what is older than this. At least twice the store's heartbeat interval.
+    #[must_use]
+    pub fn max_age(mut self, bound: Duration) -> Self {
+        self.age_max = Some(bound);
+        self
+    }
+}
+
+impl Reader {
+    /// Waits for what `read` asks for and then calls `with` with a view that keeps its bound.
+    /// `partitions` are those of the keys that will be read (see [`Reader::partition_of`]); others
+    /// are not waited for.
+    ///
+    /// # Errors
+    /// `Closed`; `InvalidArgument` for a partition that the reader does not follow, a token of
+    /// another store or a bound below twice the heartbeat interval; `TokenLost`;
+    /// `DeadlineExceeded` or `Unavailable` when the wait takes too long; those of the barrier's
+    /// append; `Stale` beyond the bound; those of `with`.
+    pub async fn read<T>(
+        &self,
+        read: &Read,
+        partitions: &[PartitionId],
+        with: impl FnOnce(&View<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.wait(read, partitions).await?;
+        self.read_local(read.age_max, with)
+    }
+
+    /// The wait of [`Reader::read`] alone, for callers that read elsewhere than where they wait.
+    ///
+    /// # Errors
+    /// As [`Reader::read`].
+    pub async fn wait(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
+        let shared = self.shared();
+        shared.closing.check()?;
+        for partition in partitions {
+            shared.partition(*partition)?;
+        }
+        match &read.wait {
+            Wait::Nothing => Ok(()),
+            Wait::Token(token) => shared.wait_token(token, partitions, read.timeout).await,
+            Wait::Latest => {
+                let waits = partitions.iter().map(async |partition| {
+                    let partition = shared.partition(*partition)?;
+                    let wait = shared.wait_latest(partition);
+                    shared.bounded(read.timeout, || shared.overdue(partition), wait).await
+                });
+                try_join_all(waits).await.map(|_| ())
+            }
+        }
+    }
+
+    /// Calls `with` with a view of what is applied here. Waits for nothing, takes no lock and needs
+    /// no runtime; any thread may call it. The view is for this call alone.
+    ///
+    /// # Errors
+    /// `Closed`; `InvalidArgument` for a bound below twice the heartbeat interval; those of `with`,
+    /// where `Unavailable` tells the partition's progress and `Stale` its age.
+    pub fn read_local<T>(
+        &self,
+        age_max: Option<Duration>,
+        with: impl FnOnce(&View<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let shared = self.shared();
+        shared.admitted(age_max, |at| with(&shared.index.view(at)))
+    }
+
+    /// The partition that a key belongs to, followed or not.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key of another type, `LimitExceeded` for one that is too long.
+    pub fn partition_of<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<PartitionId> {
+        self.shared().index.partition_of(key)
+    }
+
+    /// The partitions that these keys belong to, each once, in order.
+    ///
+    /// # Errors
+    /// As [`Reader::partition_of`].
+    pub fn partitions_of<K: KeyList + ?Sized>(&self, keys: &K) -> Result<Vec<PartitionId>> {
+        let partitions = (0..keys.count()).map(|place| self.partition_of(keys.key(place)));
+        let mut partitions = partitions.collect::<Result<Vec<_>>>()?;
+        partitions.sort_unstable();
+        partitions.dedup();
+        Ok(partitions)
+    }
+
+    /// Resolves a field by name or alias, to be read as a type; see [`Index::handle`].
+    ///
+    /// # Errors
+    /// `NotFound` for a field that the store does not have, `InvalidArgument` for another type.
+    ///
+    /// [`Index::handle`]: forebay_index::Index::handle
+    pub fn handle(&self, field: &str, asked: FieldType) -> Result<FieldHandle> {
+        let shared = self.shared();
+        shared.index.handle(field, asked).map_err(|error| error.with_store(&shared.name))
+    }
+
+    /// Resolves a field by name or alias, to be read as its own type of now.
+    ///
+    /// # Errors
+    /// `NotFound` for a field that the store does not have.
+    pub fn handle_of_own_type(&self, field: &str) -> Result<FieldHandle> {
+        let shared = self.shared();
+        shared.index.handle_of_own_type(field).map_err(|error| error.with_store(&shared.name))
+    }
+
+    /// Plans a gather of these fields into a matrix; see [`GatherPlan`].
+    ///
+    /// # Errors
+    /// Those of [`Index::plan_gather`](forebay_index::Index::plan_gather).
+    pub fn plan_gather<E: Element>(
+        &self,
+        fields: &[GatherField<'_>],
+        conversion: Conversion,
+    ) -> Result<GatherPlan<E>> {
+        let shared = self.shared();
+        shared.index.plan_gather(fields, conversion).map_err(|e| e.with_store(&shared.name))
+    }
+
+    /// Starts a scan of all followed partitions; see [`Reader::scan_next`].
+    pub fn scan(&self) -> Scan {
+        self.shared().index.scan()
+    }
+
+    /// Visits up to `documents_max` more documents of a scan and answers how many there were; 0 is
+    /// the end. See [`Scan`] for what a scan sees.
+    ///
+    /// # Errors
+    /// As [`Reader::read_local`], and the first error of `visit`.
+    pub fn scan_next(
+        &self,
+        scan: &mut Scan,
+        age_max: Option<Duration>,
+        documents_max: usize,
+        visit: impl FnMut(ScannedDocument<'_>) -> Result<()>,
+    ) -> Result<usize> {
+        self.shared().admitted(age_max, |at| scan.next_batch(at, documents_max, visit))
+    }
+}
+
+impl Shared {
+    /// Runs reads at the present time, under an age bound if there is one.
+    fn admitted<T>(
+        &self,
+        age_max: Option<Duration>,
+        reads: impl FnOnce(ReadAt<'_>) -> Result<T>,
+    ) -> Result<T> {
+        self.closing.check()?;
+        let now = self.parts.clock.now();
+        let at = ReadAt::new(now).serve_partial(self.options.serve_partial);
+        let Some(bound) = age_max else {
+            return reads(at).map_err(|error| self.explained(error, now, None));
+        };
+        let options = &self.index.schemas().newest().definition.options;
+        check_bound(bound, options).map_err(|error| error.with_store(&self.name))?;
+        let admission = |partition: PartitionId| self.admission(partition, now, bound);
+        reads(at.admission(&admission)).map_err(|error| self.explained(error, now, age_max))
+    }
+
+    fn admission(&self, partition: PartitionId, now: Timestamp, bound: Duration) -> Admission {
+        let followed = self.partitions.get(partition.0 as usize).and_then(Option::as_ref);
+        match followed {
+            Some(partition) if partition.board.freshness().check(now, bound).is_ok() => {
+                Admission::Serve
+            }
+            _ => Admission::Stale,
+        }
+    }
+
+    /// The same refusal with what this reader knows of its cause. Names the store.
+    fn explained(&self, error: Error, now: Timestamp, age_max: Option<Duration>) -> Error {
+        let followed = error.context().partition.and_then(|id| self.partition(id).ok());
+        let known = followed.and_then(|partition| match error.code() {
+            ErrorCode::Unavailable | ErrorCode::Internal => {
+                let picture = partition.board.picture();
+                (!partition.serves(&picture)).then(|| not_serving(partition.at, &picture))
+            }
+            ErrorCode::Stale => {
+                let stale = partition.board.freshness().check(now, age_max?).err()?;
+                Some(stale.with_partition(partition.at.partition))
+            }
+            _ => None,
+        });
+        known.unwrap_or(error).with_store(&self.name)
+    }
+}

@@ -1,0 +1,295 @@
+//! The reader itself: opens, waits, tells how it is, and closes.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::id::{
+    ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence,
+};
+use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS};
+use forebay_core::outcome::Outcome;
+use forebay_core::{Error, Result};
+use forebay_index::Index;
+use forebay_wire::token::Token;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::age::check_bound;
+use crate::closing::{Closing, closed};
+use crate::metrics::ReaderMetrics;
+use crate::options::{ReaderOptions, ReaderParts};
+use crate::partition::Partition;
+use crate::ready::Readiness;
+use crate::shared::{OnSchemaChange, SchemaChanges, Shared};
+use crate::status::ReaderStatus;
+use crate::tail::Tail;
+
+/// An embedded replica of some or all partitions of one store. Cheap to clone, safe to share
+/// between threads; the last clone that goes closes it.
+///
+/// Reads are local, take no lock and need no runtime. Waits are futures, and every one of them has
+/// a bound. The position that is served never falls; see `semantics.md` 5 for what a read promises.
+#[derive(Clone)]
+pub struct Reader {
+    handle: Arc<Handle>,
+}
+
+/// Closes when the last reader that shares it goes.
+struct Handle {
+    shared: Arc<Shared>,
+}
+
+impl Drop for Handle {
+    fn drop(&mut self) {
+        self.shared.closing.close();
+    }
+}
+
+impl Reader {
+    /// Finds the store in the catalog and starts to follow its partitions, one task for each on the
+    /// current runtime. Returns before anything is read; see [`Reader::await_ready`].
+    ///
+    /// # Errors
+    /// `NotFound` for a store that the control log does not define, `Unavailable` when that could
+    /// not be told in time, `InvalidArgument` for a filter that the store cannot fulfil or a
+    /// readiness bound below twice its heartbeat interval.
+    pub async fn open(options: ReaderOptions, parts: ReaderParts) -> Result<Self> {
+        let name = options.store.clone();
+        let opening = find_store(&options, &parts);
+        let found = tokio::time::timeout(options.open_timeout, opening).await;
+        let found = found.unwrap_or_else(|_| {
+            let message = "the control log was not read in time; see whether the log is reachable";
+            Err(Error::unavailable(message))
+        });
+        let at_store = |error: Error| error.with_store(&name);
+        let versions = found.map_err(at_store)?;
+        let shared = Arc::new(share(options, parts, versions).map_err(at_store)?);
+        for partition in shared.followed() {
+            let tail = Tail::new(Arc::clone(&shared), Arc::clone(partition)).map_err(at_store)?;
+            tokio::spawn(tail.run());
+        }
+        tokio::spawn(watch_readiness(Arc::clone(&shared)));
+        Ok(Self { handle: Arc::new(Handle { shared }) })
+    }
+
+    pub(crate) fn shared(&self) -> &Arc<Shared> {
+        &self.handle.shared
+    }
+
+    /// Name of its store.
+    pub fn store(&self) -> &str {
+        &self.shared().name
+    }
+
+    /// The definition at the newest schema version that any of its partitions has seen; before the
+    /// first entry the newest that the catalog told at open.
+    pub fn schema(&self) -> Arc<SchemaAt> {
+        let schemas = self.shared().index.schemas();
+        let seen = schemas.get(self.schema_version());
+        Arc::clone(seen.unwrap_or_else(|| schemas.newest()))
+    }
+
+    /// Newest schema version that any of its partitions has seen; 0 before the first entry.
+    pub fn schema_version(&self) -> SchemaVersion {
+        self.shared().schema_version()
+    }
+
+    /// Calls back with each schema version that the reader comes to from now on, in their order.
+    /// The callback runs on a tail, which waits for it: it must be quick, and must not panic.
+    pub fn on_schema_change(&self, callback: OnSchemaChange) {
+        self.shared().schema.register(callback);
+    }
+
+    /// Waits until every followed partition serves inside the readiness bound.
+    ///
+    /// # Errors
+    /// `Unavailable` with phase, percent and remaining time when that takes longer than `timeout`;
+    /// why a partition halted; `Closed`.
+    pub async fn await_ready(&self, timeout: Duration) -> Result<()> {
+        let shared = self.shared();
+        let wait = async {
+            loop {
+                let progressed = shared.progressed.notified();
+                if shared.observe_readiness(shared.parts.clock.now()) {
+                    return Ok(());
+                }
+                if let Some(halted) = shared.halted() {
+                    return Err(halted.with_store(&shared.name));
+                }
+                progressed.await;
+            }
+        };
+        shared.bounded(timeout, || self.not_ready(), wait).await
+    }
+
+    fn not_ready(&self) -> Error {
+        let status = self.status();
+        let remaining = match status.remaining {
+            Some(remaining) => format!("about {} ms to go", remaining.as_millis()),
+            None => "the time to go is not known yet".to_owned(),
+        };
+        let age = match status.age {
+            Some(age) => format!("age {} ms", age.as_millis()),
+            None => "age unknown".to_owned(),
+        };
+        let trouble = status.partitions.iter().find_map(|partition| partition.trouble.as_ref());
+        let trouble = trouble.map(|trouble| format!("; held up: {trouble}")).unwrap_or_default();
+        let message = format!(
+            "not ready in time: {}, {}%, {remaining}, {age}; wait longer, or look at the \
+             status{trouble}",
+            status.phase.name(),
+            status.percent,
+        );
+        Error::unavailable(message).with_store(&status.store)
+    }
+
+    /// Whether the reader is ready at this moment.
+    pub fn is_ready(&self) -> bool {
+        let shared = self.shared();
+        shared.closing.check().is_ok() && shared.observe_readiness(shared.parts.clock.now())
+    }
+
+    /// How the reader and each of its partitions are at this moment. Works after `close` too.
+    pub fn status(&self) -> ReaderStatus {
+        self.shared().status()
+    }
+
+    /// Counts and sizes since the reader was opened.
+    pub fn metrics(&self) -> ReaderMetrics {
+        ReaderMetrics::of(self.shared())
+    }
+
+    /// Waits until everything that the token speaks of is applied here, or gives up after `timeout`.
+    /// Positions of partitions that this reader does not follow are not waited for.
+    ///
+    /// # Errors
+    /// `TokenLost` when a log of the token is no longer served; `InvalidArgument` for a token of
+    /// another store; `DeadlineExceeded`, or `Unavailable` with its progress while a partition
+    /// bootstraps; `Closed`.
+    pub async fn wait_token(&self, token: &Token, timeout: Duration) -> Result<()> {
+        let shared = self.shared();
+        let partitions: Vec<_> =
+            shared.followed().map(|partition| partition.at.partition).collect();
+        shared.wait_token(token, &partitions, timeout).await
+    }
+
+    /// Waits until the partition has applied this position, whatever its log.
+    ///
+    /// # Errors
+    /// As [`Reader::wait_token`].
+    pub async fn wait_applied(
+        &self,
+        partition: PartitionId,
+        position: Position,
+        timeout: Duration,
+    ) -> Result<()> {
+        let shared = self.shared();
+        let partition = shared.partition(partition)?;
+        let wait = shared.wait_position(partition, position);
+        shared.bounded(timeout, || shared.overdue(partition), wait).await
+    }
+
+    /// What a conditional change came to; `None` when it was not applied here, had no condition, or
+    /// is no longer kept.
+    ///
+    /// # Errors
+    /// `Unsupported` when the reader was not opened to keep outcomes.
+    pub fn outcome(
+        &self,
+        partition: PartitionId,
+        client: ClientId,
+        sequence: Sequence,
+    ) -> Result<Option<Outcome>> {
+        self.shared().partition(partition)?.outcome(client, sequence)
+    }
+
+    /// Id of the log that a partition is served from; `None` before its first entry.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a partition that the reader does not follow.
+    pub fn log_id(&self, partition: PartitionId) -> Result<Option<LogId>> {
+        Ok(self.shared().partition(partition)?.board.picture().served.log_id)
+    }
+
+    /// Ends the reader: reads in flight end, later ones and all waits answer `Closed`, its tasks
+    /// stop. A second call changes nothing.
+    pub fn close(&self) {
+        self.shared().closing.close();
+    }
+}
+
+async fn find_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<Vec<Arc<SchemaAt>>> {
+    if let Ok(schema) = parts.catalog.catalog().by_name(&options.store) {
+        // Known already: an unreachable log keeps nobody from opening.
+        let store = schema.definition.store;
+        return Ok(versions_of(parts, store));
+    }
+    let mut backoff = crate::backoff::Backoff::new();
+    let end = loop {
+        let silence_max = Duration::from_millis(READER_LOG_TIMEOUT_MS);
+        let bounds = parts.log.bounds(PartitionRef::CONTROL);
+        match tokio::time::timeout(silence_max, bounds).await {
+            Ok(Ok(bounds)) => break bounds.end,
+            Ok(Err(error)) if !error.code().is_retryable() => return Err(error),
+            _ => tokio::time::sleep(backoff.next_wait(&*parts.entropy)).await,
+        }
+    };
+    parts.catalog.wait_applied(end, options.open_timeout).await?;
+    let store = parts.catalog.catalog().by_name(&options.store)?.definition.store;
+    Ok(versions_of(parts, store))
+}
+
+fn versions_of(parts: &ReaderParts, store: forebay_core::id::StoreId) -> Vec<Arc<SchemaAt>> {
+    let catalog = parts.catalog.catalog();
+    catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
+}
+
+fn share(
+    options: ReaderOptions,
+    parts: ReaderParts,
+    versions: Vec<Arc<SchemaAt>>,
+) -> Result<Shared> {
+    let newest = versions.last().ok_or_else(closed)?;
+    let definition = &newest.definition;
+    let (store, count) = (definition.store, definition.partitions);
+    options.partitions.check(count)?;
+    check_bound(options.ready_age_max, &definition.options)?;
+    let partition = |partition: PartitionId| {
+        let at = PartitionRef { store, partition };
+        let follows = options.partitions.follows(partition);
+        follows.then(|| Arc::new(Partition::new(at, options.keep_outcomes, options.serve_partial)))
+    };
+    let partitions: Vec<_> = count.partitions().map(partition).collect();
+    let followed = partitions.iter().flatten().map(|partition| partition.at.partition);
+    let index = Index::new(versions.iter().cloned(), followed, parts.entropy.next_u64()?)?;
+    Ok(Shared {
+        name: options.store.clone(),
+        store,
+        count,
+        index,
+        partitions,
+        closing: Closing::new(),
+        opened_at: parts.clock.now(),
+        readiness: Mutex::new(Readiness::new(options.ready_age_max)),
+        progressed: Notify::new(),
+        schema: SchemaChanges::new(),
+        options,
+        parts,
+    })
+}
+
+/// Looks at the readiness from time to time, so that a fall is seen while nobody asks.
+async fn watch_readiness(shared: Arc<Shared>) {
+    let looks = async {
+        loop {
+            shared.observe_readiness(shared.parts.clock.now());
+            tokio::time::sleep(Duration::from_millis(READER_READY_CHECK_MS)).await;
+        }
+    };
+    tokio::select! {
+        biased;
+        () = shared.closing.closed() => {}
+        () = looks => {}
+    }
+}

@@ -1,0 +1,111 @@
+//! Readiness: whether a process that holds this reader should get traffic.
+//!
+//! A reader is ready once every partition that it follows serves inside the bound. It falls back
+//! only when one lies past twice the bound for a while, and returns inside the bound, so that a
+//! short hiccup of the log takes no process out of service.
+
+use std::time::Duration;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::limits::READER_READY_GRACE_MS;
+
+/// How the worst partition stands at one moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Standing {
+    /// It does not answer, or its age is not known.
+    Out,
+    /// It serves, at this age.
+    Aged(Duration),
+}
+
+impl Standing {
+    /// The worse of the two.
+    pub(crate) fn worse(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Aged(one), Self::Aged(two)) => Self::Aged(one.max(two)),
+            _ => Self::Out,
+        }
+    }
+}
+
+/// Ready or not, with what it takes to change.
+#[derive(Debug)]
+pub(crate) struct Readiness {
+    bound: Duration,
+    is_ready: bool,
+    past_since: Option<Timestamp>,
+}
+
+impl Readiness {
+    pub(crate) fn new(bound: Duration) -> Self {
+        Self { bound, is_ready: false, past_since: None }
+    }
+
+    /// Takes in how the worst partition stands now; answers whether the reader is ready.
+    pub(crate) fn observe(&mut self, now: Timestamp, worst: Standing) -> bool {
+        let bound = self.bound;
+        match worst {
+            Standing::Aged(age) if age <= bound => {
+                self.is_ready = true;
+                self.past_since = None;
+            }
+            Standing::Aged(age) if age <= bound.saturating_mul(2) => self.past_since = None,
+            _ => {
+                let since = *self.past_since.get_or_insert(now);
+                // A clock that was set back starts the grace anew.
+                let past_us = now.micros_since(since);
+                if past_us < 0 {
+                    self.past_since = Some(now);
+                }
+                self.is_ready &= past_us < READER_READY_GRACE_MS as i64 * 1_000;
+            }
+        }
+        self.is_ready
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BOUND: Duration = Duration::from_millis(100);
+
+    fn aged(millis: u64) -> Standing {
+        Standing::Aged(Duration::from_millis(millis))
+    }
+
+    fn at(millis: i64) -> Timestamp {
+        Timestamp::from_micros(millis * 1_000)
+    }
+
+    #[test]
+    fn ready_falls_back_past_twice_the_bound_for_the_grace_and_returns_inside_it() {
+        let mut readiness = Readiness::new(BOUND);
+        assert!(!readiness.observe(at(0), Standing::Out));
+        assert!(!readiness.observe(at(1), aged(101)));
+        assert!(readiness.observe(at(2), aged(100)));
+        assert!(readiness.observe(at(3), aged(200)));
+        assert!(readiness.observe(at(10), aged(201)));
+        assert!(readiness.observe(at(5_009), aged(201)));
+        assert!(!readiness.observe(at(5_010), aged(201)));
+        assert!(!readiness.observe(at(5_011), aged(150)));
+        assert!(readiness.observe(at(5_012), aged(99)));
+    }
+
+    #[test]
+    fn a_moment_inside_twice_the_bound_starts_the_grace_anew() {
+        let mut readiness = Readiness::new(BOUND);
+        assert!(readiness.observe(at(0), aged(0)));
+        assert!(readiness.observe(at(10), aged(500)));
+        assert!(readiness.observe(at(4_000), aged(150)));
+        assert!(readiness.observe(at(5_500), aged(500)));
+        assert!(readiness.observe(at(10_000), Standing::Out));
+        assert!(!readiness.observe(at(10_500), aged(500)));
+    }
+
+    #[test]
+    fn the_worst_partition_counts() {
+        assert_eq!(aged(3).worse(aged(5)), aged(5));
+        assert_eq!(aged(3).worse(Standing::Out), Standing::Out);
+    }
+}

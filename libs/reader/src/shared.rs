@@ -1,0 +1,159 @@
+//! What the tails, the reads and the waits of one reader share.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::Entry;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
+use forebay_core::limits::READER_LOG_TIMEOUT_MS;
+use forebay_core::{Error, Result};
+use forebay_index::Index;
+use forebay_log::Appended;
+use forebay_wire::entry::encode_entry;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::callback::call_back;
+use crate::closing::Closing;
+use crate::options::{ReaderOptions, ReaderParts};
+use crate::partition::Partition;
+use crate::progress::Phase;
+use crate::ready::{Readiness, Standing};
+
+/// Told of each schema version that the reader comes to, in their order.
+pub type OnSchemaChange = Arc<dyn Fn(&Arc<SchemaAt>) + Send + Sync>;
+
+/// What all parts of one reader share.
+pub(crate) struct Shared {
+    pub name: String,
+    pub store: StoreId,
+    pub count: PartitionCount,
+    pub options: ReaderOptions,
+    pub parts: ReaderParts,
+    pub index: Index,
+    /// By partition id; `None` where the reader does not follow it.
+    pub partitions: Vec<Option<Arc<Partition>>>,
+    pub closing: Closing,
+    pub opened_at: Timestamp,
+    pub readiness: Mutex<Readiness>,
+    /// Notified whenever a tail got further.
+    pub progressed: Notify,
+    pub schema: SchemaChanges,
+}
+
+/// The newest schema version of a reader, and who wants to know.
+pub(crate) struct SchemaChanges {
+    newest: Mutex<SchemaVersion>,
+    callbacks: Mutex<Vec<OnSchemaChange>>,
+}
+
+impl SchemaChanges {
+    pub(crate) fn new() -> Self {
+        Self { newest: Mutex::default(), callbacks: Mutex::default() }
+    }
+
+    pub(crate) fn register(&self, callback: OnSchemaChange) {
+        self.callbacks.lock().push(callback);
+    }
+}
+
+impl Shared {
+    /// The followed partitions, in order.
+    pub(crate) fn followed(&self) -> impl Iterator<Item = &Arc<Partition>> {
+        self.partitions.iter().flatten()
+    }
+
+    /// A partition that the reader follows.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, naming partition and filter.
+    pub(crate) fn partition(&self, partition: PartitionId) -> Result<&Arc<Partition>> {
+        let found = self.partitions.get(partition.0 as usize).and_then(Option::as_ref);
+        found.ok_or_else(|| {
+            let message = format!(
+                "this reader follows {}; ask one that follows the partition, or open with another \
+                 filter",
+                self.options.partitions
+            );
+            Error::invalid_argument(message).with_store(&self.name).with_partition(partition)
+        })
+    }
+
+    /// Takes over what the catalog knows of the store; answers whether it knows this version now.
+    pub(crate) fn learn_definitions(&self, version: SchemaVersion) -> Result<bool> {
+        let catalog = self.parts.catalog.catalog();
+        let Some(history) = catalog.store(self.store) else { return Ok(false) };
+        for schema in history.versions() {
+            self.index.schemas().add(Arc::clone(schema))?;
+        }
+        Ok(history.at(version).is_some())
+    }
+
+    /// Waits for a definition, then takes over what the catalog knows.
+    ///
+    /// # Errors
+    /// `Unavailable` when the version is still not known; `UpgradeNeeded` when the control log
+    /// holds what this build does not know.
+    pub(crate) async fn await_definition(
+        &self,
+        version: SchemaVersion,
+        wait_max: Duration,
+    ) -> Result<()> {
+        self.parts.catalog.definition(self.store, version, wait_max).await?;
+        self.learn_definitions(version).map(|_| ())
+    }
+
+    /// Appends a barrier entry, with a bound on how long that may take.
+    pub(crate) async fn append_barrier(
+        &self,
+        at: PartitionRef,
+        barrier: &Entry,
+    ) -> Result<Appended> {
+        let append = self.parts.barriers.append_barrier(at, encode_entry(barrier)?);
+        tokio::time::timeout(Duration::from_millis(READER_LOG_TIMEOUT_MS), append)
+            .await
+            .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
+    }
+
+    /// Tells everyone who waits that a tail got further, to this schema version.
+    pub(crate) fn note_progress(&self, version: SchemaVersion) {
+        self.progressed.notify_waiters();
+        let mut newest = self.schema.newest.lock();
+        if version <= *newest {
+            return;
+        }
+        *newest = version;
+        // Held while the callbacks run, so that they hear the versions in their order.
+        let callbacks = self.schema.callbacks.lock().clone();
+        if let Some(schema) = self.index.schemas().get(version) {
+            for callback in callbacks {
+                call_back("on_schema_change", || callback(schema));
+            }
+        }
+    }
+
+    /// Newest schema version that any partition has seen; 0 before the first.
+    pub(crate) fn schema_version(&self) -> SchemaVersion {
+        let versions = self.followed().map(|partition| partition.board.schema_version());
+        versions.max().unwrap_or_default()
+    }
+
+    /// Why a partition halted, if one has.
+    pub(crate) fn halted(&self) -> Option<Error> {
+        self.followed().find_map(|partition| partition.board.picture().halted)
+    }
+
+    /// Looks at the worst partition; answers whether the reader is ready.
+    pub(crate) fn observe_readiness(&self, now: Timestamp) -> bool {
+        let standing = |partition: &Arc<Partition>| match partition.board.phase() {
+            Phase::Serving => {
+                partition.board.freshness().age(now).map_or(Standing::Out, Standing::Aged)
+            }
+            _ => Standing::Out,
+        };
+        let worst = self.followed().map(standing).reduce(Standing::worse);
+        self.readiness.lock().observe(now, worst.unwrap_or(Standing::Out))
+    }
+}

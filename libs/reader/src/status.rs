@@ -1,0 +1,155 @@
+//! What a reader tells about itself: phase, position, lag, age and what went wrong, per partition.
+
+use std::time::Duration;
+
+use forebay_core::Error;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{LogId, Offset, PartitionId, Position, SchemaVersion};
+
+use crate::progress::{CatchUp, Counts, Phase, Rebuilding, percent};
+use crate::shared::Shared;
+
+/// One partition of a reader at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionStatus {
+    /// Which one.
+    pub partition: PartitionId,
+    /// Whether it answers.
+    pub phase: Phase,
+    /// Number of the copy that is served, from 1; each rebuild takes the next.
+    pub generation: u32,
+    /// Id of the log that the served copy comes from; `None` before its first entry.
+    pub log_id: Option<LogId>,
+    /// Position of the last entry applied; `None` before the first.
+    pub position: Option<Position>,
+    /// First offset not yet applied.
+    pub offset_applied: Offset,
+    /// The log's end, as last heard.
+    pub end: Offset,
+    /// Records between the two.
+    pub lag_records: u64,
+    /// How old the served data may be, clock error included; `None` while nothing tells.
+    pub age: Option<Duration>,
+    /// How far the reader's clock may be from the log's; `None` while it is not measured.
+    pub clock_error: Option<Duration>,
+    /// Newest schema version that the partition has seen.
+    pub schema_version: SchemaVersion,
+    /// Documents held; expired ones count until they are reclaimed.
+    pub documents: u64,
+    /// Bytes of their keys and rows.
+    pub bytes: u64,
+    /// How far the first copy is; whole once the partition serves.
+    pub catch_up: CatchUp,
+    /// The copy that is built beside the served one, if any.
+    pub rebuilding: Option<Rebuilding>,
+    /// Why the partition applies nothing until this process is upgraded or restarted.
+    pub halted: Option<Error>,
+    /// Why it applies nothing at the moment.
+    pub trouble: Option<Error>,
+    /// What has happened to its records since the reader was opened.
+    pub counts: Counts,
+}
+
+/// A reader at one moment.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReaderStatus {
+    /// Name of the store.
+    pub store: String,
+    /// Whether the process should get traffic.
+    pub is_ready: bool,
+    /// The phase of the partition that is furthest from serving.
+    pub phase: Phase,
+    /// How much of all first copies is done, 0 to 100.
+    pub percent: u8,
+    /// Time until all first copies are done, at the mean rate since open; `None` before there is a
+    /// rate, zero when they are done.
+    pub remaining: Option<Duration>,
+    /// The highest age of its partitions; `None` while one is unknown.
+    pub age: Option<Duration>,
+    /// Newest schema version that any partition has seen.
+    pub schema_version: SchemaVersion,
+    /// Every followed partition, in order.
+    pub partitions: Vec<PartitionStatus>,
+}
+
+impl Shared {
+    pub(crate) fn status(&self) -> ReaderStatus {
+        let now = self.parts.clock.now();
+        let is_ready = self.observe_readiness(now);
+        let partitions: Vec<_> = self.partition_statuses(now).collect();
+        let phase = [Phase::Poisoned, Phase::Bootstrapping]
+            .into_iter()
+            .find(|phase| partitions.iter().any(|partition| partition.phase == *phase))
+            .unwrap_or(Phase::Serving);
+        let ages = partitions.iter().map(|partition| partition.age);
+        let (done, total) = self.work(&partitions);
+        ReaderStatus {
+            store: self.name.clone(),
+            is_ready,
+            phase,
+            percent: percent(done, total),
+            remaining: remaining(now.micros_since(self.opened_at), done, total),
+            age: ages.collect::<Option<Vec<_>>>().and_then(|ages| ages.into_iter().max()),
+            schema_version: self.schema_version(),
+            partitions,
+        }
+    }
+
+    fn partition_statuses(&self, now: Timestamp) -> impl Iterator<Item = PartitionStatus> {
+        self.followed().map(move |partition| {
+            let picture = partition.board.picture();
+            let freshness = partition.board.freshness();
+            // Followed partitions are in the index; one that is not holds nothing.
+            let held = self.index.status(partition.at.partition).map(|status| status.held);
+            let held = held.unwrap_or_default();
+            let served = picture.served;
+            PartitionStatus {
+                partition: partition.at.partition,
+                phase: picture.phase,
+                generation: picture.generation,
+                log_id: served.log_id,
+                position: served.position,
+                offset_applied: served.offset_applied,
+                end: picture.end,
+                lag_records: picture.end.0.saturating_sub(served.offset_applied.0),
+                age: freshness.age(now),
+                clock_error: freshness.clock_error(),
+                schema_version: served.schema_version,
+                documents: held.documents,
+                bytes: held.key_bytes + held.row_bytes,
+                catch_up: picture.catch_up,
+                rebuilding: picture.rebuilding,
+                halted: picture.halted,
+                trouble: picture.trouble,
+                counts: picture.counts,
+            }
+        })
+    }
+
+    fn work(&self, partitions: &[PartitionStatus]) -> (u64, u64) {
+        let done = partitions.iter().map(|partition| partition.catch_up.done()).sum();
+        (done, partitions.iter().map(|partition| partition.catch_up.total()).sum())
+    }
+}
+
+fn remaining(since_open_us: i64, done: u64, total: u64) -> Option<Duration> {
+    if done >= total {
+        return Some(Duration::ZERO);
+    }
+    let since_open_us = u64::try_from(since_open_us).ok().filter(|_| done > 0)?;
+    let left = u128::from(since_open_us) * u128::from(total - done) / u128::from(done);
+    Some(Duration::from_micros(u64::try_from(left).unwrap_or(u64::MAX)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_the_mean_rate() {
+        assert_eq!(remaining(1_000, 0, 10), None);
+        assert_eq!(remaining(1_000, 10, 10), Some(Duration::ZERO));
+        assert_eq!(remaining(1_000, 2, 10), Some(Duration::from_micros(4_000)));
+        assert_eq!(remaining(-5, 2, 10), None);
+    }
+}

@@ -1,0 +1,341 @@
+//! The tail of one partition: the task that reads its log, applies what it reads and publishes how
+//! far it is. One task per partition writes; everybody else reads what it publishes.
+//!
+//! A session is one stretch of following the log. It ends with a pause: the log failed (wait, then
+//! connect again), the copy cannot go on with this log (build another beside it), an entry is newer
+//! than this build (halt), or an invariant broke (poison, then build another).
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::id::SchemaVersion;
+use forebay_core::limits::{
+    READER_CLOCK_CHECK_MS, READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX,
+    READER_READ_WAIT_MS,
+};
+use forebay_core::outcome::Outcome;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::LogRecord;
+use forebay_wire::entry::frame_log_id;
+use futures::FutureExt;
+use tokio::time::Sleep;
+
+use crate::age::clock_error_us;
+use crate::backoff::Backoff;
+use crate::callback::{call_back, panic_text};
+use crate::connect::{Connected, check_continues, connect, read};
+use crate::generation::{Generation, Step, Stop};
+use crate::options::Skipped;
+use crate::partition::Partition;
+use crate::progress::{Counts, Phase, Progress};
+use crate::shared::Shared;
+use crate::wait::barrier_entry;
+
+/// Why a session ended.
+enum Pause {
+    /// The log, or something else outside, failed: try again.
+    Retry(Error),
+    /// The copy cannot go on with this log.
+    Rebuild(Error),
+    /// An entry is newer than this build.
+    Halt(Error),
+    /// An invariant broke.
+    Poison(Error),
+}
+
+/// Follows one partition until the reader closes.
+pub(crate) struct Tail {
+    shared: Arc<Shared>,
+    partition: Arc<Partition>,
+    /// The copy that follows the log; an older one may still be served beside it.
+    following: Generation,
+    backoff: Backoff,
+    counts: Counts,
+    poisoned: u32,
+    /// Whether the log tells no time, so that a barrier must.
+    needs_barrier_clock: bool,
+}
+
+impl Tail {
+    pub(crate) fn new(shared: Arc<Shared>, partition: Arc<Partition>) -> Result<Self> {
+        let writer = shared.index.writer(partition.at.partition)?;
+        let following = Generation::first(partition.at, shared.count, writer);
+        Ok(Self {
+            shared,
+            partition,
+            following,
+            backoff: Backoff::new(),
+            counts: Counts::default(),
+            poisoned: 0,
+            needs_barrier_clock: false,
+        })
+    }
+
+    /// Follows the log; ends when the reader closes or the partition halts.
+    pub(crate) async fn run(mut self) {
+        let shared = Arc::clone(&self.shared);
+        tokio::select! {
+            biased;
+            () = shared.closing.closed() => {}
+            () = self.follow() => {}
+        }
+    }
+
+    async fn follow(&mut self) {
+        loop {
+            let session = AssertUnwindSafe(self.session()).catch_unwind().await;
+            let pause = match session {
+                Ok(Err(pause)) => pause,
+                Ok(Ok(never)) => match never {},
+                Err(panic) => Pause::Poison(panicked(panic.as_ref())),
+            };
+            match pause {
+                Pause::Retry(error) => self.note_trouble(error),
+                Pause::Rebuild(reason) => self.rebuild(reason),
+                Pause::Halt(error) => return self.halt(error),
+                Pause::Poison(error) => {
+                    self.poisoned += 1;
+                    if self.poisoned > READER_POISONED_COPIES_MAX {
+                        self.poison(&error);
+                        return self.halt(error);
+                    }
+                    self.poison(&error);
+                    self.rebuild(error);
+                }
+            }
+            tokio::time::sleep(self.backoff.next_wait(&*self.shared.parts.entropy)).await;
+        }
+    }
+
+    async fn session(&mut self) -> Result<Infallible, Pause> {
+        self.connect().await?;
+        let mut clock_check = next_clock_check();
+        loop {
+            let (shared, partition) = (Arc::clone(&self.shared), Arc::clone(&self.partition));
+            let wait_max = Duration::from_millis(READER_READ_WAIT_MS);
+            let from = self.following.state().offset_applied;
+            let records = tokio::select! {
+                biased;
+                () = partition.board.asked() => {
+                    self.connect().await?;
+                    continue;
+                }
+                () = &mut clock_check => {
+                    self.connect().await?;
+                    self.measure_by_barrier().await;
+                    clock_check = next_clock_check();
+                    continue;
+                }
+                records = read(&*shared.parts.log, partition.at, from, wait_max) => records,
+            };
+            let records = records.map_err(Pause::Retry)?;
+            let is_stray = self.apply(&records.records).await?;
+            self.backoff.reset();
+            self.publish(|progress| progress.end = records.end);
+            if is_stray {
+                // An entry of another log: a stray one, or the log was replaced under us.
+                self.connect().await?;
+            }
+            if self.partition.board.freshness().clock_error_us.is_none() {
+                self.measure_by_barrier().await;
+            }
+            tokio::task::yield_now().await;
+        }
+    }
+
+    /// Checks that the log is the one that the copy follows, and measures its clock.
+    async fn connect(&mut self) -> Result<(), Pause> {
+        let asked = self.partition.board.checks_asked();
+        let parts = &self.shared.parts;
+        let connected = connect(&*parts.log, self.partition.at, &*parts.clock).await;
+        let connected = connected.map_err(Pause::Retry)?;
+        self.note_clock(&connected);
+        let continues = if self.following.is_opened() {
+            check_continues(&connected, self.following.state()).map_err(Pause::Rebuild)
+        } else {
+            Ok(())
+        };
+        let continues = match continues {
+            Ok(()) => self.following.open(connected.bounds).map_err(Pause::Retry),
+            rebuild => rebuild,
+        };
+        self.publish(|progress| {
+            progress.end = connected.bounds.end;
+            progress.checked = asked;
+            progress.checked_log_id = connected.log_id;
+        });
+        continues
+    }
+
+    fn note_clock(&mut self, connected: &Connected) {
+        self.needs_barrier_clock = connected.clock_error_us.is_none();
+        if let Some(micros) = connected.clock_error_us {
+            self.partition.board.set_clock_error(micros);
+        }
+    }
+
+    /// Measures the clock error by the append time of a barrier, where the log tells no time. A
+    /// failure leaves the error as it was: unknown, or as old as it is.
+    async fn measure_by_barrier(&mut self) {
+        let state = self.following.state();
+        let Some(log_id) = state.log_id.filter(|_| self.needs_barrier_clock) else { return };
+        let barrier = barrier_entry(log_id, state.position, state.schema_version);
+        let parts = &self.shared.parts;
+        let before = parts.clock.now();
+        match self.shared.append_barrier(self.partition.at, &barrier).await {
+            Ok(appended) => {
+                let micros = clock_error_us(before, appended.append_time, parts.clock.now());
+                self.partition.board.set_clock_error(micros);
+            }
+            Err(error) => tracing::debug!(
+                store = %self.shared.name, partition = %self.partition.at.partition, %error,
+                "the clock error was not measured"
+            ),
+        }
+    }
+
+    /// Applies records in their order; answers whether one was of another log.
+    async fn apply(&mut self, records: &[LogRecord]) -> Result<bool, Pause> {
+        let mut is_stray = false;
+        for record in records {
+            self.apply_one(record).await?;
+            let log_id = self.following.state().log_id;
+            is_stray |= frame_log_id(&record.entry).is_ok_and(|found| Some(found) != log_id);
+        }
+        Ok(is_stray)
+    }
+
+    async fn apply_one(&mut self, record: &LogRecord) -> Result<(), Pause> {
+        let mut record = record.clone();
+        if frame_log_id(&record.entry).is_err_and(|error| error.code() == ErrorCode::Corrupt) {
+            record = self.read_again(record).await?;
+        }
+        let outcome = match self.fold(&record) {
+            Err(Stop::NeedsDefinition(version)) => {
+                self.fetch_definition(version).await?;
+                self.fold(&record)
+            }
+            outcome => outcome,
+        };
+        let step = outcome.map_err(|stop| match stop {
+            Stop::NeedsDefinition(version) => Pause::Retry(unknown_definition(version)),
+            Stop::UpgradeNeeded(error) => Pause::Halt(error),
+            Stop::Broken(error) => Pause::Poison(error),
+        })?;
+        self.counts.read_bytes += record.entry.len() as u64;
+        self.counts.repeats += step.repeats;
+        self.counts.too_large += step.too_large;
+        match step.skipped {
+            None => self.counts.applied += 1,
+            Some(reason) => self.note_skipped(record, reason),
+        }
+        Ok(())
+    }
+
+    fn fold(&mut self, record: &LogRecord) -> Result<Step, Stop> {
+        let partition = &self.partition;
+        let keep = |outcomes: &[Outcome]| partition.keep_outcomes(outcomes);
+        self.following.apply(record, self.shared.index.schemas(), keep)
+    }
+
+    /// Reads a damaged record once more: the damage may lie between the log and us.
+    async fn read_again(&self, record: LogRecord) -> Result<LogRecord, Pause> {
+        let log = &*self.shared.parts.log;
+        let again = read(log, self.partition.at, record.offset, Duration::ZERO).await;
+        let again = again.map_err(Pause::Retry)?.records.into_iter().next();
+        Ok(again.filter(|again| again.offset == record.offset).unwrap_or(record))
+    }
+
+    fn note_skipped(&mut self, record: LogRecord, reason: Error) {
+        self.counts.skipped += 1;
+        let (at, offset) = (self.partition.at, record.offset);
+        tracing::warn!(
+            store = %self.shared.name, partition = %at.partition, %offset, %reason,
+            "skipped a record, as every replica does"
+        );
+        let Some(on_skipped) = &self.shared.parts.on_skipped else { return };
+        let log_id = self.following.state().log_id;
+        let (append_time, entry) = (record.append_time, record.entry);
+        let skipped = Skipped { at, offset, log_id, append_time, entry, reason };
+        call_back("on_skipped", || on_skipped(&skipped));
+    }
+
+    async fn fetch_definition(&mut self, version: SchemaVersion) -> Result<(), Pause> {
+        if self.shared.learn_definitions(version).map_err(Pause::Retry)? {
+            return Ok(());
+        }
+        self.publish(|progress| progress.trouble = Some(unknown_definition(version)));
+        let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
+        self.shared.await_definition(version, wait_max).await.map_err(Pause::Retry)
+    }
+
+    fn note_trouble(&mut self, error: Error) {
+        self.counts.log_errors += 1;
+        let (at, name) = (self.partition.at, &self.shared.name);
+        if self.partition.board.picture().trouble.as_ref() != Some(&error) {
+            tracing::warn!(store = %name, partition = %at.partition, %error, "the tail is held up");
+        }
+        self.publish(|progress| progress.trouble = Some(error));
+    }
+
+    /// Begins a new copy from the log's start; the one that is served stays beside it.
+    fn rebuild(&mut self, reason: Error) {
+        let (at, name) = (self.partition.at, &self.shared.name);
+        tracing::warn!(store = %name, partition = %at.partition, %reason, "building a new copy");
+        self.counts.rebuilds += 1;
+        self.following.start_over(reason);
+        self.publish(|_| {});
+    }
+
+    fn poison(&mut self, error: &Error) {
+        let (at, name) = (self.partition.at, &self.shared.name);
+        tracing::error!(store = %name, partition = %at.partition, %error, "an invariant broke");
+        if self.following.is_served() {
+            self.following.poison();
+            self.partition.board.publish(|progress| progress.phase = Phase::Poisoned);
+        }
+    }
+
+    fn halt(&mut self, error: Error) {
+        let (at, name) = (self.partition.at, &self.shared.name);
+        tracing::error!(store = %name, partition = %at.partition, %error, "the partition halts");
+        self.publish(|progress| progress.halted = Some(error));
+    }
+
+    /// Publishes how far the copy is, and puts it in service once it may be.
+    fn publish(&mut self, change: impl FnOnce(&mut Progress)) {
+        let picture = self.partition.board.picture();
+        let serve_partial = self.shared.options.serve_partial;
+        if self.following.may_be_served(&picture, serve_partial) {
+            self.poisoned = 0;
+            let outcomes = self.following.serve();
+            self.partition.replace_outcomes(outcomes);
+        }
+        let (following, counts) = (&mut self.following, self.counts);
+        self.partition.board.publish(|progress| {
+            progress.trouble = None;
+            progress.counts = counts;
+            following.show(progress);
+            change(progress);
+        });
+        self.shared.note_progress(self.partition.board.schema_version());
+    }
+}
+
+fn next_clock_check() -> Pin<Box<Sleep>> {
+    Box::pin(tokio::time::sleep(Duration::from_millis(READER_CLOCK_CHECK_MS)))
+}
+
+fn unknown_definition(version: SchemaVersion) -> Error {
+    Error::unavailable(format!(
+        "the log names schema version {version}, which the control log has not told yet"
+    ))
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    Error::internal(format!("the tail panicked: {}", panic_text(panic)))
+}

@@ -1,0 +1,220 @@
+//! Waits: until a token's positions are applied, until a barrier is, until a position is.
+//!
+//! A wait is bounded by its caller and ends early when the reader closes, when the partition halts
+//! or when the log that a token belongs to is lost. Whether it is lost is asked of the log itself:
+//! a token may as well be of a newer log, which the tail has not noticed yet.
+
+use std::time::Duration;
+
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::id::{LogId, PartitionId, Position, SchemaVersion};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::token::Token;
+use futures::future::try_join_all;
+
+use crate::barrier::BarrierAt;
+use crate::closing::closed;
+use crate::partition::{Partition, not_serving};
+use crate::progress::{Phase, Progress};
+use crate::shared::Shared;
+
+/// What a waiter learns from one picture.
+enum Seen {
+    Done,
+    Wait,
+    OtherLog,
+}
+
+impl Shared {
+    /// Runs a wait until it ends, the caller's time is over, or the reader closes.
+    pub(crate) async fn bounded<T>(
+        &self,
+        timeout: Duration,
+        overdue: impl FnOnce() -> Error,
+        wait: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        self.closing.check()?;
+        tokio::select! {
+            biased;
+            () = self.closing.closed() => Err(closed()),
+            done = tokio::time::timeout(timeout, wait) => done.unwrap_or_else(|_| Err(overdue())),
+        }
+    }
+
+    /// Waits until the partition has applied this position of this log and answers reads.
+    ///
+    /// # Errors
+    /// `TokenLost` when the partition follows another log; why the partition halted.
+    pub(crate) async fn wait_for(
+        &self,
+        partition: &Partition,
+        log_id: LogId,
+        position: Position,
+    ) -> Result<()> {
+        let mut pictures = partition.board.watch();
+        let mut asked = None;
+        loop {
+            let picture = pictures.borrow_and_update().clone();
+            match seen(partition, &picture, log_id, position)? {
+                Seen::Done => return Ok(()),
+                Seen::Wait => {}
+                Seen::OtherLog => {
+                    let number = *asked.get_or_insert_with(|| partition.board.ask_for_check());
+                    if picture.checked >= number && picture.checked_log_id != Some(log_id) {
+                        return Err(token_lost(partition));
+                    }
+                }
+            }
+            pictures.changed().await.map_err(|_| closed())?;
+        }
+    }
+
+    /// Waits until the positions that a token has in these partitions are applied.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a token of another store, else as [`Shared::wait_for`].
+    pub(crate) async fn wait_token(
+        &self,
+        token: &Token,
+        partitions: &[PartitionId],
+        timeout: Duration,
+    ) -> Result<()> {
+        if token.store != self.store {
+            let message = "the token is of another store; pass the one that a write to this store \
+                           has answered";
+            return Err(Error::invalid_argument(message).with_store(&self.name));
+        }
+        let of_token = token.positions.iter().filter(|(id, _)| partitions.contains(id));
+        let waits = of_token.map(async |(id, (log_id, position))| {
+            let partition = self.partition(*id)?;
+            let wait = self.wait_for(partition, *log_id, *position);
+            self.bounded(timeout, || self.overdue(partition), wait).await
+        });
+        self.closing.check()?;
+        try_join_all(waits).await.map(|_| ())
+    }
+
+    /// Waits until the partition has applied this position of whatever log it follows.
+    pub(crate) async fn wait_position(
+        &self,
+        partition: &Partition,
+        position: Position,
+    ) -> Result<()> {
+        let mut pictures = partition.board.watch();
+        let log_id = loop {
+            let served = pictures.borrow_and_update().served;
+            if let Some(log_id) = served.log_id {
+                break log_id;
+            }
+            pictures.changed().await.map_err(|_| closed())?;
+        };
+        self.wait_for(partition, log_id, position).await
+    }
+
+    /// Waits until everything is applied that was in the partition's log when this was called.
+    ///
+    /// # Errors
+    /// Those of the barrier's append; why the partition halted.
+    pub(crate) async fn wait_latest(&self, partition: &Partition) -> Result<()> {
+        let mut pictures = partition.board.watch();
+        loop {
+            let picture = pictures.borrow_and_update().clone();
+            if let Some(halted) = &picture.halted {
+                return Err(halted.clone());
+            }
+            if picture.served.log_id.is_some() && picture.phase != Phase::Poisoned {
+                break;
+            }
+            pictures.changed().await.map_err(|_| closed())?;
+        }
+        let barrier = partition.barriers.join(|| self.send_barrier(partition)).await?;
+        let waited = self.wait_for(partition, barrier.log_id, barrier.position).await;
+        waited.map_err(|error| match error.code() {
+            ErrorCode::TokenLost => replaced(partition),
+            _ => error,
+        })
+    }
+
+    /// Appends a barrier to the partition's log as this reader knows it.
+    async fn send_barrier(&self, partition: &Partition) -> Result<BarrierAt> {
+        let served = partition.board.picture().served;
+        let (Some(log_id), Some(position)) = (served.log_id, served.position) else {
+            return Err(Error::unavailable("the partition's log has no entry yet; try again"));
+        };
+        let barrier = barrier_entry(log_id, position, served.schema_version);
+        let appended = match self.append_barrier(partition.at, &barrier).await {
+            // The log gave the barrier a place that this copy has passed: it is another log.
+            Ok(appended) if appended.offset < served.offset_applied => Err(replaced(partition)),
+            Ok(appended) => Ok(appended),
+            Err(error) if error.code() == ErrorCode::TokenLost => Err(replaced(partition)),
+            Err(error) => Err(error),
+        };
+        match appended {
+            Ok(appended) => Ok(BarrierAt { log_id, position: barrier.position(appended.offset) }),
+            Err(error) => {
+                partition.board.ask_for_check();
+                Err(error)
+            }
+        }
+    }
+
+    /// What a wait on this partition answers when the caller's time is over.
+    pub(crate) fn overdue(&self, partition: &Partition) -> Error {
+        let picture = partition.board.picture();
+        if !partition.serves(&picture) || picture.halted.is_some() {
+            return not_serving(partition.at, &picture).with_store(&self.name);
+        }
+        let lag = picture.end.0.saturating_sub(picture.served.offset_applied.0);
+        let trouble = match &picture.trouble {
+            Some(trouble) => format!("; it is held up: {trouble}"),
+            None => String::new(),
+        };
+        let message = format!(
+            "the partition did not apply the position in time, it is {lag} records behind; wait \
+             longer, or read without the wait{trouble}"
+        );
+        Error::deadline_exceeded(message)
+            .with_store(&self.name)
+            .with_partition(partition.at.partition)
+    }
+}
+
+fn seen(
+    partition: &Partition,
+    picture: &Progress,
+    log_id: LogId,
+    position: Position,
+) -> Result<Seen> {
+    if picture.served.covers(log_id, position) {
+        return Ok(if partition.serves(picture) { Seen::Done } else { Seen::Wait });
+    }
+    if let Some(halted) = &picture.halted {
+        return Err(halted.clone());
+    }
+    Ok(match picture.served.log_id {
+        Some(served) if served != log_id => Seen::OtherLog,
+        _ => Seen::Wait,
+    })
+}
+
+/// A barrier for the log that these came from.
+pub(crate) fn barrier_entry(log_id: LogId, last: Position, version: SchemaVersion) -> Entry {
+    Entry {
+        log_id,
+        epoch: last.epoch,
+        schema_version: version,
+        source: None,
+        body: EntryBody::Barrier,
+    }
+}
+
+fn token_lost(partition: &Partition) -> Error {
+    let message = "the token's log is no longer served; its write may be lost with it: read \
+                   without the token, or write again";
+    Error::token_lost(message).with_partition(partition.at.partition)
+}
+
+fn replaced(partition: &Partition) -> Error {
+    let message = "the partition's log was replaced and the partition is built anew; try again";
+    Error::unavailable(message).with_partition(partition.at.partition)
+}

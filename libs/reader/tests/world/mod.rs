@@ -1,0 +1,264 @@
+//! What the tests of the reader share: a store over a log in memory, written entry by entry, with a
+//! clock that follows tokio's paused one.
+#![allow(dead_code, reason = "each test file uses its own part")]
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::Result;
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{
+    Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Verb,
+};
+use forebay_core::clock::{Clock, Timestamp};
+use forebay_core::entropy::SeededEntropy;
+use forebay_core::id::{
+    ClientId, Epoch, FieldId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence,
+    StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::partition::partition_of;
+use forebay_core::schema::{Definition, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_log::{Appended, CatalogFollower, ChangeLog, MemoryLog};
+use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
+use forebay_wire::entry::encode_entry;
+use forebay_wire::token::Token;
+
+pub const STORE: StoreId = StoreId(42);
+pub const LOG: LogId = LogId(0xfeed);
+pub const CLIENT: ClientId = ClientId(7);
+pub const SECOND: Duration = Duration::from_secs(1);
+
+/// Tokio's clock as a wall clock, plus what a test adds to it.
+pub struct TokioClock {
+    began: tokio::time::Instant,
+    ahead_us: AtomicI64,
+}
+
+impl TokioClock {
+    #[allow(clippy::disallowed_methods, reason = "the rim of these tests: tokio's paused clock")]
+    pub fn new() -> Arc<Self> {
+        let began = tokio::time::Instant::now();
+        Arc::new(Self { began, ahead_us: AtomicI64::new(0) })
+    }
+
+    pub fn jump_micros(&self, micros: i64) {
+        self.ahead_us.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+impl Clock for TokioClock {
+    #[allow(clippy::disallowed_methods, reason = "the rim of these tests: tokio's paused clock")]
+    fn now(&self) -> Timestamp {
+        let passed = tokio::time::Instant::now() - self.began;
+        let ahead_us = self.ahead_us.load(Ordering::SeqCst);
+        Timestamp::from_micros(1_000_000_000 + passed.as_micros() as i64 + ahead_us)
+    }
+}
+
+/// A store with its log, its catalog, and whoever writes to it.
+pub struct World {
+    pub log: Arc<dyn ChangeLog>,
+    pub catalog: Arc<CatalogFollower>,
+    /// The clock of the readers; the log has one of its own.
+    pub clock: Arc<TokioClock>,
+    pub entropy: Arc<SeededEntropy>,
+    pub definition: Definition,
+    sequence: AtomicU64,
+}
+
+impl World {
+    /// A store `users` with this many partitions, with the opening entry in each log.
+    pub async fn new(partitions: u32) -> Self {
+        Self::over(Arc::new(MemoryLog::new(TokioClock::new())), partitions).await
+    }
+
+    /// The same over another log.
+    pub async fn over(log: Arc<dyn ChangeLog>, partitions: u32) -> Self {
+        let number = FieldType::Scalar(ScalarType::Int64);
+        let definition = StoreSpec::documents("users", KeyType::String, partitions)
+            .field("age", number)
+            .field("score", number)
+            .define(STORE)
+            .unwrap();
+        let entropy = Arc::new(SeededEntropy::new(11));
+        let catalog = CatalogFollower::start(log.clone(), entropy.clone());
+        let world = Self {
+            log,
+            catalog: Arc::new(catalog),
+            clock: TokioClock::new(),
+            entropy,
+            definition,
+            sequence: AtomicU64::new(0),
+        };
+        world.control(EntryBody::Opening).await;
+        world.define(&world.definition).await;
+        world.make_logs(LOG).await;
+        world
+    }
+
+    /// Makes the logs of the store, each with its opening entry.
+    pub async fn make_logs(&self, log_id: LogId) {
+        self.log.create(STORE, self.definition.partitions).await.unwrap();
+        for partition in self.definition.partitions.partitions() {
+            self.append_to(partition.0, log_id, EntryBody::Opening).await;
+        }
+    }
+
+    /// Deletes the logs and makes them anew under another id.
+    pub async fn replace_logs(&self, log_id: LogId) {
+        self.log.delete(STORE).await.unwrap();
+        self.make_logs(log_id).await;
+    }
+
+    pub async fn define(&self, definition: &Definition) {
+        let record = ControlRecord::Define(Box::new(definition.clone()));
+        self.control(EntryBody::Control(record)).await;
+    }
+
+    async fn control(&self, body: EntryBody) {
+        let entry = self.entry(LogId(1), SchemaVersion(0), body);
+        self.log.append(PartitionRef::CONTROL, encode_entry(&entry).unwrap()).await.unwrap();
+    }
+
+    pub fn entry(&self, log_id: LogId, schema_version: SchemaVersion, body: EntryBody) -> Entry {
+        Entry { log_id, epoch: Epoch(0), schema_version, source: None, body }
+    }
+
+    pub async fn append_to(&self, partition: u32, log_id: LogId, body: EntryBody) -> Appended {
+        let entry = self.entry(log_id, self.definition.version, body);
+        self.append_bytes(partition, encode_entry(&entry).unwrap()).await
+    }
+
+    pub async fn append_bytes(&self, partition: u32, entry: Bytes) -> Appended {
+        self.log.append(at(partition), entry).await.unwrap()
+    }
+
+    pub async fn heartbeat(&self, partition: u32) -> Appended {
+        self.append_to(partition, LOG, EntryBody::Heartbeat).await
+    }
+
+    pub fn partition_of(&self, key: &str) -> u32 {
+        partition_of(key.as_bytes(), self.definition.partitions).0
+    }
+
+    /// The body of an entry with one change, under the client's next sequence.
+    pub fn change(&self, change: Change) -> EntryBody {
+        let sequence = Sequence(self.sequence.fetch_add(1, Ordering::SeqCst) + 1);
+        let changes = vec![Change { sequence, ..change }];
+        EntryBody::Changes(vec![ClientBatch { client: CLIENT, changes }])
+    }
+
+    /// Appends one change to the log of its key; answers its token.
+    pub async fn write(&self, change: Change) -> Token {
+        self.write_to(LOG, change).await
+    }
+
+    pub async fn write_to(&self, log_id: LogId, change: Change) -> Token {
+        let key = std::str::from_utf8(change.key.as_bytes()).unwrap();
+        let partition = self.partition_of(key);
+        let body = self.change(change);
+        let appended = self.append_to(partition, log_id, body).await;
+        token(partition, log_id, appended.offset.0)
+    }
+
+    pub async fn put(&self, key: &str, age: i64) -> Token {
+        self.write(change(key, Verb::Put, &[("age", age)])).await
+    }
+
+    pub fn options(&self) -> ReaderOptions {
+        ReaderOptions::new("users")
+    }
+
+    pub fn parts(&self) -> ReaderParts {
+        ReaderParts {
+            log: self.log.clone(),
+            catalog: self.catalog.clone(),
+            clock: self.clock.clone(),
+            entropy: self.entropy.clone(),
+            barriers: Arc::new(LogBarriers(self.log.clone())),
+            on_skipped: None,
+        }
+    }
+
+    pub async fn open(&self) -> Reader {
+        self.open_with(self.options()).await
+    }
+
+    pub async fn open_with(&self, options: ReaderOptions) -> Reader {
+        Reader::open(options, self.parts()).await.unwrap()
+    }
+
+    /// A reader that has caught up with all that the logs hold.
+    pub async fn caught_up(&self) -> Reader {
+        let reader = self.open().await;
+        reader.await_ready(10 * SECOND).await.unwrap();
+        reader
+    }
+}
+
+pub fn at(partition: u32) -> PartitionRef {
+    PartitionRef { store: STORE, partition: PartitionId(partition) }
+}
+
+pub fn position(offset: u64) -> Position {
+    Position { epoch: Epoch(0), offset: forebay_core::id::Offset(offset), place: 0 }
+}
+
+pub fn token(partition: u32, log_id: LogId, offset: u64) -> Token {
+    let mut token = Token::new(STORE);
+    token.advance(PartitionId(partition), log_id, position(offset)).unwrap();
+    token
+}
+
+pub fn field(name: &str) -> FieldId {
+    match name {
+        "age" => FieldId(1),
+        "score" => FieldId(2),
+        _ => panic!("no field {name}"),
+    }
+}
+
+pub fn change(key: &str, verb: Verb, values: &[(&str, i64)]) -> Change {
+    let set = |(name, value): &(&str, i64)| FieldChange {
+        field: field(name),
+        op: FieldOp::Set(Some(Value::Int64(*value))),
+        ttl_us: None,
+    };
+    Change {
+        sequence: Sequence(0),
+        key: Key::plain(key.as_bytes()).unwrap(),
+        verb,
+        fields: values.iter().map(set).collect(),
+        condition: None,
+        ttl_us: None,
+    }
+}
+
+pub fn if_absent(mut change: Change) -> Change {
+    change.condition = Some(Condition::IfAbsent);
+    change
+}
+
+/// The value of a field as the reader has it; `None` when document or field is absent.
+pub fn value(reader: &Reader, key: &str, name: &str) -> Result<Option<i64>> {
+    let document = reader.read_local(None, |view| view.get_document(key))?;
+    Ok(document.and_then(|document| match document.value(field(name)) {
+        Some(Value::Int64(value)) => Some(*value),
+        Some(other) => panic!("{other:?} in an int64 field"),
+        None => None,
+    }))
+}
+
+pub fn age(reader: &Reader, key: &str) -> Result<Option<i64>> {
+    value(reader, key, "age")
+}
+
+/// A key that lies in this partition.
+pub fn key_in(world: &World, partition: u32) -> String {
+    let mut keys = (0..10_000).map(|number| format!("key-{number}"));
+    keys.find(|key| world.partition_of(key) == partition).unwrap()
+}
