@@ -11,7 +11,8 @@ use forebay_core::{Error, Result};
 use crate::index::Index;
 use crate::key::DocumentKey;
 use crate::row_ref::RowRef;
-use crate::view::{Lookup, ReadAt, View};
+use crate::storage::KeyListing;
+use crate::view::{Lookup, ReadAt};
 
 /// One document of a scan.
 #[derive(Clone, Copy, Debug)]
@@ -33,21 +34,21 @@ pub struct Scan {
     current: Option<Listed>,
 }
 
-/// The keys of one partition, one behind another.
+/// The keys of one partition.
 #[derive(Debug)]
 struct Listed {
     partition: PartitionId,
-    bytes: Vec<u8>,
-    ends: Vec<usize>,
+    keys: KeyListing,
     next: usize,
 }
 
 impl Listed {
     fn take_next(&mut self) -> Option<&[u8]> {
-        let end = *self.ends.get(self.next)?;
-        let start = self.next.checked_sub(1).map_or(0, |before| self.ends[before]);
+        let KeyListing { bytes, ends } = &self.keys;
+        let end = *ends.get(self.next)?;
+        let start = self.next.checked_sub(1).map_or(0, |before| ends[before]);
         self.next += 1;
-        Some(&self.bytes[start..end])
+        Some(&bytes[start..end])
     }
 }
 
@@ -83,7 +84,8 @@ impl Scan {
                 Some(listed) => listed,
                 None => {
                     let Some(partition) = to_come.last() else { return Ok(visited) };
-                    let listed = list(&view, *partition)?;
+                    let listed =
+                        Listed { partition: *partition, keys: view.list(*partition)?, next: 0 };
                     to_come.pop();
                     current.insert(listed)
                 }
@@ -104,14 +106,4 @@ impl Scan {
             *current = None;
         }
     }
-}
-
-fn list(view: &View<'_>, partition: PartitionId) -> Result<Listed> {
-    view.check_partition(partition)?;
-    let (mut bytes, mut ends) = (Vec::new(), Vec::new());
-    for identity in view.live_identities(partition)? {
-        bytes.extend_from_slice(identity);
-        ends.push(bytes.len());
-    }
-    Ok(Listed { partition, bytes, ends, next: 0 })
 }

@@ -91,6 +91,13 @@ impl Hasher for KeyHasher {
     }
 }
 
+/// Keys, one behind another; key `n` ends at `ends[n]`.
+#[derive(Debug, Default)]
+pub(crate) struct KeyListing {
+    pub(crate) bytes: Vec<u8>,
+    pub(crate) ends: Vec<usize>,
+}
+
 /// One partition: header, rows, and the state of its writer while nobody holds it.
 pub(crate) struct Partition {
     pub(crate) at: PartitionRef,
@@ -178,6 +185,27 @@ impl Partition {
     /// Removes every row of a generation that is no longer looked up.
     pub(crate) fn sweep(&self, generation: u32, guard: &LocalGuard<'_>) {
         self.rows.retain(|slot, _| slot.generation != generation, guard);
+    }
+
+    /// The keys of all documents that readers may find, expired ones included, in no order.
+    ///
+    /// As in [`Partition::live_row`], a sweep during the listing means that a newer generation was
+    /// published, and that one is listed instead.
+    pub(crate) fn list_live(&self, guard: &LocalGuard<'_>) -> KeyListing {
+        let mut generation = self.header.load_generation_acquire();
+        loop {
+            let mut listing = KeyListing::default();
+            for (identity, _) in self.rows(generation, guard) {
+                listing.bytes.extend_from_slice(identity);
+                listing.ends.push(listing.bytes.len());
+            }
+            fence(Ordering::Acquire);
+            let newest = self.header.load_generation_acquire();
+            if newest == generation {
+                return listing;
+            }
+            generation = newest;
+        }
     }
 
     /// The keys and rows of one generation, in no order.

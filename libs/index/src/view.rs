@@ -17,6 +17,7 @@ use crate::index::Inner;
 use crate::key::DocumentKey;
 use crate::number::FieldScalar;
 use crate::row_ref::{FieldRead, RowRef};
+use crate::storage::KeyListing;
 
 /// What the layer above says of a partition at the time of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -165,11 +166,10 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The identity bytes of all documents of a partition, expired ones included, in no order.
-    pub(crate) fn live_identities(&self, id: PartitionId) -> Result<impl Iterator<Item = &[u8]>> {
-        let partition = self.inner.followed(id)?;
-        let generation = partition.header.load_generation_acquire();
-        Ok(partition.rows(generation, &self.guard).map(|(identity, _)| identity))
+    /// The keys of all documents of a partition, once it may answer.
+    pub(crate) fn list(&self, id: PartitionId) -> Result<KeyListing> {
+        self.check_partition(id)?;
+        Ok(self.inner.followed(id)?.list_live(&self.guard))
     }
 
     /// The error that a refused key is, outside batches.
