@@ -101,6 +101,12 @@ pub const CLIENT_STREAM_BYTES_MAX: usize = 64 * 1024 * 1024;
 pub const CATALOG_BACKOFF_MS_MIN: u64 = 20;
 /// See [`CATALOG_BACKOFF_MS_MIN`].
 pub const CATALOG_BACKOFF_MS_MAX: u64 = 2_000;
+/// Bytes of records that a change stream sends in one answer, unless one record is larger.
+pub const STREAM_READ_BYTES_MAX: usize = 1024 * 1024;
+/// Silence after which a change stream sends an empty answer, in milliseconds.
+pub const STREAM_SILENCE_MS: u64 = 1_000;
+/// Longest wait of a remote log for one answer, in milliseconds.
+pub const REMOTE_CALL_TIMEOUT_MS: u64 = 10_000;
 
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);
 const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);

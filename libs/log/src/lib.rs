@@ -8,9 +8,14 @@ mod catalog;
 mod change_log;
 pub mod conformance;
 pub mod disk;
+pub mod embedded;
 mod end_signal;
 mod memory;
+mod remote;
+pub mod serve;
 
 pub use catalog::CatalogFollower;
 pub use change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
+pub use embedded::{EmbeddedLog, EmbeddedOptions};
 pub use memory::MemoryLog;
+pub use remote::RemoteLog;

@@ -1,0 +1,220 @@
+//! A log behind gRPC: the change stream to read, the writer service to append.
+//!
+//! The default tail beyond a handful of readers, and the only one for clients that cannot reach
+//! Kafka. A read keeps its subscription open behind it, so that reading on costs no round trip.
+
+use std::collections::{HashMap, VecDeque};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_core::limits::{MESSAGE_BYTES_MAX, REMOTE_CALL_TIMEOUT_MS, STREAM_SILENCE_MS};
+use forebay_core::{Error, Result};
+use forebay_wire::status::{error_of_status, write_error_of_status};
+use forebay_wire::v1;
+use forebay_wire::v1::change_stream_client::ChangeStreamClient;
+use forebay_wire::v1::writer_client::WriterClient;
+use parking_lot::Mutex;
+use tokio::time::{Instant, timeout, timeout_at};
+use tonic::Streaming;
+use tonic::transport::Channel;
+
+use crate::change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records, check_entry};
+
+/// Open subscriptions that are kept per partition, one for each reader of it in this process.
+const IDLE_MAX: usize = 4;
+/// A connection is given up after this many missed answers of the server.
+const SILENCES_MAX: u64 = 5;
+
+/// A log behind gRPC. `create`, `delete` and `trim` are `Unsupported`: ask the writer service.
+pub struct RemoteLog {
+    stream: ChangeStreamClient<Channel>,
+    writer: WriterClient<Channel>,
+    idle: Mutex<HashMap<PartitionRef, VecDeque<Subscription>>>,
+}
+
+/// One open subscription, with what it has received and nobody has read.
+struct Subscription {
+    answers: Streaming<v1::SubscribeResponse>,
+    received: VecDeque<LogRecord>,
+    next: Offset,
+    end: Offset,
+    heard: Instant,
+}
+
+impl RemoteLog {
+    /// A log behind this channel, which must lead to a node that serves both services.
+    pub fn new(channel: Channel) -> Self {
+        let stream = ChangeStreamClient::new(channel.clone())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let writer = WriterClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        Self { stream, writer, idle: Mutex::default() }
+    }
+
+    async fn subscribe(&self, at: PartitionRef, from: Offset) -> Result<Subscription> {
+        let request = v1::SubscribeRequest {
+            store_id: at.store.0,
+            partition: at.partition.0,
+            from_offset: from.0,
+        };
+        let mut stream = self.stream.clone();
+        let open = async {
+            let answers = stream.subscribe(request).await?.into_inner();
+            let received = VecDeque::new();
+            let mut subscription =
+                Subscription { answers, received, next: from, end: from, heard: Instant::now() };
+            // The first answer says what the log holds now, and whether it holds the offset.
+            subscription.receive().await?;
+            Ok(subscription)
+        };
+        match timeout(call_timeout(), open).await {
+            Ok(opened) => opened.map_err(|status: tonic::Status| located(&status, at)),
+            Err(_) => Err(silent(at)),
+        }
+    }
+
+    fn take_idle(&self, at: PartitionRef, from: Offset) -> Option<Subscription> {
+        let mut idle = self.idle.lock();
+        let subscriptions = idle.get_mut(&at)?;
+        let place = subscriptions.iter().position(|open| open.next == from)?;
+        subscriptions.remove(place)
+    }
+
+    fn keep_idle(&self, at: PartitionRef, subscription: Subscription) {
+        let mut idle = self.idle.lock();
+        let subscriptions = idle.entry(at).or_default();
+        if subscriptions.len() == IDLE_MAX {
+            subscriptions.pop_front();
+        }
+        subscriptions.push_back(subscription);
+    }
+}
+
+impl Subscription {
+    async fn receive(&mut self) -> std::result::Result<(), tonic::Status> {
+        let answer = self.answers.message().await?;
+        let answer = answer.ok_or_else(|| tonic::Status::unavailable("the stream has ended"))?;
+        self.heard = Instant::now();
+        self.end = Offset(answer.end_offset);
+        self.received.extend(answer.records.into_iter().map(|record| LogRecord {
+            offset: Offset(record.offset),
+            append_time: Timestamp::from_micros(record.append_time_us),
+            entry: record.entry,
+        }));
+        Ok(())
+    }
+
+    /// Waits for a first record until `deadline`.
+    async fn wait(&mut self, at: PartitionRef, deadline: Instant) -> Result<()> {
+        let lost_after = Duration::from_millis(SILENCES_MAX * STREAM_SILENCE_MS);
+        while self.received.is_empty() {
+            let lost = self.heard + lost_after;
+            match timeout_at(deadline.min(lost), self.receive()).await {
+                Ok(received) => received.map_err(|status| located(&status, at))?,
+                Err(_) if lost <= deadline => return Err(silent(at)),
+                Err(_) => return Ok(()),
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, bytes_max: usize) -> Records {
+        let mut bytes = 0;
+        let mut records = Vec::new();
+        while let Some(record) = self.received.front() {
+            bytes += record.entry.len();
+            if bytes > bytes_max && !records.is_empty() {
+                break;
+            }
+            self.next = record.offset.next();
+            records.extend(self.received.pop_front());
+        }
+        Records { records, end: self.end.max(self.next) }
+    }
+}
+
+fn call_timeout() -> Duration {
+    Duration::from_millis(REMOTE_CALL_TIMEOUT_MS)
+}
+
+fn located(status: &tonic::Status, at: PartitionRef) -> Error {
+    error_of_status(status).with_partition(at.partition)
+}
+
+fn silent(at: PartitionRef) -> Error {
+    let message = "the server of the log went silent; try again, or see whether it runs";
+    Error::unavailable(message).with_partition(at.partition)
+}
+
+fn ask_the_writer(verb: &str) -> Error {
+    let message = format!("a remote log cannot {verb}; use the writer service's administration");
+    Error::unsupported(message)
+}
+
+#[async_trait]
+impl ChangeLog for RemoteLog {
+    async fn create(&self, _store: StoreId, _partitions: PartitionCount) -> Result<()> {
+        Err(ask_the_writer("make logs"))
+    }
+
+    async fn delete(&self, _store: StoreId) -> Result<()> {
+        Err(ask_the_writer("remove logs"))
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        check_entry(at, &entry)?;
+        let request = v1::AppendRequest { store_id: at.store.0, partition: at.partition.0, entry };
+        let mut writer = self.writer.clone();
+        match timeout(call_timeout(), writer.append(request)).await {
+            Ok(Ok(answer)) => {
+                let answer = answer.into_inner();
+                let append_time = Timestamp::from_micros(answer.append_time_us);
+                Ok(Appended { offset: Offset(answer.offset), append_time })
+            }
+            Ok(Err(status)) => Err(write_error_of_status(&status).with_partition(at.partition)),
+            Err(_) => {
+                let message = "the writer did not answer in time; the entry may be in the log";
+                Err(Error::unknown_outcome(message).with_partition(at.partition))
+            }
+        }
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        let deadline = Instant::now() + limit.wait_max;
+        // What a kept subscription has not received yet, only a new one tells at once.
+        let kept = self
+            .take_idle(at, from)
+            .filter(|kept| !kept.received.is_empty() || limit.wait_max > Duration::ZERO);
+        let mut subscription = match kept {
+            Some(kept) => kept,
+            None => self.subscribe(at, from).await?,
+        };
+        subscription.wait(at, deadline).await?;
+        let records = subscription.take(limit.bytes_max);
+        self.keep_idle(at, subscription);
+        Ok(records)
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        let request = v1::BoundsRequest { store_id: at.store.0, partition: at.partition.0 };
+        let mut stream = self.stream.clone();
+        let answer = match timeout(call_timeout(), stream.bounds(request)).await {
+            Ok(answer) => answer.map_err(|status| located(&status, at))?.into_inner(),
+            Err(_) => return Err(silent(at)),
+        };
+        Ok(Bounds {
+            start: Offset(answer.start_offset),
+            end: Offset(answer.end_offset),
+            server_time: Some(Timestamp::from_micros(answer.server_time_us)),
+        })
+    }
+
+    async fn trim(&self, _at: PartitionRef, _before: Offset) -> Result<()> {
+        Err(ask_the_writer("trim"))
+    }
+}

@@ -1,0 +1,112 @@
+//! `forebayd dev`: a node on the embedded log, behind one loopback port.
+
+use std::io::Write;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::clock::SystemClock;
+use forebay_core::entropy::SystemEntropy;
+use forebay_core::{Error, Result};
+use forebay_log::ChangeLog;
+use forebay_log::disk::RealDisk;
+use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use forebayd::config::{DevConfig, Durability};
+use forebayd::{Node, NodeParts};
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+use tracing::{info, warn};
+
+/// Longest wait for open requests after SIGTERM; streams that never end are cut then.
+const DRAIN_WAIT: Duration = Duration::from_secs(5);
+
+/// Runs until SIGTERM or SIGINT.
+///
+/// # Errors
+/// When the log cannot be opened or the port is taken; says what to do.
+pub(crate) fn run(config: DevConfig) -> Result<()> {
+    let runtime = tokio::runtime::Builder::new_multi_thread()
+        .enable_all()
+        .build()
+        .map_err(|error| Error::internal(format!("start the runtime: {error}")))?;
+    runtime.block_on(serve(config))
+}
+
+async fn serve(config: DevConfig) -> Result<()> {
+    let clock = Arc::new(SystemClock);
+    let mut options = EmbeddedOptions::new(&config.data_dir);
+    options.durability = match config.durability {
+        Durability::Fsync => forebay_log::embedded::Durability::Fsync,
+        Durability::Buffered => forebay_log::embedded::Durability::Buffered,
+    };
+    let disk = Arc::new(RealDisk);
+    let log = Arc::new(EmbeddedLog::open(disk, clock.clone(), options).await?);
+    let parts = NodeParts {
+        log: Arc::clone(&log) as Arc<dyn ChangeLog>,
+        clock,
+        entropy: Arc::new(SystemEntropy),
+    };
+    let node = Node::start(parts).await?;
+    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
+        let message = format!("listen on {}: {error}; choose another --listen", config.listen);
+        Error::unavailable(message)
+    })?;
+    let address = listener
+        .local_addr()
+        .map_err(|error| Error::internal(format!("ask for the listening address: {error}")))?;
+    let stopping = Arc::new(tokio::sync::Notify::new());
+    let stopped = Arc::clone(&stopping);
+    let server = Server::builder().add_routes(node.routes()).serve_with_incoming_shutdown(
+        TcpIncoming::from(listener).with_nodelay(Some(true)),
+        async move { stopped.notified().await },
+    );
+    let server = tokio::spawn(server);
+    greet(&config, &address.to_string());
+    tokio::select! {
+        signal = wait_for_signal() => signal?,
+        error = log.failed() => return Err(error),
+    }
+    info!("draining");
+    stopping.notify_one();
+    match tokio::time::timeout(DRAIN_WAIT, server).await {
+        Ok(Ok(Ok(()))) => {}
+        Ok(Ok(Err(error))) => warn!(%error, "the server ended badly"),
+        Ok(Err(error)) => warn!(%error, "the server's task ended badly"),
+        Err(_) => info!("open streams were cut"),
+    }
+    node.stop();
+    log.close().await;
+    info!("stopped");
+    Ok(())
+}
+
+/// The first line on stdout is for programs, the rest for people.
+fn greet(config: &DevConfig, address: &str) {
+    let mut out = std::io::stdout().lock();
+    let durability = match config.durability {
+        Durability::Fsync => "synced to disk before it is acknowledged",
+        Durability::Buffered => "acknowledged before it is synced: a power cut may lose it",
+    };
+    // A closed stdout is no reason to stop.
+    let _ = writeln!(
+        out,
+        "forebayd ready http://{address}\n\n  data        {} (every write is {durability})\n  \
+         try         make demo, or the first steps in README.md\n  stop        Ctrl-C, or SIGTERM",
+        config.data_dir.display()
+    );
+    let _ = out.flush();
+}
+
+async fn wait_for_signal() -> Result<()> {
+    let listen = |kind| {
+        signal(kind).map_err(|error| Error::internal(format!("listen for signals: {error}")))
+    };
+    let (mut terminate, mut interrupt) =
+        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
+    tokio::select! {
+        _ = terminate.recv() => {}
+        _ = interrupt.recv() => {}
+    }
+    Ok(())
+}
