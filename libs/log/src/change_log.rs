@@ -7,8 +7,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
-use forebay_core::limits::ENTRY_FRAMED_BYTES_MAX;
 use forebay_core::{Error, Result};
+use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
 
 /// One record as a log holds it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,8 +79,8 @@ pub trait ChangeLog: Send + Sync + 'static {
     ///
     /// # Errors
     /// `NotFound` for a log that was never made; `LimitExceeded` for an entry over
-    /// [`ENTRY_FRAMED_BYTES_MAX`] or a full disk, with nothing appended; `Unavailable` when it is certain that nothing was appended;
-    /// `UnknownOutcome` when it is not.
+    /// [`ENTRY_FRAME_BYTES_MAX`] or a full disk, with nothing appended; `Unavailable` when it is
+    /// certain that nothing was appended; `UnknownOutcome` when it is not.
     async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended>;
 
     /// Reads records from an offset on, in order, without gaps in what the log still holds. Only
@@ -152,11 +152,11 @@ impl Bounds {
 
 /// Refuses an entry that no log may hold.
 pub(crate) fn check_entry(at: PartitionRef, entry: &Bytes) -> Result<()> {
-    if entry.len() <= ENTRY_FRAMED_BYTES_MAX {
+    if entry.len() <= ENTRY_FRAME_BYTES_MAX {
         return Ok(());
     }
     let advice = "send smaller entries: split the batch";
-    Err(Error::limit_exceeded(advice, ENTRY_FRAMED_BYTES_MAX as u64, entry.len() as u64)
+    Err(Error::limit_exceeded(advice, ENTRY_FRAME_BYTES_MAX as u64, entry.len() as u64)
         .with_partition(at.partition))
 }
 

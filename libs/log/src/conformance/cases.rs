@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
-use forebay_core::limits::ENTRY_FRAMED_BYTES_MAX;
+use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
 
 use super::{Fixture, STORE, append, at_once, code, create, entry, partition, read_all};
 
@@ -219,11 +219,11 @@ pub async fn append_times_never_fall(fixture: impl Fixture) {
 pub async fn the_largest_entry_fits_and_a_larger_one_is_refused(fixture: impl Fixture) {
     create(&fixture, 1).await;
     let log = fixture.log();
-    let too_large = Bytes::from(vec![1; ENTRY_FRAMED_BYTES_MAX + 1]);
+    let too_large = Bytes::from(vec![1; ENTRY_FRAME_BYTES_MAX + 1]);
     let refused = log.append(partition(0), too_large.clone()).await.unwrap_err();
     assert_eq!(refused.code(), ErrorCode::LimitExceeded);
-    assert_eq!(refused.context().limit, Some(ENTRY_FRAMED_BYTES_MAX as u64));
-    assert_eq!(refused.context().actual, Some(ENTRY_FRAMED_BYTES_MAX as u64 + 1));
+    assert_eq!(refused.context().limit, Some(ENTRY_FRAME_BYTES_MAX as u64));
+    assert_eq!(refused.context().actual, Some(ENTRY_FRAME_BYTES_MAX as u64 + 1));
     append(&*log, partition(0), entry(1)).await;
     let largest = too_large.slice(1..);
     assert_eq!(append(&*log, partition(0), largest.clone()).await.offset, Offset(1));

@@ -101,7 +101,7 @@ impl SimDisk {
         for node in state.nodes.values_mut() {
             match node {
                 Node::File(file) => torn += u64::from(file.power_cut(loss, || self.draw())),
-                Node::Dir(dir) if loss == Loss::Everything || self.draw() % 2 == 0 => {
+                Node::Dir(dir) if loss == Loss::Everything || self.draw().is_multiple_of(2) => {
                     dir.live = dir.durable.clone();
                 }
                 Node::Dir(dir) => dir.durable = dir.live.clone(),

@@ -1,0 +1,341 @@
+//! The committer: takes what waits as one group, writes it, makes it durable by one sync per touched
+//! file, then shows it to readers and acknowledges it.
+//!
+//! A partition belongs to one committer, so nobody else appends to its files. A group goes through
+//! three stages: write (under the partition's `write` mutex), sync, publish. A deletion may come
+//! between them; it marks the partition first, so that no stage makes a file under a removed name.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_core::id::{Offset, PartitionRef};
+use forebay_core::{Error, Result};
+use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
+
+use super::fault::{Room, not_written, refused};
+use super::format::{FRAME_HEADER_BYTES, HEADER_BYTES, SegmentHeader, encode_frame};
+use super::partition::{Active, Partition, WriteState};
+use super::{Durability, Shared, paths};
+use crate::change_log::{Appended, LogRecord, no_such_log};
+use crate::disk::DiskFile;
+
+/// One append that waits.
+pub(super) struct Pending {
+    pub(super) partition: Arc<Partition>,
+    pub(super) entry: Bytes,
+    pub(super) reply: oneshot::Sender<Result<Appended>>,
+    /// Its share of the queue's bytes.
+    pub(super) _room: OwnedSemaphorePermit,
+}
+
+impl Pending {
+    fn answer(self, result: Result<Appended>) {
+        // Whoever asked may have gone.
+        let _ = self.reply.send(result);
+    }
+}
+
+/// Frames that were written to one segment and are not yet acknowledged.
+struct Chunk {
+    partition: Arc<Partition>,
+    file: Arc<dyn DiskFile>,
+    base: Offset,
+    /// Bytes of the segment with these frames.
+    bytes: u64,
+    is_synced: bool,
+    frames: Vec<Written>,
+}
+
+/// One frame of a chunk.
+struct Written {
+    pending: Pending,
+    appended: Appended,
+    /// Its place in the segment.
+    at: u64,
+}
+
+/// Appends for the partitions of one committer.
+pub(super) struct Committer {
+    pub(super) shared: Arc<Shared>,
+    pub(super) queue: mpsc::Receiver<Pending>,
+    /// Where bytes are not durable yet; only with [`Durability::Buffered`].
+    unsynced: BTreeMap<PartitionRef, Arc<Partition>>,
+}
+
+impl Committer {
+    pub(super) fn new(shared: Arc<Shared>, queue: mpsc::Receiver<Pending>) -> Self {
+        Self { shared, queue, unsynced: BTreeMap::new() }
+    }
+
+    /// Commits until nobody can append any more; for a thread of its own.
+    pub(super) fn run_on_thread(mut self) {
+        while let Some(first) = self.queue.blocking_recv() {
+            self.commit_waiting(first);
+        }
+        self.finish();
+    }
+
+    /// Commits until nobody can append any more; for a task.
+    pub(super) async fn run_as_task(mut self) {
+        while let Some(first) = self.queue.recv().await {
+            // Lets others that are about to append get into the same group.
+            tokio::task::yield_now().await;
+            self.commit_waiting(first);
+        }
+        self.finish();
+    }
+
+    fn commit_waiting(&mut self, first: Pending) {
+        let mut group: BTreeMap<PartitionRef, Vec<Pending>> = BTreeMap::new();
+        let mut waiting = Some(first);
+        while let Some(pending) = waiting {
+            group.entry(pending.partition.at).or_default().push(pending);
+            waiting = self.queue.try_recv().ok();
+        }
+        let mut chunks = Vec::new();
+        for pendings in group.into_values() {
+            self.write(pendings, &mut chunks);
+        }
+        if self.shared.options.durability == Durability::Fsync {
+            self.sync(&mut chunks);
+        }
+        for chunk in chunks {
+            self.publish(chunk);
+        }
+    }
+
+    /// Writes one partition's entries. What fails is answered at once; what is written goes to
+    /// `chunks`, in order.
+    fn write(&self, pendings: Vec<Pending>, chunks: &mut Vec<Chunk>) {
+        let mut rest = VecDeque::from(pendings);
+        let Some(partition) = rest.front().map(|pending| pending.partition.clone()) else {
+            return;
+        };
+        let mut state = partition.write.lock();
+        while let Some(next) = rest.front() {
+            let entry_bytes = next.entry.len();
+            let written = self
+                .segment_for(&partition, &mut state, entry_bytes, chunks)
+                .and_then(|segment| self.write_chunk(&partition, &mut state, segment, &mut rest));
+            match written {
+                Ok(chunk) => chunks.push(chunk),
+                Err(error) => {
+                    for pending in rest.drain(..) {
+                        pending.answer(Err(error.clone()));
+                    }
+                }
+            }
+        }
+    }
+
+    /// The segment that an entry of this size goes to, a new one if need be.
+    fn segment_for(
+        &self,
+        partition: &Partition,
+        state: &mut WriteState,
+        entry_bytes: usize,
+        chunks: &mut [Chunk],
+    ) -> Result<(Active, Arc<dyn DiskFile>)> {
+        self.shared.poison.check()?;
+        if state.is_deleted {
+            return Err(no_such_log(partition.at));
+        }
+        if let Some(active) = state.active {
+            let path = paths::segment(&partition.dir, active.base);
+            let file = self.shared.files.open(&path);
+            let file = file.map_err(|error| refused("open", &path, &error))?;
+            if self.fits(active.bytes, entry_bytes) {
+                return Ok((active, file));
+            }
+            self.sync_file(&path, &*file)?;
+            let written = |chunk: &&mut Chunk| {
+                chunk.partition.at == partition.at && chunk.base == active.base
+            };
+            if let Some(chunk) = chunks.iter_mut().find(written) {
+                chunk.is_synced = true;
+            }
+        }
+        let (active, file) = self.make_segment(partition, state)?;
+        state.active = Some(active);
+        Ok((active, file))
+    }
+
+    /// Whether a segment of this size takes one more entry; an empty one takes any.
+    fn fits(&self, segment_bytes: u64, entry_bytes: usize) -> bool {
+        let bytes = segment_bytes + FRAME_HEADER_BYTES + entry_bytes as u64;
+        segment_bytes <= HEADER_BYTES || bytes <= self.shared.options.segment_bytes
+    }
+
+    /// Makes the next segment of a partition: header, then name, both durable before a frame is.
+    fn make_segment(
+        &self,
+        partition: &Partition,
+        state: &WriteState,
+    ) -> Result<(Active, Arc<dyn DiskFile>)> {
+        let (base, shared) = (state.offset_next, &self.shared);
+        if state.active.is_none() {
+            let store_dir = shared.paths.store(partition.at.store);
+            let made = shared.disk.create_dir(&partition.dir);
+            made.map_err(|error| self.not_written(&partition.dir, &error, HEADER_BYTES))?;
+            self.sync_dir(&store_dir)?;
+        }
+        let path = paths::segment(&partition.dir, base);
+        let floor = state.append_time_last;
+        let header = SegmentHeader { at: partition.at, base, append_time_floor: floor };
+        let written = shared.files.create(&path).and_then(|file| {
+            file.write_at(&header.encode(), 0)?;
+            Ok(file)
+        });
+        let file = written.map_err(|error| {
+            let refusal = self.not_written(&path, &error, HEADER_BYTES);
+            self.remove_unmade(&path).map_or_else(|stopped| stopped, |()| refusal)
+        })?;
+        self.sync_file(&path, &*file)?;
+        self.sync_dir(&partition.dir)?;
+        Ok((Active { base, bytes: HEADER_BYTES, synced_bytes: HEADER_BYTES }, file))
+    }
+
+    /// Removes a segment whose header could not be written.
+    fn remove_unmade(&self, path: &Path) -> Result<()> {
+        self.shared.files.forget(path);
+        match self.shared.disk.remove(path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                self.shared.poison.set("remove", path, &error);
+                self.shared.poison.check()
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Writes as many of the entries as the segment takes, by one write.
+    ///
+    /// On failure the entries that were tried are answered and the error is for the others.
+    fn write_chunk(
+        &self,
+        partition: &Arc<Partition>,
+        state: &mut WriteState,
+        (mut active, file): (Active, Arc<dyn DiskFile>),
+        rest: &mut VecDeque<Pending>,
+    ) -> Result<Chunk> {
+        let append_time = self.shared.clock.now().max(state.append_time_last);
+        let (mut offset, at) = (state.offset_next, active.bytes);
+        let mut buffer = Vec::new();
+        let mut frames = Vec::new();
+        while let Some(pending) = rest.pop_front() {
+            if !self.fits(active.bytes, pending.entry.len()) {
+                rest.push_front(pending);
+                break;
+            }
+            encode_frame(&mut buffer, offset, append_time, active.synced_bytes, &pending.entry);
+            let appended = Appended { offset, append_time };
+            frames.push(Written { pending, appended, at: active.bytes });
+            active.bytes = at + buffer.len() as u64;
+            offset = offset.next();
+        }
+        let path = paths::segment(&partition.dir, active.base);
+        if let Err(error) = file.write_at(&buffer, at) {
+            let refusal = self.not_written(&path, &error, buffer.len() as u64);
+            let cut = file.truncate(at).and_then(|()| file.sync_data());
+            let told = match &cut {
+                Ok(()) => refusal.clone(),
+                Err(_) => unknown_outcome(partition.at),
+            };
+            frames.into_iter().for_each(|frame| frame.pending.answer(Err(told.clone())));
+            return Err(cut.err().map_or(refusal, |error| self.stop("cut", &path, &error)));
+        }
+        (state.active, state.offset_next) = (Some(active), offset);
+        state.append_time_last = append_time;
+        let (partition, base, bytes) = (partition.clone(), active.base, active.bytes);
+        Ok(Chunk { partition, file, base, bytes, is_synced: false, frames })
+    }
+
+    /// Makes every chunk durable that is not yet. After one failure nothing more is tried: what is
+    /// not durable then has an unknown outcome.
+    fn sync(&self, chunks: &mut Vec<Chunk>) {
+        for mut chunk in std::mem::take(chunks) {
+            if !chunk.is_synced {
+                let path = paths::segment(&chunk.partition.dir, chunk.base);
+                let synced = self.shared.poison.check();
+                if synced.and_then(|()| self.sync_file(&path, &*chunk.file)).is_err() {
+                    let error = unknown_outcome(chunk.partition.at);
+                    for frame in chunk.frames {
+                        frame.pending.answer(Err(error.clone()));
+                    }
+                    continue;
+                }
+                chunk.is_synced = true;
+            }
+            let mut state = chunk.partition.write.lock();
+            if let Some(active) = state.active.as_mut().filter(|active| active.base == chunk.base) {
+                active.synced_bytes = chunk.bytes;
+            }
+            drop(state);
+            chunks.push(chunk);
+        }
+    }
+
+    /// Shows a chunk to readers and acknowledges it.
+    fn publish(&mut self, chunk: Chunk) {
+        let partition = chunk.partition;
+        let records = chunk.frames.iter().map(|frame| {
+            // A copy: the entry may be a slice of a buffer far larger than what the cache counts.
+            let entry = Bytes::copy_from_slice(&frame.pending.entry);
+            let Appended { offset, append_time } = frame.appended;
+            (LogRecord { offset, append_time, entry }, frame.at)
+        });
+        let published = partition.read.lock().publish(chunk.base, chunk.bytes, records);
+        if let Some(end) = published {
+            partition.end.publish(end);
+        }
+        for frame in chunk.frames {
+            let result = published.map(|_| frame.appended);
+            frame.pending.answer(result.ok_or_else(|| no_such_log(partition.at)));
+        }
+        if !chunk.is_synced {
+            self.unsynced.insert(partition.at, partition);
+        }
+    }
+
+    /// Makes durable what is not yet.
+    fn finish(self) {
+        for partition in self.unsynced.values() {
+            let state = partition.write.lock();
+            let Some(active) = state.active.filter(|_| !state.is_deleted) else { continue };
+            let path = paths::segment(&partition.dir, active.base);
+            if let Err(error) = self.shared.files.open(&path).and_then(|file| file.sync_data()) {
+                self.shared.poison.set("make durable", &path, &error);
+            }
+        }
+    }
+
+    fn sync_file(&self, path: &Path, file: &dyn DiskFile) -> Result<()> {
+        file.sync_data().map_err(|error| self.stop("make durable", path, &error))
+    }
+
+    fn sync_dir(&self, dir: &Path) -> Result<()> {
+        let synced = self.shared.disk.sync_dir(dir);
+        synced.map_err(|error| self.stop("make durable", dir, &error))
+    }
+
+    /// Stops the log for good.
+    fn stop(&self, doing: &str, path: &Path, error: &io::Error) -> Error {
+        self.shared.poison.set(doing, path, error);
+        self.shared.poison.check().err().unwrap_or_else(|| refused(doing, path, error))
+    }
+
+    fn not_written(&self, path: &Path, error: &io::Error, bytes_needed: u64) -> Error {
+        let bytes_free = self.shared.disk.free_bytes(&self.shared.paths.logs).unwrap_or_default();
+        not_written("write", path, error, Room { bytes_needed, bytes_free })
+    }
+}
+
+fn unknown_outcome(at: PartitionRef) -> Error {
+    Error::unknown_outcome(
+        "the entry may or may not survive a restart: the disk failed while it was made durable; \
+         restart the service and send the same write again",
+    )
+    .with_partition(at.partition)
+}

@@ -1,0 +1,69 @@
+//! The open files of an embedded log: at most [`LOG_FILES_OPEN_MAX`] at once, least recently used
+//! ones closed first. A file in use stays open for its user.
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_core::limits::LOG_FILES_OPEN_MAX;
+use parking_lot::Mutex;
+
+use crate::disk::{Disk, DiskFile};
+
+pub(super) struct Files {
+    disk: Arc<dyn Disk>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    /// Each file with the number of its last use.
+    files: BTreeMap<PathBuf, (Arc<dyn DiskFile>, u64)>,
+    uses: u64,
+}
+
+impl Files {
+    pub(super) fn new(disk: Arc<dyn Disk>) -> Self {
+        Self { disk, held: Mutex::default() }
+    }
+
+    /// The file, opened if need be.
+    pub(super) fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let mut held = self.held.lock();
+        held.uses += 1;
+        let now = held.uses;
+        if let Some((file, used)) = held.files.get_mut(path) {
+            *used = now;
+            return Ok(file.clone());
+        }
+        let file = self.disk.open(path)?;
+        held.keep(path, &file);
+        Ok(file)
+    }
+
+    /// A new file.
+    pub(super) fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        let file = self.disk.create(path)?;
+        self.held.lock().keep(path, &file);
+        Ok(file)
+    }
+
+    /// Closes the files below a directory, or one file.
+    pub(super) fn forget(&self, path: &Path) {
+        self.held.lock().files.retain(|held, _| !held.starts_with(path));
+    }
+}
+
+impl Held {
+    fn keep(&mut self, path: &Path, file: &Arc<dyn DiskFile>) {
+        self.uses += 1;
+        self.files.insert(path.to_path_buf(), (file.clone(), self.uses));
+        if self.files.len() > LOG_FILES_OPEN_MAX {
+            let oldest = self.files.iter().min_by_key(|(_, (_, used))| *used);
+            if let Some(path) = oldest.map(|(path, _)| path.clone()) {
+                self.files.remove(&path);
+            }
+        }
+    }
+}

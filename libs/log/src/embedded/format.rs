@@ -1,0 +1,212 @@
+//! The bytes of `proto/spec/embedded-log.md`: headers and frames, encoded and checked.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
+
+/// Bytes of a segment's header.
+pub(super) const HEADER_BYTES: u64 = 40;
+/// Bytes of a frame before its entry.
+pub(super) const FRAME_HEADER_BYTES: u64 = 32;
+/// Bytes of a store's file.
+pub(super) const STORE_FILE_BYTES: usize = 24;
+
+const FORMAT_VERSION: u16 = 1;
+const SEGMENT_MAGIC: [u8; 4] = *b"FBLS";
+const STORE_MAGIC: [u8; 4] = *b"FBLM";
+
+/// Why bytes are not what they should be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Refused {
+    /// They are damaged; the words say how it shows.
+    Damaged(&'static str),
+    /// They are whole, of a format version that this build does not know.
+    Version(u16),
+}
+
+/// What a segment says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct SegmentHeader {
+    pub(super) at: PartitionRef,
+    pub(super) base: Offset,
+    /// No append time in the segment is lower.
+    pub(super) append_time_floor: Timestamp,
+}
+
+/// What a frame says about its entry.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct FrameHeader {
+    pub(super) entry_bytes: u32,
+    pub(super) checksum: u32,
+    pub(super) offset: Offset,
+    pub(super) append_time: Timestamp,
+    /// Bytes of the segment that were durable when the frame was written.
+    pub(super) synced_bytes: u64,
+}
+
+/// Takes fixed-width numbers off the front of bytes that are known to be long enough.
+struct Fields<'a>(&'a [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (first, rest) = self.0.split_first_chunk()?;
+        self.0 = rest;
+        Some(*first)
+    }
+
+    fn u16(&mut self) -> Option<u16> {
+        self.take().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Option<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Option<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn i64(&mut self) -> Option<i64> {
+        self.take().map(i64::from_le_bytes)
+    }
+}
+
+/// Checks the checksum at the end, the magic and the version at the front; returns the rest.
+fn checked(bytes: &[u8], magic: [u8; 4]) -> Result<Fields<'_>, Refused> {
+    let short = Refused::Damaged("its header is cut short");
+    let (body, checksum) = bytes.split_last_chunk().ok_or(short)?;
+    let mut fields = Fields(body);
+    if fields.take() != Some(magic) {
+        return Err(Refused::Damaged("its magic is wrong"));
+    }
+    if crc32c::crc32c(body) != u32::from_le_bytes(*checksum) {
+        return Err(Refused::Damaged("its header fails its checksum"));
+    }
+    match (fields.u16(), fields.u16()) {
+        (Some(FORMAT_VERSION), Some(0)) => Ok(fields),
+        (Some(FORMAT_VERSION), _) => Err(Refused::Damaged("its header has flags")),
+        (version, _) => Err(Refused::Version(version.unwrap_or_default())),
+    }
+}
+
+fn start(magic: [u8; 4]) -> Vec<u8> {
+    let mut bytes = magic.to_vec();
+    bytes.extend(FORMAT_VERSION.to_le_bytes());
+    bytes.extend(0_u16.to_le_bytes());
+    bytes
+}
+
+fn finish(mut bytes: Vec<u8>) -> Vec<u8> {
+    let checksum = crc32c::crc32c(&bytes);
+    bytes.extend(checksum.to_le_bytes());
+    bytes
+}
+
+impl SegmentHeader {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = start(SEGMENT_MAGIC);
+        bytes.extend(self.at.store.0.to_le_bytes());
+        bytes.extend(self.at.partition.0.to_le_bytes());
+        bytes.extend(self.base.0.to_le_bytes());
+        bytes.extend(self.append_time_floor.as_micros().to_le_bytes());
+        finish(bytes)
+    }
+
+    /// Decodes the first [`HEADER_BYTES`] of a segment, which must be the one expected.
+    pub(super) fn decode(bytes: &[u8], at: PartitionRef, base: Offset) -> Result<Self, Refused> {
+        let mut fields = checked(bytes, SEGMENT_MAGIC)?;
+        let header = (|| {
+            let store = StoreId(fields.u64()?);
+            let partition = PartitionId(fields.u32()?);
+            let base = Offset(fields.u64()?);
+            let append_time_floor = Timestamp::from_micros(fields.i64()?);
+            Some(Self { at: PartitionRef { store, partition }, base, append_time_floor })
+        })();
+        match header {
+            Some(header) if header.at == at && header.base == base => Ok(header),
+            Some(_) => Err(Refused::Damaged("its header is that of another segment")),
+            None => Err(Refused::Damaged("its header is cut short")),
+        }
+    }
+}
+
+/// Encodes a store's file.
+pub(super) fn encode_store_file(store: StoreId, partitions: PartitionCount) -> Vec<u8> {
+    let mut bytes = start(STORE_MAGIC);
+    bytes.extend(store.0.to_le_bytes());
+    bytes.extend(partitions.0.to_le_bytes());
+    finish(bytes)
+}
+
+/// Decodes a store's file, which must be the one expected.
+pub(super) fn decode_store_file(bytes: &[u8], store: StoreId) -> Result<PartitionCount, Refused> {
+    let mut fields = checked(bytes, STORE_MAGIC)?;
+    if fields.u64() != Some(store.0) {
+        return Err(Refused::Damaged("it is that of another store"));
+    }
+    let count = fields.u32().and_then(|count| PartitionCount::new(count).ok());
+    count.ok_or(Refused::Damaged("its partition count is out of range"))
+}
+
+/// Appends one frame to a buffer.
+pub(super) fn encode_frame(
+    buffer: &mut Vec<u8>,
+    offset: Offset,
+    append_time: Timestamp,
+    synced_bytes: u64,
+    entry: &[u8],
+) {
+    let frame = buffer.len();
+    buffer.extend((entry.len() as u32).to_le_bytes());
+    buffer.extend([0; 4]);
+    buffer.extend(offset.0.to_le_bytes());
+    buffer.extend(append_time.as_micros().to_le_bytes());
+    buffer.extend(synced_bytes.to_le_bytes());
+    buffer.extend(entry);
+    let checksum = frame_checksum(&buffer[frame..]);
+    buffer[frame + 4..frame + 8].copy_from_slice(&checksum.to_le_bytes());
+}
+
+/// The checksum of a whole frame: over everything but the checksum's own four bytes.
+fn frame_checksum(frame: &[u8]) -> u32 {
+    crc32c::crc32c_append(crc32c::crc32c(&frame[..4]), &frame[8..])
+}
+
+impl FrameHeader {
+    /// Decodes a frame's header; whether it is true shows only [`check`](Self::check).
+    pub(super) fn decode(bytes: &[u8; FRAME_HEADER_BYTES as usize]) -> Result<Self, Refused> {
+        let mut fields = Fields(bytes);
+        let header = (|| {
+            Some(Self {
+                entry_bytes: fields.u32()?,
+                checksum: fields.u32()?,
+                offset: Offset(fields.u64()?),
+                append_time: Timestamp::from_micros(fields.i64()?),
+                synced_bytes: fields.u64()?,
+            })
+        })();
+        match header {
+            Some(header) if header.entry_bytes as usize <= ENTRY_FRAME_BYTES_MAX => Ok(header),
+            _ => Err(Refused::Damaged("its length is above the limit")),
+        }
+    }
+
+    /// Bytes of the whole frame.
+    pub(super) fn frame_bytes(&self) -> u64 {
+        FRAME_HEADER_BYTES + u64::from(self.entry_bytes)
+    }
+
+    /// Checks the whole frame, of exactly [`frame_bytes`](Self::frame_bytes), at its place.
+    pub(super) fn check(&self, frame: &[u8], at: u64, offset: Offset) -> Result<(), Refused> {
+        if frame_checksum(frame) != self.checksum {
+            return Err(Refused::Damaged("a frame fails its checksum"));
+        }
+        if self.offset != offset {
+            return Err(Refused::Damaged("a frame has another offset than its place"));
+        }
+        if !(HEADER_BYTES..=at).contains(&self.synced_bytes) {
+            return Err(Refused::Damaged("a frame says that bytes behind it were durable"));
+        }
+        Ok(())
+    }
+}

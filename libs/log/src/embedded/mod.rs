@@ -1,0 +1,390 @@
+//! The log on the disk of one process: append-only segment files, group commit.
+//! Bytes: `proto/spec/embedded-log.md`.
+//!
+//! An append waits in the queue of its partition's committer ([`commit`]), which writes what waits as
+//! one group, makes it durable by one sync per file, and only then shows it to readers and
+//! acknowledges it. A failed sync stops the log for good ([`EmbeddedLog::failed`]); it is never
+//! retried, since the kernel forgets pages whose write-back failed.
+
+mod commit;
+mod fault;
+mod files;
+mod format;
+mod options;
+mod partition;
+mod paths;
+mod read;
+mod recover;
+mod scan;
+mod store;
+mod tail_cache;
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::clock::Clock;
+use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_core::limits::{COMMIT_QUEUE_BYTES_MAX, COMMIT_QUEUE_ENTRIES_MAX};
+use forebay_core::partition::xxh3_64;
+use forebay_core::{Error, Result};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::{Semaphore, mpsc, oneshot};
+
+use self::commit::{Committer, Pending};
+use self::fault::{Poison, refused};
+use self::files::Files;
+pub use self::options::{CheckAtOpen, CommitMode, Durability, EmbeddedOptions};
+use self::partition::{Found, Opened, Partition};
+use self::paths::Paths;
+use self::tail_cache::CacheBudget;
+use crate::change_log::{
+    Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control,
+    check_same_count, no_such_log,
+};
+use crate::disk::{Disk, DiskLock};
+
+/// A log on the disk of one process. See `proto/spec/embedded-log.md` for what it promises.
+pub struct EmbeddedLog {
+    shared: Arc<Shared>,
+    /// One queue per committer; `None` once the log is closed.
+    queues: Mutex<Option<Vec<mpsc::Sender<Pending>>>>,
+    /// Ends when the committers have ended.
+    committers: Mutex<Vec<oneshot::Receiver<()>>>,
+    /// Bytes that may still wait in the queues.
+    room: Arc<Semaphore>,
+}
+
+/// What committers, readers and administration share.
+struct Shared {
+    disk: Arc<dyn Disk>,
+    clock: Arc<dyn Clock>,
+    options: EmbeddedOptions,
+    paths: Paths,
+    files: Files,
+    poison: Poison,
+    budget: Arc<CacheBudget>,
+    /// `None` once the log is closed.
+    stores: RwLock<Option<BTreeMap<StoreId, Vec<Arc<Partition>>>>>,
+    /// Held while stores are made or removed and segments trimmed.
+    admin: Mutex<()>,
+    lock: Mutex<Option<Box<dyn DiskLock>>>,
+}
+
+impl EmbeddedLog {
+    /// Opens the log in a data directory, making it if need be. Reads every segment, or only the
+    /// last one of each partition, as [`EmbeddedOptions::check_at_open`] says.
+    ///
+    /// # Errors
+    /// `Conflict` when another process, or this one, has the directory open; `Corrupt`, naming file
+    /// and byte, for damage that cannot be a torn write; `UpgradeNeeded` for a newer format;
+    /// `Unavailable` when the disk refuses; `LimitExceeded` when it is full.
+    pub async fn open(
+        disk: Arc<dyn Disk>,
+        clock: Arc<dyn Clock>,
+        options: EmbeddedOptions,
+    ) -> Result<Self> {
+        let mode = options.commit;
+        let open = move || Shared::open(disk, clock, options).map(Arc::new);
+        let shared = run(mode, open).await?;
+        let mut log = Self {
+            shared,
+            queues: Mutex::new(None),
+            committers: Mutex::default(),
+            room: Arc::new(Semaphore::new(COMMIT_QUEUE_BYTES_MAX)),
+        };
+        log.start_committers()?;
+        Ok(log)
+    }
+
+    fn start_committers(&mut self) -> Result<()> {
+        let mut queues = Vec::new();
+        let mut committers = Vec::new();
+        let count = match self.shared.options.commit {
+            CommitMode::Threads(count) => count.max(1),
+            CommitMode::Task => 1,
+        };
+        for number in 0..count {
+            let (queue, waiting) = mpsc::channel(COMMIT_QUEUE_ENTRIES_MAX);
+            let (ended, end) = oneshot::channel::<()>();
+            let committer = Committer::new(self.shared.clone(), waiting);
+            match self.shared.options.commit {
+                CommitMode::Task => drop(tokio::spawn(async move {
+                    committer.run_as_task().await;
+                    drop(ended);
+                })),
+                CommitMode::Threads(_) => {
+                    let name = format!("log-commit-{number}");
+                    let run = move || {
+                        committer.run_on_thread();
+                        drop(ended);
+                    };
+                    let spawned = std::thread::Builder::new().name(name).spawn(run);
+                    spawned.map_err(|error| {
+                        Error::unavailable(format!("could not start a committer: {error}"))
+                    })?;
+                }
+            }
+            queues.push(queue);
+            committers.push(end);
+        }
+        *self.queues.get_mut() = Some(queues);
+        *self.committers.get_mut() = committers;
+        Ok(())
+    }
+
+    /// Waits until the log has stopped because the disk failed a sync, and says why. The service
+    /// then stops; appends are refused from then on, reads of what was acknowledged go on.
+    pub async fn failed(&self) -> Error {
+        self.shared.poison.wait().await
+    }
+
+    /// Commits what waits, makes it durable, and lets go of the data directory. Later calls, and
+    /// readers that wait, get `Closed`; closing again changes nothing.
+    pub async fn close(&self) {
+        drop(self.queues.lock().take());
+        let committers = std::mem::take(&mut *self.committers.lock());
+        for committer in committers {
+            // The channel closes when the committer ends, however it ends.
+            let _ = committer.await;
+        }
+        let stores = self.shared.stores.write().take();
+        for partition in stores.into_iter().flat_map(BTreeMap::into_values).flatten() {
+            partition.mark_deleted();
+        }
+        self.shared.lock.lock().take();
+    }
+
+    /// Where appends of a partition wait: always the same committer.
+    fn queue(&self, at: PartitionRef) -> Result<mpsc::Sender<Pending>> {
+        let mut name = at.store.0.to_le_bytes().to_vec();
+        name.extend(at.partition.0.to_le_bytes());
+        let queues = self.queues.lock();
+        let queues = queues.as_ref().ok_or_else(closed)?;
+        let place = xxh3_64(&name) % queues.len() as u64;
+        queues.get(place as usize).cloned().ok_or_else(closed)
+    }
+
+    /// Runs something that blocks on the disk where it may block.
+    async fn on_disk<T: Send + 'static>(
+        &self,
+        work: impl FnOnce(&Arc<Shared>) -> Result<T> + Send + 'static,
+    ) -> Result<T> {
+        let shared = self.shared.clone();
+        run(self.shared.options.commit, move || work(&shared)).await
+    }
+}
+
+async fn run<T: Send + 'static>(
+    mode: CommitMode,
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    match mode {
+        CommitMode::Task => work(),
+        CommitMode::Threads(_) => match tokio::task::spawn_blocking(work).await {
+            Ok(result) => result,
+            Err(error) => Err(Error::internal(format!("work on the log's disk ended: {error}"))),
+        },
+    }
+}
+
+fn closed() -> Error {
+    Error::closed("this log was closed; open it again")
+}
+
+impl Shared {
+    fn open(disk: Arc<dyn Disk>, clock: Arc<dyn Clock>, options: EmbeddedOptions) -> Result<Self> {
+        let paths = Paths::new(&options.data_dir);
+        make_data_dir(&*disk, &paths.data_dir)?;
+        let lock = take_lock(&*disk, &paths)?;
+        let opened = recover::open_stores(&disk, &paths, options.check_at_open)?;
+        let budget = CacheBudget::new(options.tail_cache_bytes, options.tail_cache_total_bytes);
+        let budget = Arc::new(budget);
+        let stores = opened.into_iter().map(|(store, partitions)| {
+            (store, make_partitions(&paths, store, partitions, &budget))
+        });
+        Ok(Self {
+            stores: RwLock::new(Some(stores.collect())),
+            files: Files::new(disk.clone()),
+            poison: Poison::new(),
+            admin: Mutex::new(()),
+            lock: Mutex::new(Some(lock)),
+            disk,
+            clock,
+            options,
+            paths,
+            budget,
+        })
+    }
+
+    fn partition(&self, at: PartitionRef) -> Result<Arc<Partition>> {
+        let stores = self.stores.read();
+        let partitions = stores.as_ref().ok_or_else(closed)?.get(&at.store);
+        let partition = partitions.and_then(|all| all.get(at.partition.0 as usize));
+        partition.cloned().ok_or_else(|| no_such_log(at))
+    }
+
+    /// Makes the names of stores durable.
+    fn sync_logs(&self) -> Result<()> {
+        self.disk.sync_dir(&self.paths.logs).map_err(|error| {
+            self.poison.set("make durable", &self.paths.logs, &error);
+            refused("make durable", &self.paths.logs, &error)
+        })
+    }
+
+    fn create(&self, store: StoreId, count: PartitionCount) -> Result<()> {
+        check_not_control(store)?;
+        let count = PartitionCount::new(count.0)?;
+        let _admin = self.admin.lock();
+        self.poison.check()?;
+        if let Some(held) = self.stores.read().as_ref().ok_or_else(closed)?.get(&store) {
+            return check_same_count(store, PartitionCount(held.len() as u32), count);
+        }
+        // A directory that a failed deletion left under the name.
+        store::move_aside(&self.disk, &self.paths, store)?;
+        store::make(&self.disk, &self.paths, store, count)?;
+        self.sync_logs()?;
+        let opened = count.partitions().map(|_| Opened::empty()).collect();
+        let partitions = make_partitions(&self.paths, store, opened, &self.budget);
+        self.stores.write().as_mut().ok_or_else(closed)?.insert(store, partitions);
+        Ok(())
+    }
+
+    fn delete(&self, store: StoreId) -> Result<()> {
+        check_not_control(store)?;
+        let _admin = self.admin.lock();
+        self.poison.check()?;
+        let partitions = self.stores.write().as_mut().ok_or_else(closed)?.remove(&store);
+        for partition in partitions.into_iter().flatten() {
+            partition.mark_deleted();
+        }
+        store::move_aside(&self.disk, &self.paths, store)?;
+        self.files.forget(&self.paths.store(store));
+        self.sync_logs()?;
+        if let Err(error) = store::sweep(&self.disk, &self.paths, store) {
+            tracing::warn!(%error, "a deleted store still takes room, until the next start");
+        }
+        Ok(())
+    }
+
+    fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        let _admin = self.admin.lock();
+        self.poison.check()?;
+        let partition = self.partition(at)?;
+        for path in partition.take_trimmed(before)? {
+            self.files.forget(&path);
+            // One by one and oldest first, so that no crash leaves a gap.
+            self.disk.remove(&path).map_err(|error| refused("remove", &path, &error))?;
+            self.disk.sync_dir(&partition.dir).map_err(|error| {
+                self.poison.set("make durable", &partition.dir, &error);
+                refused("make durable", &partition.dir, &error)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// Makes the data directory, durably with those above it that were missing.
+fn make_data_dir(disk: &dyn Disk, dir: &Path) -> Result<()> {
+    let is_missing = |dir: &&Path| disk.list(dir).is_err();
+    let missing = dir.ancestors().take_while(is_missing).count();
+    disk.create_dir(dir).map_err(|error| refused("make", dir, &error))?;
+    for parent in dir.ancestors().skip(1).take(missing.max(1)) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        match disk.sync_dir(parent) {
+            // Somebody else's directory: the one who made ours there answers for its name.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {}
+            synced => synced.map_err(|error| refused("make durable", parent, &error))?,
+        }
+    }
+    Ok(())
+}
+
+fn take_lock(disk: &dyn Disk, paths: &Paths) -> Result<Box<dyn DiskLock>> {
+    let path = paths.lock();
+    disk.lock(&path).map_err(|error| match error.kind() {
+        io::ErrorKind::WouldBlock => Error::conflict(format!(
+            "{} is open in another process, or twice in this one; stop it or use another data \
+             directory",
+            paths.data_dir.display()
+        )),
+        _ => refused("lock", &path, &error),
+    })
+}
+
+fn make_partitions(
+    paths: &Paths,
+    store: StoreId,
+    opened: Vec<Opened>,
+    budget: &Arc<CacheBudget>,
+) -> Vec<Arc<Partition>> {
+    let places = PartitionCount(opened.len() as u32).partitions();
+    let partitions = places.zip(opened).map(|(partition, opened)| {
+        let at = PartitionRef { store, partition };
+        Arc::new(Partition::new(at, paths.partition(at), opened, budget))
+    });
+    partitions.collect()
+}
+
+#[async_trait]
+impl ChangeLog for EmbeddedLog {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        self.on_disk(move |shared| shared.create(store, partitions)).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        self.on_disk(move |shared| shared.delete(store)).await
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        check_entry(at, &entry)?;
+        self.shared.poison.check()?;
+        let partition = self.shared.partition(at)?;
+        let queue = self.queue(at)?;
+        let room = self.room.clone().acquire_many_owned(entry.len() as u32).await;
+        let _room = room.map_err(|_| closed())?;
+        let (reply, answer) = oneshot::channel();
+        let pending = Pending { partition, entry, reply, _room };
+        queue.send(pending).await.map_err(|_| closed())?;
+        drop(queue);
+        answer.await.unwrap_or_else(|_| {
+            Err(Error::unknown_outcome(
+                "the log's committer ended while the entry was being appended; restart the \
+                 service and send the same write again",
+            ))
+        })
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        let partition = self.shared.partition(at)?;
+        let mut found = partition.find(from, limit.bytes_max)?;
+        if let Found::Here(Records { records, .. }) = &found
+            && records.is_empty()
+            && !limit.wait_max.is_zero()
+        {
+            partition.end.wait_past(from, limit.wait_max).await;
+            // The log may have been closed or deleted meanwhile.
+            self.shared.partition(at)?;
+            found = partition.find(from, limit.bytes_max)?;
+        }
+        match found {
+            Found::Here(records) => Ok(records),
+            Found::OnDisk => {
+                let bytes_max = limit.bytes_max;
+                self.on_disk(move |shared| shared.read_segment(&partition, from, bytes_max)).await
+            }
+        }
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        let bounds = self.shared.partition(at)?.bounds()?;
+        Ok(Bounds { server_time: Some(self.shared.clock.now()), ..bounds })
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        self.on_disk(move |shared| shared.trim(at, before)).await
+    }
+}

@@ -1,0 +1,67 @@
+//! How an embedded log is opened.
+
+use std::path::PathBuf;
+
+/// What an acknowledgement of the embedded log promises.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The entry survives a power cut of the host; not the loss of its disk.
+    Fsync,
+    /// The entry survives the end of the process; not that of the host.
+    Buffered,
+}
+
+/// Where committing runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CommitMode {
+    /// On this many threads of their own, at least one; partitions are spread over them. Files are
+    /// read on tokio's blocking threads.
+    Threads(usize),
+    /// On one tokio task, and files are read where the call runs: for simulators, whose disk never
+    /// blocks, and whose runs must repeat exactly.
+    Task,
+}
+
+/// What is read when a log is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CheckAtOpen {
+    /// Every segment, so that all damage is found at once.
+    Everything,
+    /// The last segment of each partition; damage in an earlier one is found when it is read.
+    LastSegments,
+}
+
+/// How an embedded log is opened.
+#[derive(Clone, Debug)]
+pub struct EmbeddedOptions {
+    /// Where the log's files lie; made if need be.
+    pub data_dir: PathBuf,
+    /// What an acknowledgement promises; `Fsync` unless set.
+    pub durability: Durability,
+    /// Where committing runs; two threads unless set.
+    pub commit: CommitMode,
+    /// Size at which a segment is followed by a new one, in bytes; 64 MiB unless set.
+    pub segment_bytes: u64,
+    /// Newest entries that one partition keeps in memory for readers at its tail, in bytes; 1 MiB
+    /// unless set.
+    pub tail_cache_bytes: usize,
+    /// The same for all partitions together, in bytes; 64 MiB unless set.
+    pub tail_cache_total_bytes: usize,
+    /// What is read when the log is opened; everything unless set.
+    pub check_at_open: CheckAtOpen,
+}
+
+impl EmbeddedOptions {
+    /// The usual options for a data directory.
+    pub fn new(data_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            data_dir: data_dir.into(),
+            durability: Durability::Fsync,
+            commit: CommitMode::Threads(2),
+            segment_bytes: 64 * 1024 * 1024,
+            tail_cache_bytes: 1024 * 1024,
+            tail_cache_total_bytes: 64 * 1024 * 1024,
+            check_at_open: CheckAtOpen::Everything,
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! Reads acknowledged records from segment files.
+
+use std::io;
+use std::sync::Arc;
+
+use forebay_core::id::Offset;
+use forebay_core::{Error, Result};
+
+use super::Shared;
+use super::fault::{damaged, refused};
+use super::format::HEADER_BYTES;
+use super::partition::{Partition, Plan, SegmentIndex};
+use super::scan::{SCAN_BYTES, Scanned, Scanner};
+use crate::change_log::{LogRecord, Records};
+use crate::disk::DiskFile;
+
+/// Bytes that a read asks the disk for at a time, at least.
+const READ_BYTES_MIN: usize = 64 * 1024;
+
+impl Shared {
+    /// Records from an offset on that one segment holds, as many as fit and at least one.
+    pub(super) fn read_segment(
+        &self,
+        partition: &Arc<Partition>,
+        from: Offset,
+        bytes_max: usize,
+    ) -> Result<Records> {
+        let end = partition.bounds()?.end;
+        let Some(mut plan) = partition.plan(from)? else {
+            return Ok(Records { records: Vec::new(), end });
+        };
+        let file = match self.files.open(&plan.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                // Trimmed or deleted after the plan was made: the bounds now say so.
+                partition.bounds()?.check(partition.at, from)?;
+                return Err(damaged(&plan.path, 0, "it is missing"));
+            }
+            Err(error) => return Err(refused("open", &plan.path, &error)),
+        };
+        if plan.place.is_none() {
+            partition.keep_index(plan.base, index(&plan, &*file)?);
+            let Some(indexed) = partition.plan(from)? else {
+                return Ok(Records { records: Vec::new(), end: plan.end });
+            };
+            plan = indexed;
+        }
+        let records = read_records(&plan, &*file, from, bytes_max)?;
+        // After a deletion the name may already lead to a log that was made anew.
+        partition.bounds()?;
+        Ok(Records { records, end: plan.end })
+    }
+}
+
+/// Reads a whole segment to learn where its frames are.
+fn index(plan: &Plan, file: &dyn DiskFile) -> Result<SegmentIndex> {
+    let mut index = SegmentIndex::default();
+    let start = (HEADER_BYTES, plan.base);
+    let mut scanner = Scanner::new(file, start, plan.bytes, SCAN_BYTES);
+    while let Some((record, at)) = next(plan, &mut scanner)? {
+        index.learn(record.offset, at);
+    }
+    if scanner.offset_next() != plan.segment_end {
+        let how = format!(
+            "it ends at offset {} and should end at {}",
+            scanner.offset_next(),
+            plan.segment_end
+        );
+        return Err(damaged(&plan.path, plan.bytes, &how));
+    }
+    Ok(index)
+}
+
+fn read_records(
+    plan: &Plan,
+    file: &dyn DiskFile,
+    from: Offset,
+    bytes_max: usize,
+) -> Result<Vec<LogRecord>> {
+    let start = plan.place.unwrap_or((HEADER_BYTES, plan.base));
+    let read_bytes = bytes_max.clamp(READ_BYTES_MIN, SCAN_BYTES);
+    let mut scanner = Scanner::new(file, start, plan.bytes, read_bytes);
+    let mut records = Vec::new();
+    let mut bytes = 0;
+    while let Some((record, _)) = next(plan, &mut scanner)? {
+        if record.offset < from {
+            continue;
+        }
+        bytes += record.entry.len();
+        if bytes > bytes_max && !records.is_empty() {
+            break;
+        }
+        records.push(record);
+        if bytes >= bytes_max {
+            break;
+        }
+    }
+    match records.first() {
+        Some(first) if first.offset == from => Ok(records),
+        _ => Err(Error::internal(format!("offset {from} is not in {}", plan.path.display()))),
+    }
+}
+
+fn next(plan: &Plan, scanner: &mut Scanner<'_>) -> Result<Option<(LogRecord, u64)>> {
+    match scanner.next() {
+        Ok(Scanned::Frame(frame)) => Ok(Some((frame.record, frame.at))),
+        Ok(Scanned::End) => Ok(None),
+        Ok(Scanned::Damage(at, how)) => Err(damaged(&plan.path, at, how)),
+        Err(error) => Err(refused("read", &plan.path, &error)),
+    }
+}

@@ -1,0 +1,298 @@
+//! Opens what a data directory holds: finds the stores and their segments, cuts torn tails, refuses
+//! damage (`proto/spec/embedded-log.md`, "Opening").
+
+use std::collections::BTreeMap;
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_core::{Error, Result};
+
+use super::fault::{damaged, refused, too_new};
+use super::format::{HEADER_BYTES, Refused, STORE_FILE_BYTES, SegmentHeader, decode_store_file};
+use super::partition::{Active, Opened, Segment, SegmentIndex, WriteState};
+use super::paths::{self, Paths, STORE_FILE};
+use super::scan::{SCAN_BYTES, Scanned, Scanner, was_durable};
+use super::{CheckAtOpen, store};
+use crate::disk::{Disk, DiskFile};
+
+/// Every store that a data directory holds, with its partitions.
+pub(super) fn open_stores(
+    disk: &Arc<dyn Disk>,
+    paths: &Paths,
+    check: CheckAtOpen,
+) -> Result<BTreeMap<StoreId, Vec<Opened>>> {
+    disk.create_dir(&paths.logs).map_err(|error| refused("make", &paths.logs, &error))?;
+    let names = disk.list(&paths.logs).map_err(|error| refused("list", &paths.logs, &error))?;
+    let mut stores = BTreeMap::new();
+    for name in names {
+        let dir = paths.logs.join(&name);
+        if let Some(store) = paths::store_id(&name) {
+            stores.insert(store, open_store(disk, &dir, store, check)?);
+        } else if [paths::NEW, paths::DELETED].iter().any(|ending| name.ends_with(ending)) {
+            disk.remove_dir(&dir).map_err(|error| refused("remove", &dir, &error))?;
+        }
+    }
+    if let std::collections::btree_map::Entry::Vacant(control) =
+        stores.entry(PartitionRef::CONTROL.store)
+    {
+        store::make(disk, paths, PartitionRef::CONTROL.store, PartitionCount(1))?;
+        control.insert(vec![Opened::empty()]);
+    }
+    for dir in [&paths.logs, &paths.data_dir] {
+        disk.sync_dir(dir).map_err(|error| refused("make durable", dir, &error))?;
+    }
+    Ok(stores)
+}
+
+fn open_store(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    store: StoreId,
+    check: CheckAtOpen,
+) -> Result<Vec<Opened>> {
+    let path = dir.join(STORE_FILE);
+    let file = disk.open(&path).map_err(|error| missing_or_refused(&path, &error))?;
+    let mut bytes = vec![0; STORE_FILE_BYTES];
+    let read = file.read_at(&mut bytes, 0).map_err(|error| refused("read", &path, &error))?;
+    let count =
+        decode_store_file(&bytes[..read], store).map_err(|refused| format_error(&path, refused))?;
+    let mut partitions: Vec<Opened> = count.partitions().map(|_| Opened::empty()).collect();
+    let names = disk.list(dir).map_err(|error| refused("list", dir, &error))?;
+    for name in names {
+        let Some(partition) = paths::partition_id(&name) else { continue };
+        let Some(place) = partitions.get_mut(partition.0 as usize) else {
+            let how = format!("the store has {count} partitions, and a directory {name}");
+            return Err(damaged(&path, 0, &how));
+        };
+        *place = open_partition(disk, &dir.join(&name), store, partition, check)?;
+    }
+    Ok(partitions)
+}
+
+fn open_partition(
+    disk: &Arc<dyn Disk>,
+    dir: &Path,
+    store: StoreId,
+    partition: PartitionId,
+    check: CheckAtOpen,
+) -> Result<Opened> {
+    let names = disk.list(dir).map_err(|error| refused("list", dir, &error))?;
+    let mut bases: Vec<Offset> =
+        names.iter().filter_map(|name| paths::segment_base(name)).collect();
+    bases.sort_unstable();
+    let Some((last, sealed)) = bases.split_last() else {
+        return Ok(Opened::empty());
+    };
+    let at = PartitionRef { store, partition };
+    let mut segments = Vec::new();
+    let mut append_time = Timestamp::MIN;
+    for (place, base) in sealed.iter().enumerate() {
+        let file = SegmentFile::open(disk, dir, at, *base)?;
+        let next = bases[place + 1];
+        let (segment, last_time) = file.open_sealed(next, check)?;
+        append_time = append_time.max(last_time);
+        segments.push(segment);
+    }
+    let is_first = sealed.is_empty();
+    let file = SegmentFile::open(disk, dir, at, *last)?;
+    let mut opened = file.open_last(disk, dir, append_time, is_first)?;
+    segments.append(&mut opened.segments);
+    Ok(Opened { segments, write: opened.write })
+}
+
+/// One segment's file while it is opened.
+struct SegmentFile {
+    file: Arc<dyn DiskFile>,
+    path: std::path::PathBuf,
+    at: PartitionRef,
+    base: Offset,
+    bytes: u64,
+}
+
+/// What a scan of a segment's frames found.
+struct ScannedSegment {
+    index: SegmentIndex,
+    /// Where the last whole frame ends.
+    end: u64,
+    offset_next: Offset,
+    append_time_last: Timestamp,
+    /// What the last frame proves durable; 0 without a frame.
+    proved_bytes: u64,
+    damage: Option<&'static str>,
+}
+
+impl SegmentFile {
+    fn open(disk: &Arc<dyn Disk>, dir: &Path, at: PartitionRef, base: Offset) -> Result<Self> {
+        let path = paths::segment(dir, base);
+        let file = disk.open(&path).map_err(|error| refused("open", &path, &error))?;
+        let bytes = file.size().map_err(|error| refused("read", &path, &error))?;
+        Ok(Self { file, path, at, base, bytes })
+    }
+
+    fn unreadable(&self, error: &io::Error) -> Error {
+        refused("read", &self.path, error)
+    }
+
+    fn header(&self) -> Result<Result<SegmentHeader, Refused>> {
+        let mut bytes = [0; HEADER_BYTES as usize];
+        let read = self.file.read_at(&mut bytes, 0).map_err(|error| self.unreadable(&error))?;
+        Ok(SegmentHeader::decode(&bytes[..read], self.at, self.base))
+    }
+
+    fn scan(&self, floor: Timestamp) -> Result<ScannedSegment> {
+        let mut found = ScannedSegment {
+            index: SegmentIndex::default(),
+            end: HEADER_BYTES,
+            offset_next: self.base,
+            append_time_last: floor,
+            proved_bytes: 0,
+            damage: None,
+        };
+        let start = (HEADER_BYTES, self.base);
+        let mut scanner = Scanner::new(&*self.file, start, self.bytes, SCAN_BYTES);
+        loop {
+            match scanner.next().map_err(|error| self.unreadable(&error))? {
+                Scanned::Frame(frame) if frame.record.append_time < found.append_time_last => {
+                    return Err(damaged(&self.path, frame.at, "an append time falls"));
+                }
+                Scanned::Frame(frame) => {
+                    found.index.learn(frame.record.offset, frame.at);
+                    found.append_time_last = frame.record.append_time;
+                    found.proved_bytes = frame.header.synced_bytes;
+                }
+                Scanned::End => return Ok(found),
+                Scanned::Damage(_, how) => {
+                    found.damage = Some(how);
+                    return Ok(found);
+                }
+            }
+            (found.end, found.offset_next) = (scanner.at(), scanner.offset_next());
+        }
+    }
+
+    /// A segment that is followed by another one: every byte of it is durable.
+    fn open_sealed(&self, next: Offset, check: CheckAtOpen) -> Result<(Segment, Timestamp)> {
+        let header = self.header()?.map_err(|refused| format_error(&self.path, refused))?;
+        let mut segment = Segment { base: self.base, bytes: self.bytes, index: None };
+        if check == CheckAtOpen::LastSegments {
+            return Ok((segment, header.append_time_floor));
+        }
+        let scanned = self.scan(header.append_time_floor)?;
+        if let Some(how) = scanned.damage {
+            return Err(damaged(&self.path, scanned.end, how));
+        }
+        if scanned.offset_next != next {
+            let how = format!(
+                "it ends at offset {} and the next segment begins at {next}",
+                scanned.offset_next
+            );
+            return Err(damaged(&self.path, scanned.end, &how));
+        }
+        segment.index = Some(scanned.index);
+        Ok((segment, scanned.append_time_last))
+    }
+
+    /// The last segment: its tail may be torn.
+    fn open_last(
+        &self,
+        disk: &Arc<dyn Disk>,
+        dir: &Path,
+        append_time: Timestamp,
+        is_first: bool,
+    ) -> Result<Opened> {
+        let header = match self.header()? {
+            Ok(header) => header,
+            Err(Refused::Version(version)) => return Err(too_new(&self.path, version)),
+            Err(Refused::Damaged(how)) => self.remake_header(append_time, is_first, how)?,
+        };
+        let size = self.file.size().map_err(|error| self.unreadable(&error))?;
+        let scanned =
+            Self { file: self.file.clone(), path: self.path.clone(), bytes: size, ..*self }
+                .scan(header.append_time_floor)?;
+        if let Some(how) = scanned.damage {
+            self.check_torn(scanned.end, scanned.offset_next, how)?;
+            tracing::warn!(
+                path = %self.path.display(),
+                kept_bytes = scanned.end,
+                cut_bytes = size - scanned.end,
+                how,
+                "torn tail cut"
+            );
+        }
+        self.settle(&scanned).map_err(|error| refused("make durable", &self.path, &error))?;
+        if scanned.proved_bytes == 0 {
+            // Without a frame nothing says that the file's name is durable.
+            disk.sync_dir(dir).map_err(|error| refused("make durable", dir, &error))?;
+        }
+        let active = Active { base: self.base, bytes: scanned.end, synced_bytes: scanned.end };
+        let write = WriteState {
+            active: Some(active),
+            offset_next: scanned.offset_next,
+            append_time_last: scanned.append_time_last,
+            is_deleted: false,
+        };
+        let index = Some(scanned.index);
+        let segment = Segment { base: self.base, bytes: scanned.end, index };
+        Ok(Opened { segments: vec![segment], write })
+    }
+
+    /// Fails unless damage at a byte can be a torn write.
+    fn check_torn(&self, damaged_at: u64, expected: Offset, how: &str) -> Result<()> {
+        let was_durable = was_durable(&*self.file, damaged_at, expected, self.bytes)
+            .map_err(|error| self.unreadable(&error))?;
+        if was_durable {
+            return Err(damaged(&self.path, damaged_at, how));
+        }
+        Ok(())
+    }
+
+    /// Writes the header of a segment that was being made when the power went.
+    fn remake_header(
+        &self,
+        append_time: Timestamp,
+        is_first: bool,
+        how: &'static str,
+    ) -> Result<SegmentHeader> {
+        self.check_torn(0, self.base, how)?;
+        if is_first && self.base > Offset(0) {
+            // Segments before this one were trimmed, so it was whole and durable once.
+            return Err(damaged(&self.path, 0, how));
+        }
+        tracing::warn!(path = %self.path.display(), how, "segment without frames made again");
+        let header = SegmentHeader { at: self.at, base: self.base, append_time_floor: append_time };
+        let write = || {
+            self.file.truncate(0)?;
+            self.file.write_at(&header.encode(), 0)
+        };
+        write().map_err(|error| refused("write", &self.path, &error))?;
+        Ok(header)
+    }
+
+    /// Cuts the torn tail, writes once more what no frame proves durable, and makes it durable.
+    fn settle(&self, scanned: &ScannedSegment) -> io::Result<()> {
+        if scanned.damage.is_some() {
+            self.file.truncate(scanned.end)?;
+        }
+        let mut unproved = vec![0; (scanned.end - scanned.proved_bytes) as usize];
+        let read = self.file.read_at(&mut unproved, scanned.proved_bytes)?;
+        self.file.write_at(&unproved[..read], scanned.proved_bytes)?;
+        self.file.sync_data()
+    }
+}
+
+fn format_error(path: &Path, refused: Refused) -> Error {
+    match refused {
+        Refused::Damaged(how) => damaged(path, 0, how),
+        Refused::Version(version) => too_new(path, version),
+    }
+}
+
+fn missing_or_refused(path: &Path, error: &io::Error) -> Error {
+    match error.kind() {
+        io::ErrorKind::NotFound => damaged(path, 0, "it is missing"),
+        _ => refused("open", path, error),
+    }
+}

@@ -1,0 +1,157 @@
+//! Reads a segment frame by frame, and tells a torn write from damage.
+
+use std::io;
+
+use bytes::Bytes;
+use forebay_core::id::Offset;
+use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
+
+use super::format::{FRAME_HEADER_BYTES, FrameHeader, HEADER_BYTES, Refused};
+use crate::LogRecord;
+use crate::disk::DiskFile;
+
+/// Bytes that a scan of a whole segment reads at a time.
+pub(super) const SCAN_BYTES: usize = 1024 * 1024;
+
+/// Reads frames one after the other, up to a given end of the file.
+pub(super) struct Scanner<'a> {
+    file: &'a dyn DiskFile,
+    /// Where the next frame starts.
+    at: u64,
+    end: u64,
+    offset_next: Offset,
+    read_bytes: usize,
+    buffer: Vec<u8>,
+    buffer_at: u64,
+}
+
+/// A whole frame.
+#[derive(Debug)]
+pub(super) struct Frame {
+    /// Its place in the segment.
+    pub(super) at: u64,
+    /// What it says about itself.
+    pub(super) header: FrameHeader,
+    /// Its record.
+    pub(super) record: LogRecord,
+}
+
+/// What stands at the next place.
+#[derive(Debug)]
+pub(super) enum Scanned {
+    Frame(Frame),
+    End,
+    /// No whole frame at this byte, and how that shows.
+    Damage(u64, &'static str),
+}
+
+impl<'a> Scanner<'a> {
+    /// Scans from a frame's place with its offset, up to `end`, reading at least `read_bytes` at a
+    /// time.
+    pub(super) fn new(
+        file: &'a dyn DiskFile,
+        (at, offset): (u64, Offset),
+        end: u64,
+        read_bytes: usize,
+    ) -> Self {
+        let (buffer, buffer_at) = (Vec::new(), at);
+        Self { file, at, end, offset_next: offset, read_bytes, buffer, buffer_at }
+    }
+
+    /// Where the next frame starts.
+    pub(super) fn at(&self) -> u64 {
+        self.at
+    }
+
+    /// The offset that the next frame has.
+    pub(super) fn offset_next(&self) -> Offset {
+        self.offset_next
+    }
+
+    /// The next frame. After damage the scan stays where it is.
+    pub(super) fn next(&mut self) -> io::Result<Scanned> {
+        if self.at == self.end {
+            return Ok(Scanned::End);
+        }
+        let at = self.at;
+        let Some(header) = self.window(FRAME_HEADER_BYTES)?.and_then(|bytes| bytes.first_chunk())
+        else {
+            return Ok(Scanned::Damage(at, "a frame's header is cut short"));
+        };
+        let header = match FrameHeader::decode(header) {
+            Ok(header) => header,
+            Err(refused) => return Ok(Scanned::Damage(at, words(refused))),
+        };
+        let offset = self.offset_next;
+        let Some(frame) = self.window(header.frame_bytes())? else {
+            return Ok(Scanned::Damage(at, "a frame is cut short"));
+        };
+        if let Err(refused) = header.check(frame, at, offset) {
+            return Ok(Scanned::Damage(at, words(refused)));
+        }
+        let entry = Bytes::copy_from_slice(&frame[FRAME_HEADER_BYTES as usize..]);
+        let record = LogRecord { offset, append_time: header.append_time, entry };
+        self.at += header.frame_bytes();
+        self.offset_next = offset.next();
+        Ok(Scanned::Frame(Frame { at, header, record }))
+    }
+
+    /// The next bytes, or `None` where the end comes first.
+    fn window(&mut self, bytes: u64) -> io::Result<Option<&[u8]>> {
+        if bytes > self.end - self.at {
+            return Ok(None);
+        }
+        let bytes = bytes as usize;
+        let skipped = (self.at - self.buffer_at) as usize;
+        if self.buffer.len() < skipped + bytes {
+            let wanted = bytes.max(self.read_bytes).min((self.end - self.at) as usize);
+            let mut buffer = vec![0; wanted];
+            let read = self.file.read_at(&mut buffer, self.at)?;
+            buffer.truncate(read);
+            (self.buffer, self.buffer_at) = (buffer, self.at);
+        }
+        let skipped = (self.at - self.buffer_at) as usize;
+        Ok(self.buffer.get(skipped..skipped + bytes))
+    }
+}
+
+fn words(refused: Refused) -> &'static str {
+    match refused {
+        Refused::Damaged(how) => how,
+        Refused::Version(_) => "its version is unknown",
+    }
+}
+
+/// Whether damage at byte `damaged_at` of a segment, where offset `expected` should stand, hit bytes
+/// that were durable: a whole frame behind it says so.
+///
+/// Reads the rest of the segment into memory. A checksum is computed only where the header names a
+/// plausible offset and a durable length past the damage, so the cost is about one pass.
+pub(super) fn was_durable(
+    file: &dyn DiskFile,
+    damaged_at: u64,
+    expected: Offset,
+    end: u64,
+) -> io::Result<bool> {
+    let mut bytes = vec![0; (end - damaged_at) as usize];
+    let read = file.read_at(&mut bytes, damaged_at)?;
+    bytes.truncate(read);
+    let offset_max = expected.0.saturating_add(bytes.len() as u64 / FRAME_HEADER_BYTES);
+    for skipped in 1..bytes.len() {
+        let Some(header) = bytes[skipped..].first_chunk() else { break };
+        let Ok(header) = FrameHeader::decode(header) else { continue };
+        let at = damaged_at + skipped as u64;
+        let proves = (damaged_at + 1..=at).contains(&header.synced_bytes)
+            && (expected.0..=offset_max).contains(&header.offset.0);
+        if !proves {
+            continue;
+        }
+        let frame = bytes.get(skipped..skipped + header.frame_bytes() as usize);
+        if frame.is_some_and(|frame| header.check(frame, at, header.offset).is_ok()) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+const _: () = assert!(HEADER_BYTES > 0 && ENTRY_FRAME_BYTES_MAX < u32::MAX as usize);

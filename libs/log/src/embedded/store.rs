@@ -1,0 +1,69 @@
+//! Makes and removes the directory of a store, each in one step as a crash sees it.
+
+use std::io;
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay_core::id::{PartitionCount, StoreId};
+use forebay_core::{Error, Result};
+
+use super::fault::{Room, not_written, refused};
+use super::format::{STORE_FILE_BYTES, encode_store_file};
+use super::paths::{DELETED, NEW, Paths, STORE_FILE};
+use crate::disk::Disk;
+
+/// Makes a store's directory with its partition count. Not yet durable: sync the directory of logs.
+pub(super) fn make(
+    disk: &Arc<dyn Disk>,
+    paths: &Paths,
+    store: StoreId,
+    partitions: PartitionCount,
+) -> Result<()> {
+    let aside = paths.store_aside(store, NEW);
+    let make = || {
+        remove_if_there(disk, &aside)?;
+        disk.create_dir(&aside)?;
+        let file = disk.create(&aside.join(STORE_FILE))?;
+        file.write_at(&encode_store_file(store, partitions), 0)?;
+        file.sync_data()?;
+        disk.sync_dir(&aside)?;
+        disk.rename(&aside, &paths.store(store))
+    };
+    make().map_err(|error| {
+        let bytes_free = disk.free_bytes(&paths.logs).unwrap_or_default();
+        let room = Room { bytes_needed: STORE_FILE_BYTES as u64, bytes_free };
+        not_written("make", &aside, &error, room)
+    })
+}
+
+/// Moves a store's directory aside. Not yet durable: sync the directory of logs, then
+/// [`sweep`]. A store that is not there is fine.
+pub(super) fn move_aside(disk: &Arc<dyn Disk>, paths: &Paths, store: StoreId) -> Result<()> {
+    let (dir, aside) = (paths.store(store), paths.store_aside(store, DELETED));
+    let rename = || {
+        remove_if_there(disk, &aside)?;
+        disk.rename(&dir, &aside)
+    };
+    match rename() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            Err(refused("remove", &dir, &error))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Removes the bytes of a store that was moved aside.
+///
+/// # Errors
+/// `Unavailable`; what is left is removed at the next open.
+pub(super) fn sweep(disk: &Arc<dyn Disk>, paths: &Paths, store: StoreId) -> Result<(), Error> {
+    let aside = paths.store_aside(store, DELETED);
+    remove_if_there(disk, &aside).map_err(|error| refused("remove", &aside, &error))
+}
+
+fn remove_if_there(disk: &Arc<dyn Disk>, dir: &Path) -> io::Result<()> {
+    match disk.remove_dir(dir) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        other => other,
+    }
+}

@@ -1,0 +1,186 @@
+//! The power goes at every single operation of a workload; what was acknowledged is there, and what
+//! is there is exactly a prefix of what was sent.
+
+use std::collections::BTreeMap;
+
+use forebay_core::ErrorCode;
+use forebay_core::id::{Offset, PartitionRef};
+use forebay_log::disk::SimDisk;
+use forebay_log::disk::sim::Loss;
+use forebay_log::embedded::{Durability, EmbeddedLog};
+use forebay_log::{Appended, ChangeLog};
+
+use super::{STORE, at, code, create, entry, open, read_all, sim_disk, sim_options};
+
+/// What a workload was told.
+#[derive(Default)]
+struct Told {
+    is_created: bool,
+    is_deleted: bool,
+    /// Entries sent to each partition, in order; in flight ones included.
+    sent: BTreeMap<PartitionRef, Vec<u64>>,
+    acknowledged: Vec<(PartitionRef, u64, Appended)>,
+    /// Highest `before` of a trim that was sent.
+    trimmed: u64,
+}
+
+/// Appends to three partitions, several at once, rolls, trims and deletes; ends at the first error.
+async fn work(log: &EmbeddedLog, told: &mut Told) -> Result<(), forebay_core::Error> {
+    log.create(STORE, forebay_core::id::PartitionCount(3)).await?;
+    told.is_created = true;
+    for round in 0..12_u64 {
+        let lanes = [at(0), at(0), at(1), PartitionRef::CONTROL];
+        let numbers = lanes.iter().zip(0..).map(|(at, lane)| (*at, round * 10 + lane));
+        let mut appends = Vec::new();
+        for (at, number) in numbers {
+            told.sent.entry(at).or_default().push(number);
+            appends.push(async move { (at, number, log.append(at, entry(number * 7)).await) });
+        }
+        let mut failed = None;
+        for (at, number, result) in futures::future::join_all(appends).await {
+            match result {
+                Ok(appended) => told.acknowledged.push((at, number, appended)),
+                Err(error) => failed = Some(error),
+            }
+        }
+        if let Some(error) = failed {
+            return Err(error);
+        }
+        if round == 8 {
+            told.trimmed = 9;
+            log.trim(at(0), Offset(9)).await?;
+        }
+    }
+    told.is_deleted = true;
+    log.delete(STORE).await
+}
+
+/// Holds what a crash left against what was told.
+async fn check(log: &EmbeddedLog, told: &Told, context: &str) {
+    for (partition, sent) in &told.sent {
+        let bounds = match log.bounds(*partition).await {
+            Ok(bounds) => bounds,
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::NotFound, "{context}");
+                assert!(told.is_deleted && partition.store == STORE, "{context}: {partition}");
+                continue;
+            }
+        };
+        assert!(bounds.start.0 <= told.trimmed, "{context}: {partition} lost its start");
+        let records = read_all(log, *partition, bounds.start).await.unwrap();
+        assert_eq!(bounds.end.0, bounds.start.0 + records.len() as u64, "{context}");
+        for record in &records {
+            let number = sent[record.offset.0 as usize];
+            assert_eq!(record.entry, entry(number * 7), "{context}: no prefix in {partition}");
+        }
+        for (at, number, appended) in &told.acknowledged {
+            if at == partition && appended.offset >= bounds.start {
+                let found = records.get((appended.offset.0 - bounds.start.0) as usize);
+                let found = found.map(|record| (&record.entry[..], record.append_time));
+                let expected = (&entry(number * 7)[..], appended.append_time);
+                assert_eq!(found, Some(expected), "{context}: acknowledged {number} is gone");
+            }
+        }
+    }
+}
+
+/// Runs the workload on a disk that dies after some operations, and checks what is left twice: the
+/// second time after one more crash in the middle of the recovery.
+async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> bool {
+    let context = format!("power gone after {operations} operations, loss {loss:?}");
+    let disk = sim_disk(operations);
+    let mut options = sim_options();
+    options.segment_bytes = 900;
+    options.durability = durability;
+    disk.die_after(operations);
+    let mut told = Told::default();
+    let ended = match open(&disk, options.clone()).await {
+        Ok(log) => work(&log, &mut told).await,
+        Err(error) => Err(error),
+    };
+    let is_complete = ended.is_ok();
+    disk.power_cut(loss);
+    disk.die_after(operations % 5);
+    let _ = open(&disk, options.clone()).await;
+    disk.power_cut(loss);
+    let log =
+        open(&disk, options.clone()).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+    if durability == Durability::Buffered {
+        told.acknowledged.clear();
+        told.is_created = false;
+    }
+    if told.is_created && !told.is_deleted {
+        log.bounds(at(2)).await.unwrap();
+    }
+    if told.is_created || log.bounds(at(0)).await.is_ok() {
+        check(&log, &told, &context).await;
+    }
+    // The log goes on from there.
+    let after = log.append(PartitionRef::CONTROL, entry(1)).await.unwrap();
+    drop(log);
+    tokio::task::yield_now().await;
+    disk.power_cut(Loss::Everything);
+    if durability == Durability::Fsync {
+        let log = open(&disk, options).await.unwrap();
+        let last = read_all(&log, PartitionRef::CONTROL, after.offset).await.unwrap();
+        assert_eq!(last.len(), 1, "{context}: what was appended after the recovery is gone");
+    }
+    is_complete
+}
+
+async fn crash_everywhere(durability: Durability) {
+    for loss in [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors] {
+        let mut operations = 0;
+        while !crash_at(operations, loss, durability).await {
+            operations += 1;
+        }
+        assert!(operations > 100, "the workload had only {operations} operations");
+    }
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_outlives_a_power_cut_at_every_operation() {
+    crash_everywhere(Durability::Fsync).await;
+}
+
+#[tokio::test]
+async fn a_buffered_log_is_a_prefix_after_a_power_cut_at_every_operation() {
+    crash_everywhere(Durability::Buffered).await;
+}
+
+#[tokio::test]
+async fn a_buffered_log_that_was_closed_is_durable() {
+    let disk = sim_disk(1);
+    let mut options = sim_options();
+    options.durability = Durability::Buffered;
+    let log = open(&disk, options.clone()).await.unwrap();
+    create(&log, 1).await;
+    for number in 0..30 {
+        log.append(at(0), entry(number)).await.unwrap();
+    }
+    log.close().await;
+    assert_eq!(code(log.append(at(0), entry(1)).await), ErrorCode::Closed);
+    disk.power_cut(Loss::Everything);
+    let log = open(&disk, options).await.unwrap();
+    assert_eq!(read_all(&log, at(0), Offset(0)).await.unwrap().len(), 30);
+}
+
+/// What the workload would prove without a disk that loses anything: nothing.
+#[tokio::test]
+async fn a_disk_that_loses_acknowledged_bytes_is_noticed() {
+    let disk: SimDisk = sim_disk(3);
+    let log = open(&disk, sim_options()).await.unwrap();
+    let mut told = Told::default();
+    create(&log, 3).await;
+    for number in 0..5 {
+        told.sent.entry(at(0)).or_default().push(number);
+        let appended = log.append(at(0), entry(number * 7)).await.unwrap();
+        told.acknowledged.push((at(0), number, appended));
+    }
+    disk.power_cut(Loss::Everything);
+    let segment = super::segments(&disk).pop().unwrap();
+    disk.damage(&segment, |bytes| bytes.truncate(bytes.len() - 1)).unwrap();
+    let log = open(&disk, sim_options()).await.unwrap();
+    let checked = tokio::spawn(async move { check(&log, &told, "planted").await }).await;
+    assert!(checked.is_err(), "an acknowledged record was lost and nobody noticed");
+}

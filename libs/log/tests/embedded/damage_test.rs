@@ -1,0 +1,197 @@
+//! Damage is found or was never acknowledged; no bytes make the log panic.
+
+use std::path::PathBuf;
+
+use forebay_core::ErrorCode;
+use forebay_core::id::Offset;
+use forebay_log::disk::SimDisk;
+use forebay_log::disk::sim::Loss;
+use forebay_log::embedded::{CheckAtOpen, EmbeddedOptions};
+use forebay_log::{ChangeLog, LogRecord};
+use proptest::prelude::*;
+
+use super::{at, code, create, entry, open, read_all, segments, sim_disk, sim_options};
+
+/// A log of one partition with some segments, each entry in a group of its own.
+async fn small_log(options: &EmbeddedOptions, entries: u64) -> (SimDisk, Vec<LogRecord>) {
+    let disk = sim_disk(11);
+    let log = open(&disk, options.clone()).await.unwrap();
+    create(&log, 1).await;
+    for number in 0..entries {
+        log.append(at(0), entry(number)).await.unwrap();
+    }
+    let records = read_all(&log, at(0), Offset(0)).await.unwrap();
+    log.close().await;
+    (disk, records)
+}
+
+fn options(check_at_open: CheckAtOpen) -> EmbeddedOptions {
+    EmbeddedOptions { segment_bytes: 700, check_at_open, ..sim_options() }
+}
+
+/// The place of the last frame of the last segment.
+fn last_frame(disk: &SimDisk, records: &[LogRecord]) -> (PathBuf, usize) {
+    let path = segments(disk).pop().unwrap();
+    let bytes = disk.bytes(&path).unwrap().len();
+    (path, bytes - 32 - records.last().unwrap().entry.len())
+}
+
+async fn flip_every_bit(check_at_open: CheckAtOpen) {
+    let options = options(check_at_open);
+    let (disk, records) = small_log(&options, 12).await;
+    let (last_path, last_at) = last_frame(&disk, &records);
+    let files = segments(&disk);
+    assert!(files.len() >= 3, "the log has too few segments");
+    let mut cut = 0;
+    for path in files {
+        let is_last = path == last_path;
+        for place in 0..disk.bytes(&path).unwrap().len() {
+            let bit = 1 << (place % 8);
+            let whole = disk.bytes(&path).unwrap();
+            disk.damage(&path, |bytes| bytes[place] ^= bit).unwrap();
+            disk.power_cut(Loss::Everything);
+            let context = format!("byte {place} of {}", path.display());
+            let read = match open(&disk, options.clone()).await {
+                Ok(log) => read_all(&log, at(0), Offset(0)).await,
+                Err(error) => Err(error),
+            };
+            match read {
+                Ok(read) => {
+                    assert!(is_last && place >= last_at, "{context}: not noticed");
+                    assert_eq!(read, records[..records.len() - 1], "{context}");
+                    cut += 1;
+                }
+                // A version that is one bit away is a version that this build does not know, but
+                // for its checksum.
+                Err(error) => {
+                    assert_eq!(error.code(), ErrorCode::Corrupt, "{context}: {error}");
+                    let name = path.file_name().unwrap().to_str().unwrap();
+                    assert!(error.message().contains(name), "{context}: {error}");
+                    assert!(error.message().contains("at byte "), "{context}: {error}");
+                }
+            }
+            disk.power_cut(Loss::Everything);
+            disk.damage(&path, |bytes| *bytes = whole).unwrap();
+        }
+    }
+    assert!(cut > 32, "only {cut} flips of the last frame were cut");
+}
+
+#[tokio::test]
+async fn every_flipped_bit_is_found_at_open() {
+    flip_every_bit(CheckAtOpen::Everything).await;
+}
+
+#[tokio::test]
+async fn every_flipped_bit_is_found_at_the_latest_when_it_is_read() {
+    flip_every_bit(CheckAtOpen::LastSegments).await;
+}
+
+#[tokio::test]
+async fn a_file_cut_short_anywhere_is_a_prefix_or_corrupt() {
+    let options = options(CheckAtOpen::Everything);
+    let (disk, records) = small_log(&options, 12).await;
+    let (last_path, _) = last_frame(&disk, &records);
+    for path in segments(&disk) {
+        let whole = disk.bytes(&path).unwrap();
+        for length in 0..whole.len() {
+            disk.damage(&path, |bytes| bytes.truncate(length)).unwrap();
+            disk.power_cut(Loss::Everything);
+            let opened = open(&disk, options.clone()).await;
+            if path == last_path {
+                let read = read_all(&opened.unwrap(), at(0), Offset(0)).await.unwrap();
+                assert!(read.len() < records.len() && read == records[..read.len()]);
+            } else {
+                assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::Corrupt));
+            }
+            disk.power_cut(Loss::Everything);
+            disk.damage(&path, |bytes| bytes.clone_from(&whole)).unwrap();
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_missing_segment_is_corrupt() {
+    let options = options(CheckAtOpen::Everything);
+    let (disk, _) = small_log(&options, 12).await;
+    let middle = segments(&disk)[1].clone();
+    forebay_log::disk::Disk::remove(&disk, &middle).unwrap();
+    let opened = open(&disk, options).await;
+    assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::Corrupt));
+}
+
+#[tokio::test]
+async fn a_newer_format_asks_for_an_upgrade() {
+    let options = options(CheckAtOpen::Everything);
+    let (disk, _) = small_log(&options, 3).await;
+    let path = segments(&disk)[0].clone();
+    disk.damage(&path, |bytes| {
+        bytes[4] = 2;
+        let checksum = crc32c::crc32c(&bytes[..36]);
+        bytes[36..40].copy_from_slice(&checksum.to_le_bytes());
+    })
+    .unwrap();
+    let opened = open(&disk, options).await;
+    assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::UpgradeNeeded));
+}
+
+/// Two groups; the first frame of the second is lost, as when its sectors came last, and the second
+/// frame of it is whole. Nothing of that group was acknowledged, so the log opens without it.
+#[tokio::test]
+async fn a_group_torn_in_its_middle_is_cut() {
+    let disk = sim_disk(5);
+    let log = open(&disk, sim_options()).await.unwrap();
+    create(&log, 1).await;
+    log.append(at(0), entry(1)).await.unwrap();
+    let path = segments(&disk)[0].clone();
+    let durable = disk.bytes(&path).unwrap().len();
+    let both = futures::future::join(log.append(at(0), entry(2)), log.append(at(0), entry(3)));
+    let (first, second) = both.await;
+    assert_eq!((first.unwrap().offset, second.unwrap().offset), (Offset(1), Offset(2)));
+    log.close().await;
+    disk.damage(&path, |bytes| bytes[durable..durable + 20].fill(0)).unwrap();
+    let log = open(&disk, sim_options()).await.unwrap();
+    assert_eq!(read_all(&log, at(0), Offset(0)).await.unwrap().len(), 1);
+    log.append(at(0), entry(4)).await.unwrap();
+    log.close().await;
+    // The same damage with a later group behind it cannot be a torn write.
+    disk.damage(&path, |bytes| bytes[45] ^= 1).unwrap();
+    assert_eq!(code(open(&disk, sim_options()).await.map(|_| ())), ErrorCode::Corrupt);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+
+    #[test]
+    fn no_bytes_make_the_log_panic(
+        garbage in proptest::collection::vec(any::<u8>(), 0..400),
+        place in any::<prop::sample::Index>(),
+        file in any::<prop::sample::Index>(),
+        check_everything in any::<bool>(),
+    ) {
+        let check = if check_everything {
+            CheckAtOpen::Everything
+        } else {
+            CheckAtOpen::LastSegments
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let options = options(check);
+            let (disk, records) = small_log(&options, 8).await;
+            let files = disk.files(std::path::Path::new("/data/logs")).unwrap();
+            let path = &files[file.index(files.len())];
+            disk.damage(path, |bytes| {
+                let at = place.index(bytes.len() + 1);
+                bytes.truncate(at);
+                bytes.extend(&garbage);
+            })
+            .unwrap();
+            if let Ok(log) = open(&disk, options).await
+                && let Ok(read) = read_all(&log, at(0), Offset(0)).await
+            {
+                prop_assert_eq!(&read[..], &records[..read.len()]);
+            }
+            Ok(())
+        })?;
+    }
+}

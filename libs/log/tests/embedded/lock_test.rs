@@ -1,0 +1,49 @@
+//! A data directory belongs to one log at a time.
+
+use std::sync::Arc;
+
+use forebay_core::ErrorCode;
+use forebay_log::disk::{Disk, RealDisk};
+use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
+
+use super::{clock, code, open, sim_disk, sim_options};
+
+#[tokio::test]
+async fn a_directory_is_open_once_and_free_after_close() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = EmbeddedOptions::new(dir.path());
+    let open = || EmbeddedLog::open(Arc::new(RealDisk), clock(), options.clone());
+    let first = open().await.unwrap();
+    assert_eq!(code(open().await.map(|_| ())), ErrorCode::Conflict);
+    // Being refused must not have let go of the first one's lock.
+    assert_eq!(code(open().await.map(|_| ())), ErrorCode::Conflict);
+    first.close().await;
+    let second = open().await.unwrap();
+    drop(first);
+    assert_eq!(code(open().await.map(|_| ())), ErrorCode::Conflict);
+    second.close().await;
+}
+
+#[tokio::test]
+async fn a_lock_ends_with_its_holder_and_with_the_power() {
+    let disk = sim_disk(1);
+    let log = open(&disk, sim_options()).await.unwrap();
+    assert_eq!(code(open(&disk, sim_options()).await.map(|_| ())), ErrorCode::Conflict);
+    disk.power_cut(forebay_log::disk::sim::Loss::Everything);
+    let second = open(&disk, sim_options()).await.unwrap();
+    drop(log);
+    assert_eq!(code(open(&disk, sim_options()).await.map(|_| ())), ErrorCode::Conflict);
+    second.close().await;
+    open(&disk, sim_options()).await.unwrap();
+}
+
+#[test]
+fn a_lock_file_is_locked_until_its_lock_is_dropped() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("lock");
+    let lock = RealDisk.lock(&path).unwrap();
+    let refused = RealDisk.lock(&path).unwrap_err();
+    assert_eq!(refused.kind(), std::io::ErrorKind::WouldBlock);
+    drop(lock);
+    RealDisk.lock(&path).unwrap();
+}
