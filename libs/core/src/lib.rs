@@ -4,6 +4,7 @@
 //! those as arguments. The same code therefore runs in a writer, a reader, a replica and the
 //! simulator, and the same log prefix gives the same state everywhere.
 
+pub mod backoff;
 pub mod catalog;
 pub mod change;
 pub mod clock;
@@ -16,6 +17,7 @@ pub mod key;
 pub mod layout;
 pub mod limits;
 pub mod merge;
+mod native;
 pub mod outcome;
 pub mod partition;
 pub mod row;

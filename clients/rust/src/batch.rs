@@ -1,0 +1,90 @@
+//! A batch: many changes of one store, sent together.
+
+use std::fmt;
+use std::time::Duration;
+
+use forebay_core::{Error, Result};
+
+use crate::draft::Draft;
+use crate::outcome::{BatchOutcome, WriteError};
+use crate::pending::{PendingWrite, settle_within};
+use crate::store::Store;
+use crate::write::Write;
+
+/// Changes that are sent together.
+///
+/// The changes of one partition reach the log in their order, and atomically as long as they are at
+/// most 1,024 and about 4 MiB; a larger batch goes in parts. Changes of different partitions are
+/// independent of each other.
+///
+/// ```no_run
+/// # async fn example(users: forebay::Store) -> forebay::Result<()> {
+/// let mut batch = users.batch();
+/// for number in 0..10_000 {
+///     batch.add(users.upsert(&format!("u{number}")).set("age", 41))?;
+/// }
+/// let outcome = batch.send().await?.into_complete()?;
+/// assert_eq!(outcome.results.len(), 10_000);
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "a batch does nothing before it is sent"]
+pub struct Batch {
+    store: Store,
+    drafts: Vec<Draft>,
+    deadline: Duration,
+}
+
+impl Batch {
+    pub(crate) fn new(store: Store) -> Self {
+        let deadline = store.state().client().deadline();
+        Self { store, drafts: Vec::new(), deadline }
+    }
+
+    /// Adds a change.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a write of another store.
+    pub fn add(&mut self, write: Write) -> Result<&mut Self> {
+        if write.store().state().id() != self.store.state().id() {
+            let message = "a batch is of one store; make another batch for the other store";
+            return Err(Error::invalid_argument(message).with_store(self.store.state().name()));
+        }
+        self.drafts.push(write.into_draft());
+        Ok(self)
+    }
+
+    /// Number of changes.
+    pub fn len(&self) -> usize {
+        self.drafts.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.drafts.is_empty()
+    }
+
+    /// Time that the batch has, its retries included, instead of the client's.
+    pub fn deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Sends the batch, what is not settled again where needed, until what became of each change
+    /// is known. An empty batch is done at once.
+    ///
+    /// # Errors
+    /// Those of [`Write::send`]. A change that cannot be ends the batch before anything is sent. A
+    /// change that the writer refuses is an error among the results, not here.
+    pub async fn send(self) -> Result<BatchOutcome, WriteError> {
+        let prepare = PendingWrite::prepare(self.store, self.drafts, self.deadline);
+        settle_within(self.deadline, prepare).await
+    }
+}
+
+impl fmt::Debug for Batch {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let changes = self.drafts.len();
+        f.debug_struct("Batch").field("store", &self.store).field("changes", &changes).finish()
+    }
+}

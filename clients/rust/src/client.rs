@@ -1,0 +1,356 @@
+//! The client: one connection to a writer, one random id, and the sequences of all its writes.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::backoff::Backoff;
+use forebay_core::change::ClientBatch;
+use forebay_core::clock::Timestamp;
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{ClientId, StoreId};
+use forebay_core::limits::{CLIENT_BACKOFF_MS_MAX, CLIENT_BACKOFF_MS_MIN, MESSAGE_BYTES_MAX};
+use forebay_core::schema::Definition;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::status::{error_of_status, write_error_of_status};
+use forebay_wire::v1;
+use forebay_wire::v1::writer_client::WriterClient;
+use parking_lot::Mutex;
+use tonic::transport::{Channel, Endpoint};
+use tonic::{Request, Response, Status};
+
+use crate::options::{ClientOptions, ClientParts};
+use crate::store::{Store, StoreState};
+
+/// Writes to stores and administers them. Cheap to clone; clones share everything.
+///
+/// A client has one random id for its whole life, and numbers its writes per partition, so that a
+/// write that is sent twice happens once. Make one client per process and share it.
+///
+/// ```no_run
+/// use forebay::{Client, ClientOptions};
+/// # async fn example() -> forebay::Result<()> {
+/// let client = Client::connect("http://127.0.0.1:4400", ClientOptions::default()).await?;
+/// let users = client.store("users").await?;
+/// let written = users.upsert("u1").set("age", 41).increment("visits", 1).send().await?;
+/// println!("{:?}", written.result);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Client {
+    inner: Arc<ClientInner>,
+}
+
+/// What all handles of a client share.
+pub(crate) struct ClientInner {
+    rpc: WriterClient<Channel>,
+    id: ClientId,
+    options: ClientOptions,
+    parts: ClientParts,
+    /// Sequences outlive the handles: a store that is opened again goes on counting.
+    stores: Mutex<BTreeMap<StoreId, Arc<StoreState>>>,
+}
+
+/// Whether a call of administration may simply be made again.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Repeat {
+    /// It changes nothing.
+    Always,
+    /// It changes something: only when it surely never arrived.
+    IfNeverSent,
+}
+
+impl Client {
+    /// Connects to a writer, `forebayd dev` for example; tries until the deadline.
+    ///
+    /// The address is `host:port`, with or without `http://`.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an address that is none, `Unavailable` when nobody answers there.
+    pub async fn connect(endpoint: &str, options: ClientOptions) -> Result<Self> {
+        let address = match endpoint.contains("://") {
+            true => endpoint.to_owned(),
+            false => format!("http://{endpoint}"),
+        };
+        let endpoint = Endpoint::from_shared(address.clone())
+            .map_err(|_| Error::invalid_argument("give the writer's address as host:port"))?
+            .connect_timeout(options.attempt)
+            .http2_keep_alive_interval(options.attempt)
+            .keep_alive_timeout(options.attempt)
+            .keep_alive_while_idle(true);
+        let parts = ClientParts::default();
+        let mut backoff = new_backoff();
+        let mut last = None;
+        let connect = async {
+            loop {
+                match endpoint.connect().await {
+                    Ok(channel) => return channel,
+                    Err(error) => last = Some(error),
+                }
+                tokio::time::sleep(backoff.next_wait(parts.entropy.as_ref())).await;
+            }
+        };
+        match tokio::time::timeout(options.deadline, connect).await {
+            Ok(channel) => Self::from_channel(channel, options, parts),
+            Err(_) => {
+                let why = last.as_ref().map_or("no answer".to_owned(), root_cause);
+                Err(Error::unavailable(format!(
+                    "nobody answers at {address} ({why}); start `forebayd dev`, or correct the \
+                     address"
+                )))
+            }
+        }
+    }
+
+    /// A client over a channel that the caller has made, with its own clock and randomness.
+    ///
+    /// # Errors
+    /// `Internal` when there is no randomness for the client's id.
+    pub fn from_channel(
+        channel: Channel,
+        options: ClientOptions,
+        parts: ClientParts,
+    ) -> Result<Self> {
+        let rpc = WriterClient::new(channel)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX);
+        let id = parts.entropy.client_id()?;
+        let stores = Mutex::new(BTreeMap::new());
+        Ok(Self { inner: Arc::new(ClientInner { rpc, id, options, parts, stores }) })
+    }
+
+    /// Opens a store: asks for its definition, and keeps it.
+    ///
+    /// # Errors
+    /// `NotFound`, naming the store; `Unavailable` or `DeadlineExceeded` when the writer does not
+    /// answer in time.
+    pub async fn store(&self, name: &str) -> Result<Store> {
+        let definition = self.inner.describe(name, 0).await?;
+        Ok(Store::new(self.inner.state(definition)))
+    }
+
+    /// The client's random id, as its changes carry it.
+    pub fn id(&self) -> ClientId {
+        self.inner.id
+    }
+
+    pub(crate) fn inner(&self) -> &Arc<ClientInner> {
+        &self.inner
+    }
+}
+
+impl fmt::Debug for Client {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("id", &self.inner.id).finish_non_exhaustive()
+    }
+}
+
+impl ClientInner {
+    /// What this client knows of a store, with this definition if it is newer.
+    pub(crate) fn state(self: &Arc<Self>, definition: Definition) -> Arc<StoreState> {
+        let mut stores = self.stores.lock();
+        if let Some(state) = stores.get(&definition.store) {
+            state.learn(definition);
+            return Arc::clone(state);
+        }
+        let state = Arc::new(StoreState::new(Arc::clone(self), definition));
+        stores.insert(state.id(), Arc::clone(&state));
+        state
+    }
+
+    pub(crate) fn deadline(&self) -> Duration {
+        self.options.deadline
+    }
+
+    pub(crate) fn entropy(&self) -> &dyn Entropy {
+        self.parts.entropy.as_ref()
+    }
+
+    pub(crate) fn now(&self) -> Timestamp {
+        self.parts.clock.now()
+    }
+
+    pub(crate) fn backoff(&self) -> Backoff {
+        new_backoff()
+    }
+
+    /// A batch of this client without changes.
+    pub(crate) fn empty_batch(&self) -> v1::ClientBatch {
+        (&ClientBatch { client: self.id, changes: Vec::new() }).into()
+    }
+
+    /// How long the writer may wait for outcomes, so that it answers before the attempt ends.
+    pub(crate) fn outcome_wait_ms(&self) -> u32 {
+        let wait_ms = (self.options.attempt * 4 / 5).as_millis();
+        u32::try_from(wait_ms).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// The connection, for one more call.
+    pub(crate) fn rpc(&self) -> WriterClient<Channel> {
+        self.rpc.clone()
+    }
+
+    /// One attempt of a write.
+    ///
+    /// # Errors
+    /// `Unavailable` when it surely appended nothing, `UnknownOutcome` when nobody knows, or the
+    /// writer's refusal.
+    pub(crate) async fn write(&self, request: v1::WriteRequest) -> Result<v1::WriteResponse> {
+        let mut rpc = self.rpc();
+        let answer = self.within_attempt(async { rpc.write(self.request(request)).await }).await?;
+        answer.map(Response::into_inner).map_err(|status| write_error_of_status(&status))
+    }
+
+    /// Waits for an answer as long as one attempt may take.
+    ///
+    /// # Errors
+    /// `UnknownOutcome` when there is none.
+    pub(crate) async fn within_attempt<T>(&self, answer: impl Future<Output = T>) -> Result<T> {
+        let attempt = self.options.attempt;
+        tokio::time::timeout(attempt, answer).await.map_err(|_| {
+            Error::unknown_outcome(format!("the writer gave no answer in {attempt:?}"))
+        })
+    }
+
+    fn request<T>(&self, message: T) -> Request<T> {
+        let mut request = Request::new(message);
+        request.set_timeout(self.options.attempt);
+        request
+    }
+
+    /// The definition of a store; version 0 is the newest.
+    pub(crate) async fn describe(&self, name: &str, version: u32) -> Result<Definition> {
+        let message = v1::DescribeStoreRequest { name: name.to_owned(), version };
+        let call = |mut rpc: WriterClient<Channel>, message| async move {
+            rpc.describe_store(message).await
+        };
+        definition_of(self.read(message, call).await?)
+    }
+
+    /// A call that changes nothing; made again until the deadline.
+    pub(crate) async fn read<Q, A, F>(
+        &self,
+        message: Q,
+        call: impl Fn(WriterClient<Channel>, Request<Q>) -> F,
+    ) -> Result<A>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.administer(message, call, Repeat::Always).await
+    }
+
+    /// A call that changes a definition; made again only when it surely never arrived.
+    ///
+    /// # Errors
+    /// The writer's; `UnknownOutcome` when it may have happened.
+    pub(crate) async fn change<Q, A, F>(
+        &self,
+        message: Q,
+        call: impl Fn(WriterClient<Channel>, Request<Q>) -> F,
+    ) -> Result<A>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        self.administer(message, call, Repeat::IfNeverSent).await
+    }
+
+    async fn administer<Q, A, F>(
+        &self,
+        message: Q,
+        call: impl Fn(WriterClient<Channel>, Request<Q>) -> F,
+        repeat: Repeat,
+    ) -> Result<A>
+    where
+        Q: Clone,
+        F: Future<Output = Result<Response<A>, Status>>,
+    {
+        let mut backoff = self.backoff();
+        let mut last = None;
+        let mut in_flight = false;
+        let attempts = async {
+            loop {
+                in_flight = true;
+                let answer = call(self.rpc(), self.request(message.clone()));
+                let error = match self.within_attempt(answer).await {
+                    Ok(Ok(response)) => return Ok(response.into_inner()),
+                    Ok(Err(status)) => repeat.judge(&status),
+                    Err(error) if repeat == Repeat::Always => Ok(error),
+                    Err(error) => Err(error.while_doing(CHANGE_IS_UNKNOWN)),
+                };
+                last = Some(error?);
+                in_flight = false;
+                tokio::time::sleep(backoff.next_wait(self.entropy())).await;
+            }
+        };
+        match tokio::time::timeout(self.options.deadline, attempts).await {
+            Ok(result) => result,
+            Err(_) if repeat == Repeat::IfNeverSent && in_flight => {
+                Err(Error::unknown_outcome("no answer before the deadline")
+                    .while_doing(CHANGE_IS_UNKNOWN))
+            }
+            Err(_) => Err(self.no_answer(last)),
+        }
+    }
+
+    fn no_answer(&self, last: Option<Error>) -> Error {
+        let deadline = self.options.deadline;
+        match last {
+            Some(error) => Error::unavailable(format!(
+                "the writer did not answer in {deadline:?}: {}",
+                error.message()
+            )),
+            None => Error::unavailable(format!("the writer did not answer in {deadline:?}")),
+        }
+    }
+}
+
+const CHANGE_IS_UNKNOWN: &str = "it may have happened; describe the store to see";
+
+impl Repeat {
+    /// `Ok` with the error behind which the call is made again, `Err` with the one that ends it.
+    fn judge(self, status: &Status) -> Result<Error> {
+        match self {
+            Self::Always => {
+                let error = error_of_status(status);
+                let is_passing =
+                    matches!(error.code(), ErrorCode::Unavailable | ErrorCode::DeadlineExceeded);
+                if is_passing { Ok(error) } else { Err(error) }
+            }
+            Self::IfNeverSent => {
+                let error = write_error_of_status(status);
+                match error.code() {
+                    // Only a transport says this without details: the call never left.
+                    ErrorCode::Unavailable if status.details().is_empty() => Ok(error),
+                    ErrorCode::UnknownOutcome => Err(error.while_doing(CHANGE_IS_UNKNOWN)),
+                    _ => Err(error),
+                }
+            }
+        }
+    }
+}
+
+fn new_backoff() -> Backoff {
+    let (first, longest) = (CLIENT_BACKOFF_MS_MIN, CLIENT_BACKOFF_MS_MAX);
+    Backoff::new(Duration::from_millis(first), Duration::from_millis(longest))
+}
+
+/// The definition that a call answers.
+///
+/// # Errors
+/// `Corrupt` when it holds none, or one that cannot be.
+pub(crate) fn definition_of(response: v1::DefinitionResponse) -> Result<Definition> {
+    let definition = response.definition.ok_or_else(|| {
+        Error::corrupt("the writer answered no definition; check that its version fits this one")
+    })?;
+    definition.try_into()
+}
+
+fn root_cause(error: &tonic::transport::Error) -> String {
+    let first: &dyn std::error::Error = error;
+    let chain = std::iter::successors(Some(first), |error| error.source());
+    chain.last().map_or_else(|| error.to_string(), ToString::to_string)
+}

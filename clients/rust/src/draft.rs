@@ -1,0 +1,295 @@
+//! A change as its caller says it, by names, and what a definition makes of it.
+
+use std::time::Duration;
+
+use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
+use forebay_core::id::{DocumentVersion, PartitionId, Sequence};
+use forebay_core::key::{Key, KeyType, KeyValue};
+use forebay_core::partition::partition_of;
+use forebay_core::schema::{Definition, Field};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::{Error, Result};
+
+use crate::fit::{fit, fit_items};
+
+/// A key as its caller gave it.
+#[derive(Clone, Debug)]
+pub(crate) struct GivenKey {
+    key_type: KeyType,
+    bytes: Vec<u8>,
+}
+
+impl From<KeyValue<'_>> for GivenKey {
+    fn from(key: KeyValue<'_>) -> Self {
+        Self { key_type: key.key_type(), bytes: key.with_bytes(<[u8]>::to_vec) }
+    }
+}
+
+impl GivenKey {
+    /// Refuses a key of another type; text is bytes too.
+    fn check(&self, declared: KeyType, part: &str) -> Result<()> {
+        let is_text_as_bytes = declared == KeyType::Bytes && self.key_type == KeyType::String;
+        if self.key_type == declared || is_text_as_bytes {
+            return Ok(());
+        }
+        let (given, declared) = (self.key_type.name(), declared.name());
+        let message = format!("the {part} is a {given}, and the store declares {declared}");
+        Err(Error::invalid_argument(message))
+    }
+}
+
+/// What must hold, before names are resolved.
+#[derive(Clone, Debug)]
+pub(crate) enum GivenCondition {
+    Absent,
+    Version(DocumentVersion),
+    Newer(String),
+}
+
+/// A change by names.
+#[derive(Clone, Debug)]
+pub(crate) struct Draft {
+    pub(crate) verb: Verb,
+    pub(crate) key: GivenKey,
+    pub(crate) partition_key: Option<GivenKey>,
+    pub(crate) fields: Vec<(String, FieldOp)>,
+    pub(crate) field_ttls: Vec<(String, i64)>,
+    pub(crate) conditions: Vec<GivenCondition>,
+    pub(crate) ttl_us: Option<i64>,
+}
+
+/// A change that its definition allows, and where it goes; it has no sequence yet.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Routed {
+    pub(crate) partition: PartitionId,
+    pub(crate) change: Change,
+}
+
+impl Draft {
+    pub(crate) fn new(verb: Verb, key: KeyValue<'_>) -> Self {
+        Self {
+            verb,
+            key: key.into(),
+            partition_key: None,
+            fields: Vec::new(),
+            field_ttls: Vec::new(),
+            conditions: Vec::new(),
+            ttl_us: None,
+        }
+    }
+
+    /// The change that this definition makes of the draft.
+    ///
+    /// # Errors
+    /// `NotFound` for a field that the definition does not have; `InvalidArgument` or
+    /// `LimitExceeded` for what it does not allow. Each names the store, and the field.
+    pub(crate) fn resolve(&self, definition: &Definition) -> Result<Routed> {
+        self.resolve_unnamed(definition).map_err(|error| error.with_store(&definition.name))
+    }
+
+    fn resolve_unnamed(&self, definition: &Definition) -> Result<Routed> {
+        let (key, partition) = self.route(definition)?;
+        let mut fields = Vec::with_capacity(self.fields.len());
+        for (name, op) in &self.fields {
+            let field = named(definition, name)?;
+            let op = fitted(op.clone(), field.field_type).map_err(|e| e.with_field(name))?;
+            fields.push(FieldChange { field: field.id, op, ttl_us: None });
+        }
+        for (name, ttl_us) in &self.field_ttls {
+            let field = named(definition, name)?.id;
+            let change = fields.iter_mut().find(|change| change.field == field);
+            let change = change.ok_or_else(|| {
+                let message = "a field's time to live goes with a write of that field";
+                Error::invalid_argument(message).with_field(name)
+            })?;
+            change.ttl_us = Some(*ttl_us);
+        }
+        let condition = self.condition(definition)?;
+        let (verb, ttl_us) = (self.verb, self.ttl_us);
+        let change = Change { sequence: Sequence(0), key, verb, fields, condition, ttl_us };
+        change.check(definition)?;
+        Ok(Routed { partition, change })
+    }
+
+    fn route(&self, definition: &Definition) -> Result<(Key, PartitionId)> {
+        self.key.check(definition.key_type, "key")?;
+        let declared = definition.partition_key.and_then(|id| definition.field_by_id(id));
+        let (key, hashed) = match (declared, &self.partition_key) {
+            (None, None) => (Key::plain(&self.key.bytes)?, &self.key.bytes),
+            (None, Some(_)) => {
+                let message = "the store is partitioned by its key; name no partition key";
+                return Err(Error::invalid_argument(message));
+            }
+            (Some(field), None) => {
+                let message = "the store is partitioned by a field; name its value with every key";
+                return Err(Error::invalid_argument(message).with_field(&field.name));
+            }
+            (Some(field), Some(given)) => {
+                given
+                    .check(key_type_of(field), "partition key")
+                    .map_err(|error| error.with_field(&field.name))?;
+                (Key::partitioned(&given.bytes, &self.key.bytes)?, &given.bytes)
+            }
+        };
+        Ok((key, partition_of(hashed, definition.partitions)))
+    }
+
+    fn condition(&self, definition: &Definition) -> Result<Option<Condition>> {
+        match self.conditions.as_slice() {
+            [] => Ok(None),
+            [GivenCondition::Absent] => Ok(Some(Condition::IfAbsent)),
+            [GivenCondition::Version(version)] => Ok(Some(Condition::IfVersion(*version))),
+            [GivenCondition::Newer(name)] => {
+                named(definition, name).map(|field| Some(Condition::IfNewer(field.id)))
+            }
+            _ => Err(Error::invalid_argument("a change has one condition")),
+        }
+    }
+}
+
+/// A time to live in microseconds; what is too long for the type is too long for the limit.
+pub(crate) fn ttl_us(ttl: Duration) -> i64 {
+    i64::try_from(ttl.as_micros()).unwrap_or(i64::MAX)
+}
+
+fn named<'a>(definition: &'a Definition, name: &str) -> Result<&'a Field> {
+    definition.field(name).ok_or_else(|| {
+        Error::not_found("no such field; describe the store for its fields").with_field(name)
+    })
+}
+
+fn key_type_of(field: &Field) -> KeyType {
+    match field.field_type {
+        FieldType::Scalar(ScalarType::String) => KeyType::String,
+        FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
+        _ => KeyType::Bytes,
+    }
+}
+
+fn fitted(op: FieldOp, to: FieldType) -> Result<FieldOp> {
+    let items = |items: Vec<Value>| match to {
+        FieldType::List(scalar) => fit_items(items, scalar),
+        // The check of the whole change says what is wrong.
+        _ => Ok(items),
+    };
+    Ok(match op {
+        FieldOp::Set(None) => FieldOp::Set(None),
+        FieldOp::Set(Some(value)) => FieldOp::Set(Some(fit(value, to)?)),
+        FieldOp::Remove => FieldOp::Remove,
+        FieldOp::Increment(value) => FieldOp::Increment(fit(value, to)?),
+        FieldOp::Min(value) => FieldOp::Min(fit(value, to)?),
+        FieldOp::Max(value) => FieldOp::Max(fit(value, to)?),
+        FieldOp::ListAppend { items: given, bound } => {
+            FieldOp::ListAppend { items: items(given)?, bound }
+        }
+        FieldOp::SetAdd { items: given, bound } => FieldOp::SetAdd { items: items(given)?, bound },
+        FieldOp::SetRemove { items: given } => FieldOp::SetRemove { items: items(given)? },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::id::StoreId;
+    use forebay_core::schema::{Alteration, StoreSpec};
+
+    use super::*;
+
+    fn users() -> Definition {
+        StoreSpec::documents("users", KeyType::String, 8)
+            .field("age", FieldType::Scalar(ScalarType::Int64))
+            .field("tags", FieldType::List(ScalarType::String))
+            .define(StoreId(1))
+            .unwrap()
+    }
+
+    fn upsert(field: &str, op: FieldOp) -> Draft {
+        let mut draft = Draft::new(Verb::Upsert, "u1".into());
+        draft.fields.push((field.to_owned(), op));
+        draft
+    }
+
+    fn set(field: &str, value: impl Into<Value>) -> Draft {
+        upsert(field, FieldOp::Set(Some(value.into())))
+    }
+
+    #[test]
+    fn values_take_the_declared_type_and_names_their_id() {
+        let routed = set("age", 41).resolve(&users()).unwrap();
+        assert_eq!(routed.change.fields[0].op, FieldOp::Set(Some(Value::Int64(41))));
+        assert_eq!(routed.change.fields[0].field, users().field("age").unwrap().id);
+        assert_eq!(routed.partition, partition_of(b"u1", users().partitions));
+    }
+
+    #[test]
+    fn an_old_name_goes_on_working() {
+        let rename = Alteration::RenameField { from: "age".into(), to: "years".into() };
+        let renamed = users().altered(&[rename]).unwrap();
+        let by_alias = set("age", 41).resolve(&renamed).unwrap();
+        assert_eq!(by_alias, set("years", 41).resolve(&renamed).unwrap());
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused_with_store_and_field() {
+        let cases = [
+            (set("aeg", 1), ErrorCode::NotFound),
+            (set("age", "old"), ErrorCode::InvalidArgument),
+            (set("tags", 1), ErrorCode::InvalidArgument),
+            (upsert("tags", FieldOp::Increment(1.into())), ErrorCode::InvalidArgument),
+            (
+                upsert("age", FieldOp::ListAppend { items: vec!["a".into()], bound: 3 }),
+                ErrorCode::InvalidArgument,
+            ),
+        ];
+        for (draft, code) in cases {
+            let error = draft.resolve(&users()).unwrap_err();
+            assert_eq!(error.code(), code, "{error}");
+            assert_eq!(error.context().store.as_deref(), Some("users"));
+            assert_eq!(error.context().field.as_deref(), Some(draft.fields[0].0.as_str()));
+        }
+    }
+
+    #[test]
+    fn keys_are_of_the_declared_type() {
+        let error = Draft::new(Verb::Delete, 7.into()).resolve(&users()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert!(error.message().contains("int64") && error.message().contains("string"));
+        let bytes = StoreSpec::documents("raw", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
+        assert!(Draft::new(Verb::Delete, "text".into()).resolve(&bytes).is_ok());
+    }
+
+    #[test]
+    fn a_declared_partition_key_goes_with_every_key() {
+        let mut spec = StoreSpec::documents("carts", KeyType::String, 8)
+            .field("user", FieldType::Scalar(ScalarType::Int64));
+        spec.partition_key = Some("user".to_owned());
+        let carts = spec.define(StoreId(1)).unwrap();
+        let mut draft = Draft::new(Verb::Delete, "cart-1".into());
+        let error = draft.resolve(&carts).unwrap_err();
+        assert_eq!(error.context().field.as_deref(), Some("user"));
+        draft.partition_key = Some(KeyValue::from(9i64).into());
+        let routed = draft.resolve(&carts).unwrap();
+        assert_eq!(routed.partition, partition_of(&9i64.to_le_bytes(), carts.partitions));
+        assert!(draft.resolve(&users()).is_err());
+        draft.partition_key = Some(KeyValue::from("nine").into());
+        assert!(draft.resolve(&carts).is_err());
+    }
+
+    #[test]
+    fn times_to_live_and_conditions_are_checked() {
+        let mut draft = set("age", 1);
+        draft.field_ttls.push(("tags".to_owned(), 5));
+        assert!(draft.resolve(&users()).is_err(), "a time to live without a write");
+        draft.field_ttls = vec![("age".to_owned(), 5)];
+        assert_eq!(draft.resolve(&users()).unwrap().change.fields[0].ttl_us, Some(5));
+        draft.ttl_us = Some(ttl_us(Duration::from_nanos(1)));
+        assert!(draft.resolve(&users()).is_err(), "below a microsecond");
+        draft.ttl_us = Some(ttl_us(Duration::MAX));
+        assert_eq!(draft.resolve(&users()).unwrap_err().code(), ErrorCode::LimitExceeded);
+        draft.ttl_us = None;
+        draft.conditions = vec![GivenCondition::Newer("age".to_owned())];
+        assert!(draft.resolve(&users()).is_ok());
+        draft.conditions.push(GivenCondition::Absent);
+        assert!(draft.resolve(&users()).is_err());
+    }
+}

@@ -1,0 +1,194 @@
+//! Fits a caller's value to the type that its field declares, where that loses nothing.
+//!
+//! Integers fit wider and narrower integers that hold them, and floats that hold them exactly;
+//! floats fit floats that hold them exactly; text fits bytes. Lists and vectors fit component by
+//! component. A float never becomes an integer and a number never a timestamp, because whether
+//! that was meant cannot be seen from the value.
+
+use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_core::{Error, Result};
+use half::f16;
+
+/// The value as `to` holds it.
+///
+/// # Errors
+/// `InvalidArgument` naming both types when the value would not stay itself.
+pub(crate) fn fit(value: Value, to: FieldType) -> Result<Value> {
+    if value.field_type() == Some(to) {
+        return Ok(value);
+    }
+    let from = value.field_type();
+    let fitted = match to {
+        FieldType::Scalar(scalar) => fit_scalar(&value, scalar),
+        FieldType::List(scalar) => components(value).and_then(|items| {
+            let items = items.iter().map(|item| fit_scalar(item, scalar)).collect::<Option<_>>()?;
+            Some(Value::List(scalar, items))
+        }),
+        FieldType::Vector(component, length) => components(value)
+            .filter(|items| items.len() == usize::from(length))
+            .and_then(|items| fit_vector(&items, component)),
+    };
+    fitted.ok_or_else(|| misfit(from, to))
+}
+
+/// The components of a list operation as the list holds them.
+///
+/// # Errors
+/// `InvalidArgument` naming both types.
+pub(crate) fn fit_items(items: Vec<Value>, to: ScalarType) -> Result<Vec<Value>> {
+    items.into_iter().map(|item| fit(item, FieldType::Scalar(to))).collect()
+}
+
+fn misfit(from: Option<FieldType>, to: FieldType) -> Error {
+    let from = from.map_or_else(|| "vector over the limit".to_owned(), |from| from.to_string());
+    Error::invalid_argument(format!(
+        "the value is a {from} that the field's {to} does not hold exactly; send a {to}"
+    ))
+}
+
+fn fit_scalar(value: &Value, to: ScalarType) -> Option<Value> {
+    if value.field_type() == Some(FieldType::Scalar(to)) {
+        return Some(value.clone());
+    }
+    match (value, to) {
+        (Value::Int32(number), _) => fit_integer((*number).into(), to),
+        (Value::Int64(number), _) => fit_integer(*number, to),
+        (Value::Float32(number), ScalarType::Float64) => Some(Value::Float64((*number).into())),
+        (Value::Float64(number), ScalarType::Float32) => {
+            let narrow = *number as f32;
+            let is_same = f64::from(narrow) == *number || number.is_nan();
+            is_same.then_some(Value::Float32(narrow))
+        }
+        (Value::String(text), ScalarType::Bytes) => Some(Value::Bytes(text.clone().into_bytes())),
+        _ => None,
+    }
+}
+
+fn fit_integer(number: i64, to: ScalarType) -> Option<Value> {
+    // A float as wide as 2^63 does not fit i64, though the cast back saturates to the same number.
+    let is_same = |back: i128| back == i128::from(number);
+    match to {
+        ScalarType::Int32 => i32::try_from(number).ok().map(Value::Int32),
+        ScalarType::Int64 => Some(Value::Int64(number)),
+        ScalarType::Float32 => {
+            let float = number as f32;
+            is_same(float as i128).then_some(Value::Float32(float))
+        }
+        ScalarType::Float64 => {
+            let float = number as f64;
+            is_same(float as i128).then_some(Value::Float64(float))
+        }
+        _ => None,
+    }
+}
+
+fn components(value: Value) -> Option<Vec<Value>> {
+    match value {
+        Value::List(_, items) => Some(items),
+        Value::VectorF32(items) => Some(items.into_iter().map(Value::Float32).collect()),
+        Value::VectorF16(items) => {
+            Some(items.into_iter().map(|item| Value::Float32(item.to_f32())).collect())
+        }
+        Value::VectorI8(items) => {
+            Some(items.into_iter().map(|item| Value::Int32(item.into())).collect())
+        }
+        _ => None,
+    }
+}
+
+fn fit_vector(items: &[Value], component: VectorType) -> Option<Value> {
+    let floats = || {
+        items.iter().map(|item| match fit_scalar(item, ScalarType::Float32) {
+            Some(Value::Float32(float)) => Some(float),
+            _ => None,
+        })
+    };
+    match component {
+        VectorType::F32 => floats().collect::<Option<_>>().map(Value::VectorF32),
+        VectorType::F16 => {
+            let halves = floats().map(|float| {
+                let half = f16::from_f32(float?);
+                let is_same = Some(half.to_f32()) == float || half.is_nan();
+                is_same.then_some(half)
+            });
+            halves.collect::<Option<_>>().map(Value::VectorF16)
+        }
+        VectorType::I8 => {
+            let bytes = items.iter().map(|item| match fit_scalar(item, ScalarType::Int32) {
+                Some(Value::Int32(number)) => i8::try_from(number).ok(),
+                _ => None,
+            });
+            bytes.collect::<Option<_>>().map(Value::VectorI8)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+
+    use super::*;
+
+    fn scalar(value: impl Into<Value>, to: ScalarType) -> Option<Value> {
+        fit(value.into(), FieldType::Scalar(to)).ok()
+    }
+
+    #[test]
+    fn integers_fit_where_they_stay_themselves() {
+        assert_eq!(scalar(41, ScalarType::Int64), Some(Value::Int64(41)));
+        assert_eq!(scalar(41i64, ScalarType::Int32), Some(Value::Int32(41)));
+        assert_eq!(scalar(1i64 << 31, ScalarType::Int32), None);
+        assert_eq!(scalar(41, ScalarType::Float32), Some(Value::Float32(41.0)));
+        assert_eq!(scalar((1 << 24) + 1, ScalarType::Float32), None);
+        assert_eq!(scalar(1i64 << 53, ScalarType::Float64), Some(Value::Float64(2f64.powi(53))));
+        assert_eq!(scalar((1i64 << 53) + 1, ScalarType::Float64), None);
+        assert_eq!(scalar(i64::MAX, ScalarType::Float64), None);
+        assert_eq!(scalar(i64::MIN, ScalarType::Float64), Some(Value::Float64(-2f64.powi(63))));
+        assert_eq!(scalar(41, ScalarType::Timestamp), None);
+        assert_eq!(scalar(1, ScalarType::Bool), None);
+    }
+
+    #[test]
+    fn floats_fit_floats_and_never_integers() {
+        assert_eq!(scalar(0.5f32, ScalarType::Float64), Some(Value::Float64(0.5)));
+        assert_eq!(scalar(0.5f64, ScalarType::Float32), Some(Value::Float32(0.5)));
+        assert_eq!(scalar(0.1f64, ScalarType::Float32), None);
+        assert_eq!(scalar(1e300, ScalarType::Float32), None);
+        let infinite = Some(Value::Float32(f32::INFINITY));
+        assert_eq!(scalar(f64::INFINITY, ScalarType::Float32), infinite);
+        assert!(scalar(f64::NAN, ScalarType::Float32).is_some_and(|value| value.is_nan()));
+        assert_eq!(scalar(3.0, ScalarType::Int64), None);
+    }
+
+    #[test]
+    fn text_fits_bytes_and_not_the_other_way() {
+        assert_eq!(scalar("ab", ScalarType::Bytes), Some(Value::Bytes(b"ab".to_vec())));
+        assert_eq!(scalar(b"ab", ScalarType::String), None);
+    }
+
+    #[test]
+    fn lists_and_vectors_fit_component_by_component() {
+        let list = FieldType::List(ScalarType::Float32);
+        let expected = Value::List(ScalarType::Float32, vec![Value::Float32(1.5)]);
+        assert_eq!(fit(vec![1.5f32].into(), list).unwrap(), expected);
+        assert_eq!(fit(vec![1.5f64].into(), list).unwrap(), expected);
+        let halves = FieldType::Vector(VectorType::F16, 2);
+        let expected = Value::VectorF16(vec![f16::from_f32(0.5), f16::from_f32(-2.0)]);
+        assert_eq!(fit(vec![0.5f32, -2.0].into(), halves).unwrap(), expected);
+        assert!(fit(vec![0.1f32, -2.0].into(), halves).is_err());
+        let bytes = FieldType::Vector(VectorType::I8, 2);
+        assert_eq!(fit(vec![1, -128].into(), bytes).unwrap(), Value::VectorI8(vec![1, -128]));
+        assert!(fit(vec![1, 128].into(), bytes).is_err());
+        assert!(fit(vec![1, 2, 3].into(), bytes).is_err());
+        let empty = fit(Vec::<i32>::new().into(), FieldType::List(ScalarType::String)).unwrap();
+        assert_eq!(empty, Value::List(ScalarType::String, Vec::new()));
+    }
+
+    #[test]
+    fn a_misfit_names_both_types_and_no_value() {
+        let error = fit(0.1f64.into(), FieldType::Scalar(ScalarType::Float32)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert!(error.message().contains("float64") && error.message().contains("float32"));
+        assert!(!error.message().contains("0.1"));
+    }
+}

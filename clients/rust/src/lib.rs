@@ -1,0 +1,75 @@
+//! Forebay's Rust client: write once through a durable log, read in the process that needs it.
+//!
+//! A [`Client`] writes to stores and administers them over gRPC. Each write is numbered, so that it
+//! happens once however often it has to be sent: over lost answers, restarts of the writer and
+//! retries by hand.
+//!
+//! ```no_run
+//! use forebay::{Client, ClientOptions, FieldType, KeyType, ScalarType, StoreSpec};
+//!
+//! #[tokio::main]
+//! async fn main() -> forebay::Result<()> {
+//!     let client = Client::connect("127.0.0.1:4400", ClientOptions::default()).await?;
+//!     let spec = StoreSpec::documents("users", KeyType::String, 8)
+//!         .field("age", FieldType::Scalar(ScalarType::Int64))
+//!         .field("visits", FieldType::Scalar(ScalarType::Int64));
+//!     let users = client.create_store(&spec).await?;
+//!
+//!     let written = users.upsert("u1").set("age", 41).increment("visits", 1).send().await?;
+//!     println!("in the log; a reader that has applied {:?} sees it", written.token);
+//!     Ok(())
+//! }
+//! ```
+//!
+//! # What a write promises
+//!
+//! * An answer means that the write is in the log, with the quorum or disk that the log asks for.
+//! * A passed deadline means that nobody knows: `UnknownOutcome`, never "failed". The
+//!   [`WriteError`] holds the write; [`PendingWrite::retry`] settles the same one.
+//! * [`Store::batch`] sends many changes at once; those of one partition are atomic and in order.
+//! * [`Store::write_stream`] sends without waiting for each answer, and keeps the order of each
+//!   partition over every failure.
+//!
+//! Errors are [`Error`]: one code table for all languages, and a message that says what to do next.
+
+mod admin;
+mod batch;
+mod client;
+mod draft;
+mod fit;
+mod options;
+mod outcome;
+mod pending;
+mod plan;
+mod request_stream;
+mod sequence;
+mod settle;
+mod store;
+mod stream;
+mod write;
+
+pub use batch::Batch;
+pub use client::Client;
+pub use options::{ClientOptions, ClientParts, StreamOptions};
+pub use outcome::{BatchOutcome, WriteError, WriteOutcome, WriteResult};
+pub use pending::PendingWrite;
+pub use store::Store;
+pub use stream::{Acknowledgement, StreamSummary, WriteStream};
+pub use write::Write;
+
+pub use forebay_core::clock::{Clock, SystemClock, Timestamp};
+pub use forebay_core::entropy::{Entropy, SystemEntropy};
+pub use forebay_core::id::{DocumentVersion, PartitionId, SchemaVersion, StoreId};
+pub use forebay_core::key::{KeyType, KeyValue};
+pub use forebay_core::schema::{Alteration, Definition, Field, FieldSpec, StoreOptions, StoreSpec};
+pub use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+pub use forebay_core::{Error, ErrorCode, Result};
+pub use forebay_wire::token::Token;
+
+/// The generated client of the writer service.
+type Rpc = forebay_wire::v1::writer_client::WriterClient<tonic::transport::Channel>;
+
+/// The README's programs compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

@@ -1,0 +1,121 @@
+//! A write that was sent and is not settled: nobody knows whether it happened, and only the same
+//! write can tell.
+
+use std::fmt;
+use std::time::Duration;
+
+use forebay_core::{Error, Result};
+use forebay_wire::token::Token;
+
+use crate::draft::Draft;
+use crate::outcome::{BatchOutcome, WriteError};
+use crate::plan::Item;
+use crate::settle::{LastError, Route, Settlement};
+use crate::store::Store;
+
+/// A write or batch whose deadline passed before its outcome was known, from
+/// [`WriteError::into_pending`].
+///
+/// Retrying it sends the same changes under the same sequences: what is in the log already happens
+/// no second time. While it is held it counts against the 1,024 unsettled writes of its partitions;
+/// dropping it gives it up, and what became of it stays unknown. After 12 h it can no longer be
+/// retried.
+///
+/// ```no_run
+/// # async fn example(users: forebay::Store) -> forebay::Result<()> {
+/// let mut sent = users.upsert("u1").increment("visits", 1).send().await.map(|_| ());
+/// while let Err(error) = sent {
+///     let message = error.to_string();
+///     let Some(pending) = error.into_pending() else { panic!("refused: {message}") };
+///     sent = pending.retry().await.map(|_| ());
+/// }
+/// # Ok(())
+/// # }
+/// ```
+#[must_use = "dropping it gives up on knowing what became of the write"]
+pub struct PendingWrite {
+    settlement: Settlement,
+    deadline: Duration,
+}
+
+impl PendingWrite {
+    /// Resolves drafts into a write that is ready to be sent.
+    ///
+    /// # Errors
+    /// Those of the drafts.
+    pub(crate) async fn prepare(
+        store: Store,
+        drafts: Vec<Draft>,
+        deadline: Duration,
+    ) -> Result<Self> {
+        let state = store.state();
+        let (definition, routed) = state.resolve(&drafts).await?;
+        let items = routed.iter().enumerate().map(|(place, routed)| Item::new(routed, place));
+        let settlement = Settlement::new(
+            state.clone(),
+            definition.version,
+            Route::Calls,
+            items.collect(),
+            LastError::default(),
+        );
+        Ok(Self { settlement, deadline })
+    }
+
+    /// Sends what is not settled again, until the deadline that the write had.
+    ///
+    /// # Errors
+    /// Those of [`Write::send`](crate::Write::send).
+    pub async fn retry(self) -> Result<BatchOutcome, WriteError> {
+        let deadline = self.deadline;
+        settle_within(deadline, std::future::ready(Ok(self))).await
+    }
+
+    /// The same write with this time for its next retry.
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// The token of what is known to be in the log so far.
+    pub fn token(&self) -> &Token {
+        self.settlement.token()
+    }
+}
+
+impl fmt::Debug for PendingWrite {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PendingWrite").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
+}
+
+/// Prepares a write and settles it, in this time.
+pub(crate) async fn settle_within(
+    deadline: Duration,
+    prepare: impl Future<Output = Result<PendingWrite>>,
+) -> Result<BatchOutcome, WriteError> {
+    let mut prepared = None;
+    let settled = {
+        let slot = &mut prepared;
+        let settle = async {
+            let pending = slot.insert(prepare.await?);
+            pending.settlement.run().await;
+            Ok::<(), Error>(())
+        };
+        tokio::time::timeout(deadline, settle).await
+    };
+    match (settled, prepared) {
+        (Ok(Ok(())), Some(pending)) => {
+            let (token, results) = pending.settlement.into_results();
+            Ok(BatchOutcome { token, results })
+        }
+        (Ok(Err(error)), _) => Err(error.into()),
+        (Err(_), Some(pending)) => {
+            Err(WriteError::pending(pending.settlement.at_deadline(), pending))
+        }
+        (_, None) => {
+            let message = "the deadline passed while the store's definition was read; allow more \
+                           time";
+            Err(Error::deadline_exceeded(message).into())
+        }
+    }
+}

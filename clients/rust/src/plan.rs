@@ -1,0 +1,144 @@
+//! Plans how changes travel: which go together in one atomic chunk, which chunks in one request.
+//!
+//! The changes of one partition stay in their order. A chunk holds at most a window of them and
+//! about [`CLIENT_REQUEST_BYTES_AIM`] bytes; a round holds one chunk of each partition, so a batch
+//! needs as many rounds as its fullest partition has chunks.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
+
+use forebay_core::id::PartitionId;
+use forebay_core::limits::{CLIENT_REQUEST_BYTES_AIM, REQUEST_CHANGES_MAX};
+use forebay_wire::v1;
+use prost::Message;
+
+use crate::draft::Routed;
+use crate::sequence::WINDOW_SEQUENCES_MAX;
+
+/// A change as it is sent, and where it stands among its caller's changes.
+#[derive(Clone, Debug)]
+pub(crate) struct Item {
+    pub(crate) partition: PartitionId,
+    pub(crate) change: v1::Change,
+    pub(crate) bytes: usize,
+    pub(crate) place: usize,
+}
+
+impl Item {
+    pub(crate) fn new(routed: &Routed, place: usize) -> Self {
+        let change = v1::Change::from(&routed.change);
+        let bytes = change.encoded_len();
+        Self { partition: routed.partition, change, bytes, place }
+    }
+}
+
+/// Changes of one partition that reach the log as one atomic entry.
+pub(crate) type Chunk = Vec<Item>;
+
+/// At most one chunk of each partition, by ascending partition.
+pub(crate) type Round = VecDeque<Chunk>;
+
+/// The rounds that these changes travel in.
+pub(crate) fn rounds(items: Vec<Item>) -> VecDeque<Round> {
+    let mut partitions = BTreeMap::<PartitionId, Vec<Chunk>>::new();
+    for item in items {
+        let chunks = partitions.entry(item.partition).or_default();
+        match chunks.last_mut() {
+            Some(chunk) if has_room(chunk, &item) => chunk.push(item),
+            _ => chunks.push(vec![item]),
+        }
+    }
+    let mut rounds = VecDeque::<Round>::new();
+    for chunks in partitions.into_values() {
+        for (number, chunk) in chunks.into_iter().enumerate() {
+            if rounds.len() == number {
+                rounds.push_back(Round::new());
+            }
+            rounds[number].push_back(chunk);
+        }
+    }
+    rounds
+}
+
+fn has_room(chunk: &Chunk, item: &Item) -> bool {
+    let bytes: usize = chunk.iter().map(|held| held.bytes).sum();
+    chunk.len() < WINDOW_SEQUENCES_MAX && bytes + item.bytes <= CLIENT_REQUEST_BYTES_AIM
+}
+
+/// Cuts a round's changes, given as (partition, bytes), into requests; a partition's changes stay
+/// in one request, so that they stay atomic.
+pub(crate) fn requests(changes: impl Iterator<Item = (PartitionId, usize)>) -> Vec<Range<usize>> {
+    let mut runs = Vec::<(PartitionId, Range<usize>, usize)>::new();
+    for (place, (partition, bytes)) in changes.enumerate() {
+        match runs.last_mut() {
+            Some((of, run, sum)) if *of == partition => {
+                run.end += 1;
+                *sum += bytes;
+            }
+            _ => runs.push((partition, place..place + 1, bytes)),
+        }
+    }
+    let mut requests = Vec::<Range<usize>>::new();
+    let mut filled = 0;
+    for (_, run, bytes) in runs {
+        match requests.last_mut() {
+            Some(request)
+                if filled + bytes <= CLIENT_REQUEST_BYTES_AIM
+                    && request.len() + run.len() <= REQUEST_CHANGES_MAX =>
+            {
+                request.end = run.end;
+                filled += bytes;
+            }
+            _ => {
+                requests.push(run);
+                filled = bytes;
+            }
+        }
+    }
+    requests
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn items(partitions: &[u32], bytes: usize) -> Vec<Item> {
+        let item = |(place, partition): (usize, &u32)| Item {
+            partition: PartitionId(*partition),
+            change: v1::Change::default(),
+            bytes,
+            place,
+        };
+        partitions.iter().enumerate().map(item).collect()
+    }
+
+    #[test]
+    fn a_round_holds_a_chunk_of_each_partition_in_order() {
+        let mut partitions = vec![3; WINDOW_SEQUENCES_MAX + 1];
+        partitions.insert(1, 0);
+        let rounds = rounds(items(&partitions, 10));
+        let shape: Vec<Vec<_>> = rounds
+            .iter()
+            .map(|round| round.iter().map(|chunk| (chunk[0].partition.0, chunk.len())).collect())
+            .collect();
+        assert_eq!(shape, [vec![(0, 1), (3, WINDOW_SEQUENCES_MAX)], vec![(3, 1)]]);
+        let places: Vec<_> = rounds[0][1].iter().map(|item| item.place).collect();
+        assert!(places.is_sorted() && places[0] == 0 && places[1] == 2);
+    }
+
+    #[test]
+    fn chunks_close_at_their_bytes_and_one_large_change_still_goes() {
+        let of_two = rounds(items(&[1, 1], CLIENT_REQUEST_BYTES_AIM / 2 + 1));
+        assert_eq!(of_two.len(), 2);
+        assert_eq!(rounds(items(&[1], 4 * CLIENT_REQUEST_BYTES_AIM)).len(), 1);
+    }
+
+    #[test]
+    fn a_request_holds_whole_partitions_up_to_its_bytes() {
+        let aim = CLIENT_REQUEST_BYTES_AIM;
+        let changes = [(1, 10), (1, 10), (2, aim - 30), (3, 20), (4, 3 * aim), (5, 1)];
+        let changes = changes.map(|(partition, bytes)| (PartitionId(partition), bytes));
+        assert_eq!(requests(changes.into_iter()), [0..3, 3..4, 4..5, 5..6]);
+        assert!(requests(std::iter::empty()).is_empty());
+    }
+}

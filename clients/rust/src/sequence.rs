@@ -1,0 +1,140 @@
+//! The sequences of one client in one partition: dense from 1, handed out so that no two unsettled
+//! ones are a de-duplication window apart (semantics.md 3).
+//!
+//! A sequence is unsettled from the moment it is handed out until its [`Ticket`] is dropped: its
+//! outcome is known, or nobody will send it again. A caller that would open too wide a span waits;
+//! callers are served in the order in which they came.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay_core::id::Sequence;
+use forebay_core::limits::DEDUP_WINDOW;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+/// Most sequences that can be unsettled together.
+pub(crate) const WINDOW_SEQUENCES_MAX: usize = DEDUP_WINDOW as usize;
+
+/// One partition's sequences.
+#[derive(Debug, Default)]
+pub(crate) struct SequenceWindow {
+    /// Held by the caller that waits for room; the lock is fair, so nobody starves.
+    turn: tokio::sync::Mutex<()>,
+    state: Mutex<State>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    last: u64,
+    unsettled: BTreeSet<u64>,
+}
+
+impl State {
+    /// Hands out `count` sequences if they and all unsettled ones fit one window.
+    fn take(&mut self, count: usize) -> Option<std::ops::RangeInclusive<u64>> {
+        let (first, last) = (self.last + 1, self.last + count as u64);
+        let lowest = self.unsettled.first().copied().unwrap_or(first);
+        if last - lowest >= DEDUP_WINDOW {
+            return None;
+        }
+        self.last = last;
+        self.unsettled.extend(first..=last);
+        Some(first..=last)
+    }
+}
+
+impl SequenceWindow {
+    /// The next `count` sequences, 1 to [`WINDOW_SEQUENCES_MAX`]; waits until they fit.
+    ///
+    /// Dropping the future hands out nothing.
+    pub(crate) async fn reserve(self: &Arc<Self>, count: usize) -> Vec<Ticket> {
+        assert!((1..=WINDOW_SEQUENCES_MAX).contains(&count), "{count} sequences fit no window");
+        let _turn = self.turn.lock().await;
+        loop {
+            let freed = self.freed.notified();
+            if let Some(sequences) = self.state.lock().take(count) {
+                let ticket = |number| Ticket { window: Arc::clone(self), number };
+                return sequences.map(ticket).collect();
+            }
+            freed.await;
+        }
+    }
+}
+
+/// One unsettled sequence; dropping it settles the sequence.
+#[derive(Debug)]
+pub(crate) struct Ticket {
+    window: Arc<SequenceWindow>,
+    number: u64,
+}
+
+impl Ticket {
+    /// The sequence.
+    pub(crate) fn sequence(&self) -> Sequence {
+        Sequence(self.number)
+    }
+}
+
+impl Drop for Ticket {
+    fn drop(&mut self) {
+        self.window.state.lock().unsettled.remove(&self.number);
+        self.window.freed.notify_one();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::FutureExt;
+
+    use super::*;
+
+    fn numbers(tickets: &[Ticket]) -> Vec<u64> {
+        tickets.iter().map(|ticket| ticket.sequence().0).collect()
+    }
+
+    #[tokio::test]
+    async fn sequences_are_dense_from_one() {
+        let window = Arc::new(SequenceWindow::default());
+        assert_eq!(numbers(&window.reserve(3).await), [1, 2, 3]);
+        assert_eq!(numbers(&window.reserve(2).await), [4, 5]);
+    }
+
+    #[tokio::test]
+    async fn unsettled_ones_are_never_a_window_apart() {
+        let window = Arc::new(SequenceWindow::default());
+        let mut held = window.reserve(1).await;
+        held.extend(window.reserve(WINDOW_SEQUENCES_MAX - 1).await);
+        assert_eq!(held.last().unwrap().sequence().0 - held[0].sequence().0, DEDUP_WINDOW - 1);
+        // All but the first are settled; the first alone keeps the window where it is.
+        let first = held.remove(0);
+        drop(held);
+        assert!(window.reserve(1).now_or_never().is_none());
+        drop(first);
+        assert_eq!(numbers(&window.reserve(1).await), [DEDUP_WINDOW + 1]);
+    }
+
+    #[tokio::test]
+    async fn callers_are_served_in_order_and_a_large_one_does_not_starve() {
+        let window = Arc::new(SequenceWindow::default());
+        let held = window.reserve(1).await;
+        let large = tokio::spawn({
+            let window = Arc::clone(&window);
+            async move { numbers(&window.reserve(WINDOW_SEQUENCES_MAX).await) }
+        });
+        tokio::task::yield_now().await;
+        assert!(window.reserve(1).now_or_never().is_none(), "nobody overtakes the one who waits");
+        drop(held);
+        assert_eq!(large.await.unwrap()[0], 2);
+    }
+
+    #[tokio::test]
+    async fn a_caller_that_gives_up_leaves_no_gap() {
+        let window = Arc::new(SequenceWindow::default());
+        let held = window.reserve(WINDOW_SEQUENCES_MAX).await;
+        assert!(window.reserve(5).now_or_never().is_none());
+        drop(held);
+        assert_eq!(window.reserve(1).await[0].sequence().0, DEDUP_WINDOW + 1);
+    }
+}

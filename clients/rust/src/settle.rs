@@ -1,0 +1,367 @@
+//! Sends changes again and again, under the same sequences, until what became of each is known.
+//!
+//! A change is *settled* when the writer says that it is in the log or that it never will be. In
+//! between, one thing must never get lost: whether an earlier attempt may have put it there. While
+//! that is so, a later refusal says nothing about the change, and it stays unsettled.
+//!
+//! Everything that was learned stands in the [`Settlement`] itself, so that a deadline may cut it
+//! off at any await and the next call goes on from there.
+
+use std::collections::VecDeque;
+use std::ops::Range;
+use std::sync::Arc;
+
+use forebay_core::backoff::Backoff;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::SchemaVersion;
+use forebay_core::limits::{CLIENT_RETRY_AGE_US, WRITE_QUEUE_BYTES_MAX, WRITE_QUEUE_REQUESTS_MAX};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::outcome::{ChangeOutcome, ChangeResult};
+use forebay_wire::token::Token;
+use forebay_wire::v1;
+use futures::future::join_all;
+use parking_lot::Mutex;
+
+use crate::outcome::WriteResult;
+use crate::plan::{Item, Round, requests, rounds};
+use crate::request_stream::RequestStream;
+use crate::sequence::Ticket;
+use crate::store::StoreState;
+
+/// The last failure of an attempt; for messages.
+pub(crate) type LastError = Arc<Mutex<Option<Error>>>;
+
+/// How requests reach the writer.
+#[derive(Clone)]
+pub(crate) enum Route {
+    /// A call per request, for a caller who waits: back-pressure and refusals are its to handle.
+    Calls,
+    /// A bidirectional stream, for bulk: back-pressure is waited out, a refused request is sent
+    /// again change by change, and a change in the log is not sent again to hear its outcome.
+    Stream(Arc<RequestStream>),
+}
+
+impl Route {
+    fn is_stream(&self) -> bool {
+        matches!(self, Self::Stream(_))
+    }
+}
+
+/// A change that has its sequence and no result yet.
+struct Sent {
+    item: Item,
+    ticket: Ticket,
+    /// An attempt may have put it into the log.
+    maybe_in_log: bool,
+}
+
+/// What one attempt said about one change.
+struct Heard {
+    /// Whether an earlier attempt may have put it into the log.
+    earlier: bool,
+    result: Result<ChangeResult>,
+}
+
+/// Changes on their way into the log.
+pub(crate) struct Settlement {
+    store: Arc<StoreState>,
+    schema_version: SchemaVersion,
+    route: Route,
+    waiting: VecDeque<Round>,
+    unsettled: Vec<Sent>,
+    results: Vec<Option<Result<WriteResult>>>,
+    token: Token,
+    last_error: LastError,
+    /// When the oldest unsettled change got its sequence.
+    since: Option<Timestamp>,
+    one_by_one: bool,
+}
+
+impl Settlement {
+    pub(crate) fn new(
+        store: Arc<StoreState>,
+        schema_version: SchemaVersion,
+        route: Route,
+        items: Vec<Item>,
+        last_error: LastError,
+    ) -> Self {
+        let token = Token::new(store.id());
+        let results = items.iter().map(|_| None).collect();
+        let (waiting, unsettled) = (rounds(items), Vec::new());
+        let (since, one_by_one) = (None, false);
+        Self {
+            store,
+            schema_version,
+            route,
+            waiting,
+            unsettled,
+            results,
+            token,
+            last_error,
+            since,
+            one_by_one,
+        }
+    }
+
+    /// Sends until everything is settled. Ends early only when the changes are too old to be sent
+    /// again; those end as `UnknownOutcome`.
+    pub(crate) async fn run(&mut self) {
+        let mut backoff = self.store.client().backoff();
+        loop {
+            if self.unsettled.is_empty() {
+                if self.waiting.is_empty() {
+                    return;
+                }
+                self.number_round().await;
+            }
+            if self.is_too_old() {
+                self.abandon();
+                return;
+            }
+            if self.attempt().await {
+                backoff.reset();
+            } else {
+                self.pause(&mut backoff).await;
+            }
+        }
+    }
+
+    async fn pause(&self, backoff: &mut Backoff) {
+        let wait = backoff.next_wait(self.store.client().entropy());
+        tokio::time::sleep(wait).await;
+    }
+
+    /// Gives the next round its sequences. Windows are entered by ascending partition, so that two
+    /// batches never wait for each other.
+    async fn number_round(&mut self) {
+        self.one_by_one = false;
+        self.since = None;
+        while let Some(chunk) = self.waiting.front().and_then(|round| round.front()) {
+            let Some(first) = chunk.first() else { break };
+            let window = self.store.window(first.partition);
+            let tickets = window.reserve(chunk.len()).await;
+            let chunk = self.waiting.front_mut().and_then(|round| round.pop_front());
+            self.since.get_or_insert_with(|| self.store.client().now());
+            for (mut item, ticket) in chunk.into_iter().flatten().zip(tickets) {
+                item.change.sequence = ticket.sequence().0;
+                self.unsettled.push(Sent { item, ticket, maybe_in_log: false });
+            }
+        }
+        self.waiting.pop_front();
+    }
+
+    /// Sends what is unsettled once; whether anything was settled or decided.
+    async fn attempt(&mut self) -> bool {
+        let next = if self.one_by_one { 1 } else { self.unsettled.len() };
+        let sizes = |sent: &Sent| (sent.item.partition, sent.item.bytes);
+        let ranges = requests(self.unsettled.iter().take(next).map(sizes));
+        let earlier: Vec<_> = self.unsettled.iter().map(|sent| sent.maybe_in_log).collect();
+        let calls: Vec<_> = ranges
+            .iter()
+            .map(|range| {
+                let request = self.request(range);
+                let (store, route) = (Arc::clone(&self.store), self.route.clone());
+                async move {
+                    match route {
+                        Route::Calls => store.client().write(request).await,
+                        Route::Stream(stream) => stream.write(store.client(), request).await,
+                    }
+                }
+            })
+            .collect();
+        for range in &ranges {
+            self.unsettled[range.clone()].iter_mut().for_each(|sent| sent.maybe_in_log = true);
+        }
+        let answers = join_all(calls).await;
+        let mut heard: Vec<Option<Heard>> = earlier.iter().map(|_| None).collect();
+        let mut progress = false;
+        for (range, answer) in ranges.into_iter().zip(answers) {
+            let answer = answer.and_then(|response| self.read(&range, response));
+            if self.is_to_be_split(&range, &earlier, &answer) {
+                self.one_by_one = true;
+                progress = true;
+            }
+            let results = match answer {
+                Ok(results) => results,
+                Err(error) => range.clone().map(|_| Err(error.clone())).collect(),
+            };
+            for (place, result) in range.zip(results) {
+                heard[place] = Some(Heard { earlier: earlier[place], result });
+            }
+        }
+        let before = self.unsettled.len();
+        self.hear(heard);
+        progress || self.unsettled.len() < before
+    }
+
+    fn request(&self, range: &Range<usize>) -> v1::WriteRequest {
+        let changes = &self.unsettled[range.clone()];
+        let mut batch = self.store.client().empty_batch();
+        batch.changes = changes.iter().map(|sent| sent.item.change.clone()).collect();
+        v1::WriteRequest {
+            store_id: self.store.id().0,
+            schema_version: self.schema_version.0,
+            batch: Some(batch),
+            partitions: changes.iter().map(|sent| sent.item.partition.0).collect(),
+            outcome_wait_ms: self.store.client().outcome_wait_ms(),
+        }
+    }
+
+    /// The results that an answer holds, one per change; its token is kept.
+    ///
+    /// # Errors
+    /// The refusal of the whole request, or `UnknownOutcome` for an answer that cannot be read.
+    fn read(
+        &mut self,
+        range: &Range<usize>,
+        response: v1::WriteResponse,
+    ) -> Result<Vec<Result<ChangeResult>>> {
+        if let Some(error) = response.error {
+            return Err(error.into());
+        }
+        if response.results.len() != range.len() {
+            let (expected, found) = (range.len(), response.results.len());
+            let message = format!("the writer answered {found} results for {expected} changes");
+            return Err(Error::unknown_outcome(message));
+        }
+        if !response.token.is_empty() {
+            self.keep_token(&Token::decode(&response.token).map_err(unreadable)?);
+        }
+        let read = |result| ChangeResult::try_from(result).map_err(unreadable);
+        Ok(response.results.into_iter().map(read).collect())
+    }
+
+    /// A log that was replaced has a later word than the one that is gone.
+    fn keep_token(&mut self, token: &Token) {
+        if token.store == self.token.store && self.token.merge(token).is_err() {
+            self.token.positions.extend(&token.positions);
+        }
+    }
+
+    /// Whether a stream's request of many changes was refused as a whole: one of them is the cause.
+    fn is_to_be_split(
+        &self,
+        range: &Range<usize>,
+        earlier: &[bool],
+        answer: &Result<Vec<Result<ChangeResult>>>,
+    ) -> bool {
+        let Err(error) = answer else { return false };
+        let settles = |earlier: &bool| !earlier && !is_retried(error) && !is_back_pressure(error);
+        self.route.is_stream() && range.len() > 1 && earlier[range.clone()].iter().all(settles)
+    }
+
+    /// Takes in what an attempt said.
+    fn hear(&mut self, heard: Vec<Option<Heard>>) {
+        let split = self.one_by_one && heard.iter().flatten().count() > 1;
+        let unsettled = std::mem::take(&mut self.unsettled);
+        for (mut sent, heard) in unsettled.into_iter().zip(heard) {
+            let Some(Heard { earlier, result }) = heard else {
+                self.unsettled.push(sent);
+                continue;
+            };
+            let (is_in_log, error) = match result {
+                Ok(ChangeResult { outcome: ChangeOutcome::Failed(error), position }) => {
+                    (position.is_some(), error)
+                }
+                Ok(ChangeResult { outcome, .. }) => {
+                    self.settle(sent, outcome.try_into());
+                    continue;
+                }
+                Err(error) => (false, error),
+            };
+            let is_known_absent = error.code() != ErrorCode::UnknownOutcome && !is_in_log;
+            sent.maybe_in_log = earlier || !is_known_absent;
+            let is_final = match error.code() {
+                // A change that is in the log keeps its order; its outcome is a replica's to tell.
+                ErrorCode::UnknownOutcome => is_in_log && self.route.is_stream(),
+                // In the log and judged: the document would have grown too large.
+                ErrorCode::LimitExceeded if is_in_log => true,
+                _ if earlier || is_retried(&error) => false,
+                _ if self.route.is_stream() && is_back_pressure(&error) => false,
+                _ => !split,
+            };
+            if is_final {
+                self.settle(sent, Err(error));
+            } else {
+                *self.last_error.lock() = Some(error);
+                self.unsettled.push(sent);
+            }
+        }
+    }
+
+    fn settle(&mut self, sent: Sent, result: Result<WriteResult>) {
+        let result = result.map_err(|error| {
+            let error = error.with_store(self.store.name());
+            error.with_partition(sent.item.partition)
+        });
+        self.results[sent.item.place] = Some(result);
+        drop(sent.ticket);
+    }
+
+    fn is_too_old(&self) -> bool {
+        let age = |since| self.store.client().now().micros_since(since);
+        self.since.is_some_and(|since| age(since) > CLIENT_RETRY_AGE_US)
+    }
+
+    /// Ends everything that is unsettled. The partition may have forgotten this client, so that a
+    /// repeat would no longer be seen as one.
+    fn abandon(&mut self) {
+        for sent in std::mem::take(&mut self.unsettled) {
+            let message = "the write is too old to be sent again safely; read the document";
+            self.settle(sent, Err(Error::unknown_outcome(message)));
+        }
+        for item in std::mem::take(&mut self.waiting).into_iter().flatten().flatten() {
+            let message = "an earlier part of the batch ended as unknown; send this part anew";
+            let error = Error::unavailable(message).with_store(self.store.name());
+            self.results[item.place] = Some(Err(error));
+        }
+    }
+
+    /// What a caller hears whose deadline has passed: never "failed" for what may have happened.
+    pub(crate) fn at_deadline(&self) -> Error {
+        let last = self.last_error.lock().clone();
+        let why = last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string);
+        let error = if self.unsettled.iter().any(|sent| sent.maybe_in_log) {
+            let message = format!("the write may be in the log; retry the same write ({why})");
+            Error::unknown_outcome(message)
+        } else if let Some(error) = last.filter(|error| error.code() == ErrorCode::Unavailable) {
+            error
+        } else {
+            let message = format!(
+                "nothing was sent before the deadline: earlier writes of this client are not \
+                 settled yet; settle them, or allow more time ({why})"
+            );
+            Error::deadline_exceeded(message)
+        };
+        error.with_store(self.store.name())
+    }
+
+    /// The token of everything so far that is in the log.
+    pub(crate) fn token(&self) -> &Token {
+        &self.token
+    }
+
+    /// What became of each change. Only after [`Settlement::run`] has returned.
+    pub(crate) fn into_results(self) -> (Token, Vec<Result<WriteResult>>) {
+        let lost = || Err(Error::internal("a change was left without a result"));
+        let results = self.results.into_iter().map(|result| result.unwrap_or_else(lost));
+        (self.token, results.collect())
+    }
+}
+
+/// Whether the same write may be sent again without asking the caller.
+fn is_retried(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::Unavailable | ErrorCode::UnknownOutcome)
+}
+
+/// Whether the writer pushed back because a partition's queue is full.
+fn is_back_pressure(error: &Error) -> bool {
+    let queue_limits = [WRITE_QUEUE_BYTES_MAX as u64, WRITE_QUEUE_REQUESTS_MAX as u64];
+    error.code() == ErrorCode::LimitExceeded
+        && error.context().limit.is_some_and(|limit| queue_limits.contains(&limit))
+}
+
+fn unreadable(error: Error) -> Error {
+    let message = format!("the writer's answer cannot be read: {}", error.message());
+    Error::unknown_outcome(message)
+}

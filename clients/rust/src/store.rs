@@ -1,0 +1,200 @@
+//! A handle to one store: its definition as last seen, and its partitions' sequences.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use forebay_core::change::Verb;
+use forebay_core::id::{PartitionId, StoreId};
+use forebay_core::key::KeyValue;
+use forebay_core::schema::{Definition, KEY_VALUE_FIELD};
+use forebay_core::{Error, ErrorCode, Result};
+use parking_lot::RwLock;
+
+use crate::batch::Batch;
+use crate::client::ClientInner;
+use crate::draft::{Draft, Routed};
+use crate::options::StreamOptions;
+use crate::sequence::SequenceWindow;
+use crate::stream::WriteStream;
+use crate::write::Write;
+
+/// One store, opened by [`Client::store`](crate::Client::store). Cheap to clone; clones share
+/// everything.
+///
+/// The handle is bound to the store, not to its name: once the store is deleted, it answers
+/// `NotFound`, also when another store has taken the name.
+#[derive(Clone)]
+pub struct Store {
+    state: Arc<StoreState>,
+}
+
+/// What a client knows of a store.
+pub(crate) struct StoreState {
+    client: Arc<ClientInner>,
+    id: StoreId,
+    name: String,
+    definition: RwLock<Arc<Definition>>,
+    /// The newest version that the writer has spoken of.
+    newest_seen: AtomicU32,
+    windows: Vec<Arc<SequenceWindow>>,
+}
+
+impl Store {
+    pub(crate) fn new(state: Arc<StoreState>) -> Self {
+        Self { state }
+    }
+
+    pub(crate) fn state(&self) -> &Arc<StoreState> {
+        &self.state
+    }
+
+    /// The store's definition as this client has last seen it.
+    pub fn definition(&self) -> Arc<Definition> {
+        self.state.definition()
+    }
+
+    /// Asks for the newest definition.
+    ///
+    /// # Errors
+    /// `NotFound` when the store was deleted, `Unavailable` when the writer does not answer.
+    pub async fn refresh(&self) -> Result<Arc<Definition>> {
+        self.state.refresh().await
+    }
+
+    /// Changes the fields that are named and keeps the others; makes the document if there is none.
+    ///
+    /// This is the default verb: an older program that upserts keeps fields that it does not know.
+    pub fn upsert<'k>(&self, key: impl Into<KeyValue<'k>>) -> Write {
+        self.write(Verb::Upsert, key.into())
+    }
+
+    /// Replaces the whole document by the fields that are named; others become absent, those that
+    /// this program does not know too.
+    pub fn put<'k>(&self, key: impl Into<KeyValue<'k>>) -> Write {
+        self.write(Verb::Put, key.into())
+    }
+
+    /// Deletes the document.
+    pub fn delete<'k>(&self, key: impl Into<KeyValue<'k>>) -> Write {
+        self.write(Verb::Delete, key.into())
+    }
+
+    /// Puts the value of a key in a key-value store.
+    pub fn put_value<'k>(&self, key: impl Into<KeyValue<'k>>, value: impl Into<Vec<u8>>) -> Write {
+        self.write(Verb::Put, key.into()).set(KEY_VALUE_FIELD, value.into())
+    }
+
+    pub(crate) fn write(&self, verb: Verb, key: KeyValue<'_>) -> Write {
+        Write::new(self.clone(), Draft::new(verb, key))
+    }
+
+    /// A batch of changes, sent together.
+    pub fn batch(&self) -> Batch {
+        Batch::new(self.clone())
+    }
+
+    /// A stream for many changes, with a bounded number in flight.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options that leave no room for a change.
+    pub fn write_stream(&self, options: StreamOptions) -> Result<WriteStream> {
+        WriteStream::new(self.clone(), options)
+    }
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("name", &self.state.name).finish_non_exhaustive()
+    }
+}
+
+impl StoreState {
+    pub(crate) fn new(client: Arc<ClientInner>, definition: Definition) -> Self {
+        let windows = definition.partitions.partitions().map(|_| Arc::default()).collect();
+        Self {
+            client,
+            id: definition.store,
+            name: definition.name.clone(),
+            newest_seen: AtomicU32::new(definition.version.0),
+            definition: RwLock::new(Arc::new(definition)),
+            windows,
+        }
+    }
+
+    pub(crate) fn client(&self) -> &Arc<ClientInner> {
+        &self.client
+    }
+
+    pub(crate) fn id(&self) -> StoreId {
+        self.id
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn definition(&self) -> Arc<Definition> {
+        Arc::clone(&self.definition.read())
+    }
+
+    /// The sequences of a partition.
+    pub(crate) fn window(&self, partition: PartitionId) -> &Arc<SequenceWindow> {
+        &self.windows[partition.0 as usize]
+    }
+
+    /// Keeps a definition if it is newer.
+    pub(crate) fn learn(&self, definition: Definition) {
+        self.notice_version(definition.version.0);
+        let mut held = self.definition.write();
+        if definition.version > held.version {
+            *held = Arc::new(definition);
+        }
+    }
+
+    /// Notes that the store has this version; a newer one is fetched before the next write.
+    pub(crate) fn notice_version(&self, version: u32) {
+        self.newest_seen.fetch_max(version, Ordering::Relaxed);
+    }
+
+    async fn refresh(&self) -> Result<Arc<Definition>> {
+        let definition = self.client.describe(&self.name, 0).await?;
+        if definition.store != self.id {
+            let message = "the store was deleted, and another one has its name; open that one";
+            return Err(Error::not_found(message).with_store(&self.name));
+        }
+        self.learn(definition);
+        Ok(self.definition())
+    }
+
+    /// Resolves drafts with the newest definition known. A field that it does not have may be new:
+    /// then the definition is fetched once more.
+    ///
+    /// # Errors
+    /// Those of the draft, for the first one that cannot be.
+    pub(crate) async fn resolve(&self, drafts: &[Draft]) -> Result<(Arc<Definition>, Vec<Routed>)> {
+        let mut definition = self.definition();
+        if self.newest_seen.load(Ordering::Relaxed) > definition.version.0 {
+            // An older definition still writes what it knows, so a failure here ends nothing.
+            definition = self.refresh().await.unwrap_or(definition);
+        }
+        match resolve_all(drafts, &definition) {
+            Err(error) if error.code() == ErrorCode::NotFound => {
+                definition = self.refresh().await?;
+                let routed = resolve_all(drafts, &definition)?;
+                Ok((definition, routed))
+            }
+            routed => Ok((definition, routed?)),
+        }
+    }
+}
+
+fn resolve_all(drafts: &[Draft], definition: &Definition) -> Result<Vec<Routed>> {
+    let named = |(place, draft): (usize, &Draft)| {
+        draft.resolve(definition).map_err(|error| match drafts.len() {
+            1 => error,
+            _ => error.while_doing(&format!("check change {place}")),
+        })
+    };
+    drafts.iter().enumerate().map(named).collect()
+}

@@ -1,0 +1,340 @@
+//! A stream of writes for bulk: many in flight, each partition in order.
+//!
+//! Each partition has a lane, and each lane one request in flight. While that one is on its way,
+//! later writes gather behind it, and the next request takes all that fit a de-duplication window.
+//! So a retry can never overtake, and a slow writer makes larger requests instead of more of them.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+use std::time::Duration;
+
+use forebay_core::id::{PartitionId, SchemaVersion};
+use forebay_core::limits::CLIENT_REQUEST_BYTES_AIM;
+use forebay_core::{Error, Result};
+use forebay_wire::token::Token;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, oneshot};
+use tokio::task::JoinSet;
+
+use crate::options::StreamOptions;
+use crate::outcome::{WriteOutcome, WriteResult};
+use crate::plan::Item;
+use crate::request_stream::RequestStream;
+use crate::sequence::WINDOW_SEQUENCES_MAX;
+use crate::settle::{LastError, Route, Settlement};
+use crate::store::{Store, StoreState};
+use crate::write::Write;
+
+/// Most changes and bytes that a stream can be asked to hold.
+const ROOM_MAX: usize = u32::MAX as usize >> 1;
+
+/// A stream of writes to one store.
+///
+/// Writes of one partition reach the log in the order in which they were sent, over failures and
+/// restarts of the writer too. Nothing is given up while the stream lives: a deadline ends a call,
+/// and the next call goes on waiting for the same writes. Dropping the stream gives up what is not
+/// settled; its outcome is then unknown.
+///
+/// ```no_run
+/// use forebay::StreamOptions;
+/// # async fn example(users: forebay::Store) -> forebay::Result<()> {
+/// let mut stream = users.write_stream(StreamOptions::default())?;
+/// for number in 0..1_000_000 {
+///     stream.send(users.upsert(&format!("u{number}")).increment("visits", 1)).await?;
+/// }
+/// let written = stream.finish().await?;
+/// assert_eq!(written.settled, 1_000_000);
+/// # Ok(())
+/// # }
+/// ```
+pub struct WriteStream {
+    store: Store,
+    deadline: Duration,
+    options: StreamOptions,
+    changes: Arc<Semaphore>,
+    bytes: Arc<Semaphore>,
+    requests: Arc<RequestStream>,
+    shared: Arc<Mutex<StreamSummary>>,
+    last_error: LastError,
+    lanes: BTreeMap<PartitionId, mpsc::UnboundedSender<Queued>>,
+    tasks: JoinSet<()>,
+}
+
+/// What became of the writes of a stream so far.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StreamSummary {
+    /// Says where the log holds every write that it holds.
+    pub token: Token,
+    /// Writes of which it is known what became of them: all but those in flight.
+    pub settled: u64,
+    /// Settled ones whose condition did not hold.
+    pub not_met: u64,
+    /// Settled ones that were refused, or whose outcome nobody will know.
+    pub failed: u64,
+    /// The first error since the last flush.
+    pub first_error: Option<Error>,
+}
+
+/// One write's outcome, as soon as it is known. May be dropped: the stream counts it all the same.
+#[derive(Debug)]
+pub struct Acknowledgement(oneshot::Receiver<Result<WriteOutcome>>);
+
+impl Future for Acknowledgement {
+    type Output = Result<WriteOutcome>;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        Pin::new(&mut self.0).poll(context).map(|heard| {
+            heard.unwrap_or_else(|_| {
+                Err(Error::unknown_outcome("the stream was dropped before the write was settled"))
+            })
+        })
+    }
+}
+
+struct Queued {
+    item: Item,
+    version: SchemaVersion,
+    reply: oneshot::Sender<Result<WriteOutcome>>,
+    /// Room in the stream; given back when the write is settled.
+    _room: (OwnedSemaphorePermit, OwnedSemaphorePermit),
+}
+
+impl WriteStream {
+    pub(crate) fn new(store: Store, options: StreamOptions) -> Result<Self> {
+        if options.changes_max == 0 || options.bytes_max == 0 {
+            let message = "a stream holds at least one change and one byte; raise its options";
+            return Err(Error::invalid_argument(message));
+        }
+        let (changes, bytes) = (options.changes_max.min(ROOM_MAX), options.bytes_max.min(ROOM_MAX));
+        let summary = StreamSummary {
+            token: Token::new(store.state().id()),
+            settled: 0,
+            not_met: 0,
+            failed: 0,
+            first_error: None,
+        };
+        Ok(Self {
+            deadline: store.state().client().deadline(),
+            store,
+            options: StreamOptions { changes_max: changes, bytes_max: bytes },
+            changes: Arc::new(Semaphore::new(changes)),
+            bytes: Arc::new(Semaphore::new(bytes)),
+            requests: Arc::default(),
+            shared: Arc::new(Mutex::new(summary)),
+            last_error: LastError::default(),
+            lanes: BTreeMap::new(),
+            tasks: JoinSet::new(),
+        })
+    }
+
+    /// The same stream with this time for each call instead of the client's.
+    #[must_use]
+    pub fn with_deadline(mut self, deadline: Duration) -> Self {
+        self.deadline = deadline;
+        self
+    }
+
+    /// Takes a write in, once there is room, and answers before it is sent.
+    ///
+    /// # Errors
+    /// `NotFound`, `InvalidArgument` or `LimitExceeded` for a write that cannot be. `Unavailable`
+    /// when there was no room before the deadline. Either way this write was not taken in, and
+    /// those before it are where they were.
+    pub async fn send(&mut self, write: Write) -> Result<Acknowledgement> {
+        let state = Arc::clone(self.store.state());
+        if write.store().state().id() != state.id() {
+            let message = "a stream is of one store; open another stream for the other store";
+            return Err(Error::invalid_argument(message).with_store(state.name()));
+        }
+        let draft = write.into_draft();
+        let prepare = async {
+            let (definition, routed) = state.resolve(std::slice::from_ref(&draft)).await?;
+            let no_change = || Error::internal("a draft gave no change");
+            let item = Item::new(routed.first().ok_or_else(no_change)?, 0);
+            let room = self.room(item.bytes).await?;
+            Ok::<_, Error>((definition.version, item, room))
+        };
+        let prepared = tokio::time::timeout(self.deadline, prepare).await;
+        let (version, item, room) = prepared.map_err(|_| self.no_room())??;
+        let (reply, answer) = oneshot::channel();
+        let partition = item.partition;
+        let queued = Queued { item, version, reply, _room: room };
+        self.lane(partition)
+            .send(queued)
+            .map_err(|_| Error::internal("a lane of the stream has ended; open another stream"))?;
+        Ok(Acknowledgement(answer))
+    }
+
+    /// Waits until every write that was sent is settled.
+    ///
+    /// # Errors
+    /// The first error of a write since the last flush; those behind it are counted in the
+    /// [`WriteStream::summary`]. `UnknownOutcome` when writes are still in flight at the deadline:
+    /// flush again, and the same writes settle.
+    pub async fn flush(&mut self) -> Result<StreamSummary> {
+        let all = self.options.changes_max as u32;
+        if tokio::time::timeout(self.deadline, self.changes.acquire_many(all)).await.is_err() {
+            let in_flight = self.options.changes_max - self.changes.available_permits();
+            let message = format!(
+                "{in_flight} writes may be in the log; flush again to settle the same writes ({})",
+                self.why()
+            );
+            return Err(Error::unknown_outcome(message).with_store(self.store.state().name()));
+        }
+        let mut summary = self.shared.lock();
+        match summary.first_error.take() {
+            Some(error) => Err(error),
+            None => Ok(summary.clone()),
+        }
+    }
+
+    /// Flushes, then ends the stream.
+    ///
+    /// # Errors
+    /// As [`WriteStream::flush`]; what is in flight at the deadline is given up. Flush first, if
+    /// you want to wait again.
+    pub async fn finish(mut self) -> Result<StreamSummary> {
+        self.flush().await
+    }
+
+    /// What became of the writes so far; does not wait.
+    pub fn summary(&self) -> StreamSummary {
+        self.shared.lock().clone()
+    }
+
+    async fn room(&self, bytes: usize) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
+        let closed = |_| Error::internal("a stream without room; open another stream");
+        let bytes = bytes.clamp(1, self.options.bytes_max) as u32;
+        let change = Arc::clone(&self.changes).acquire_owned().await.map_err(closed)?;
+        let bytes = Arc::clone(&self.bytes).acquire_many_owned(bytes).await.map_err(closed)?;
+        Ok((change, bytes))
+    }
+
+    fn no_room(&self) -> Error {
+        let message = format!(
+            "the stream is full and nothing was settled before the deadline; send this write \
+             again later ({})",
+            self.why()
+        );
+        Error::unavailable(message).with_store(self.store.state().name())
+    }
+
+    fn why(&self) -> String {
+        let last = self.last_error.lock();
+        last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string)
+    }
+
+    fn lane(&mut self, partition: PartitionId) -> &mpsc::UnboundedSender<Queued> {
+        self.lanes.entry(partition).or_insert_with(|| {
+            // Unbounded, but everything in it holds room of the stream.
+            let (sender, receiver) = mpsc::unbounded_channel();
+            let lane = Lane {
+                state: Arc::clone(self.store.state()),
+                requests: Arc::clone(&self.requests),
+                shared: Arc::clone(&self.shared),
+                last_error: Arc::clone(&self.last_error),
+                receiver,
+                next: None,
+            };
+            self.tasks.spawn(lane.run());
+            sender
+        })
+    }
+}
+
+impl fmt::Debug for WriteStream {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("WriteStream")
+            .field("store", &self.store)
+            .field("options", &self.options)
+            .finish_non_exhaustive()
+    }
+}
+
+/// One partition of a stream.
+struct Lane {
+    state: Arc<StoreState>,
+    requests: Arc<RequestStream>,
+    shared: Arc<Mutex<StreamSummary>>,
+    last_error: LastError,
+    receiver: mpsc::UnboundedReceiver<Queued>,
+    /// A write that did not fit into the request before.
+    next: Option<Queued>,
+}
+
+impl Lane {
+    async fn run(mut self) {
+        while let Some(group) = self.gather().await {
+            self.settle(group).await;
+        }
+    }
+
+    /// The next writes that go together: one schema version, inside a request's limits.
+    async fn gather(&mut self) -> Option<Vec<Queued>> {
+        let first = match self.next.take() {
+            Some(queued) => queued,
+            None => self.receiver.recv().await?,
+        };
+        let (version, mut bytes) = (first.version, first.item.bytes);
+        let mut group = vec![first];
+        while group.len() < WINDOW_SEQUENCES_MAX
+            && let Ok(queued) = self.receiver.try_recv()
+        {
+            bytes += queued.item.bytes;
+            if queued.version != version || bytes > CLIENT_REQUEST_BYTES_AIM {
+                self.next = Some(queued);
+                break;
+            }
+            group.push(queued);
+        }
+        Some(group)
+    }
+
+    async fn settle(&self, group: Vec<Queued>) {
+        let Some(version) = group.first().map(|queued| queued.version) else { return };
+        let (mut items, mut waiting) = (Vec::new(), Vec::new());
+        for (place, Queued { mut item, reply, _room, .. }) in group.into_iter().enumerate() {
+            item.place = place;
+            items.push(item);
+            waiting.push((reply, _room));
+        }
+        let mut settlement = Settlement::new(
+            Arc::clone(&self.state),
+            version,
+            Route::Stream(Arc::clone(&self.requests)),
+            items,
+            Arc::clone(&self.last_error),
+        );
+        settlement.run().await;
+        let (token, results) = settlement.into_results();
+        self.shared.lock().count(&token, &results);
+        for (result, (reply, room)) in results.into_iter().zip(waiting) {
+            // Whoever does not want to know has dropped the acknowledgement.
+            let token = || token.clone();
+            let _ = reply.send(result.map(|result| WriteOutcome { token: token(), result }));
+            drop(room);
+        }
+    }
+}
+
+impl StreamSummary {
+    fn count(&mut self, token: &Token, results: &[Result<WriteResult>]) {
+        if self.token.merge(token).is_err() {
+            self.token.positions.extend(&token.positions);
+        }
+        for result in results {
+            self.settled += 1;
+            match result {
+                Ok(WriteResult::NotMet(_)) => self.not_met += 1,
+                Ok(_) => {}
+                Err(error) => {
+                    self.failed += 1;
+                    self.first_error.get_or_insert_with(|| error.clone());
+                }
+            }
+        }
+    }
+}
