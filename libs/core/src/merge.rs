@@ -170,4 +170,41 @@ mod tests {
         assert_eq!(merge(Some(&list(&[1, 2])), &remove, LIST), set(list(&[2])));
         assert_eq!(merge(None, &remove, LIST), Merged::Unchanged);
     }
+
+    #[test]
+    fn nan_is_never_set_by_min_and_max() {
+        let nan = FieldOp::Max(Value::Float64(f64::NAN));
+        assert_eq!(merge(None, &nan, FLOAT64), Merged::Unchanged);
+        let narrow = FieldOp::Min(Value::Float32(f32::NAN));
+        assert_eq!(merge(Some(&Value::Float64(f64::NAN)), &narrow, FLOAT64), Merged::Unchanged);
+    }
+
+    /// By bytes, NaN is a member like any other, and the two zeros are two members.
+    #[test]
+    fn sets_tell_components_apart_by_their_bytes() {
+        let floats = FieldType::List(ScalarType::Float64);
+        let all =
+            |items: &[f64]| items.iter().map(|item| Value::Float64(*item)).collect::<Vec<_>>();
+        let held = Value::List(ScalarType::Float64, all(&[f64::NAN, 0.0]));
+        let length = |merged| match merged {
+            Merged::Set(Some(Value::List(_, items))) => items.len(),
+            other => panic!("no list: {other:?}"),
+        };
+        let add = FieldOp::SetAdd { items: all(&[f64::NAN, -0.0, 0.0]), bound: 9 };
+        assert_eq!(length(merge(Some(&held), &add, floats)), 3);
+        let remove = FieldOp::SetRemove { items: all(&[f64::NAN, -0.0]) };
+        assert_eq!(length(merge(Some(&held), &remove, floats)), 1);
+    }
+
+    /// Two full sets: quadratic work here would stop a partition for minutes.
+    #[test]
+    fn full_sets_are_merged_in_one_pass() {
+        let numbers = |from: i32| (from..from + 65_535).map(Value::Int32).collect::<Vec<_>>();
+        let held = Value::List(ScalarType::Int32, numbers(0));
+        let add = FieldOp::SetAdd { items: numbers(65_535), bound: 65_535 };
+        let Merged::Set(Some(merged)) = merge(Some(&held), &add, LIST) else { panic!("no list") };
+        assert_eq!(merged, Value::List(ScalarType::Int32, numbers(65_535)));
+        let remove = FieldOp::SetRemove { items: numbers(65_535) };
+        assert_eq!(merge(Some(&merged), &remove, LIST), set(list(&[])));
+    }
 }

@@ -271,3 +271,67 @@ pub(crate) fn check_list(scalar: ScalarType, items: &[Value]) -> Result<()> {
     }
     check_value_bytes(list_bytes(scalar, items))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+
+    const FLOAT64: FieldType = FieldType::Scalar(ScalarType::Float64);
+
+    #[test]
+    fn only_lossless_types_widen() {
+        let scalars = [ScalarType::Int32, ScalarType::Float32, ScalarType::Int64];
+        let to = |scalar: ScalarType| -> Vec<&str> {
+            let targets = [
+                ScalarType::Bool,
+                ScalarType::Int32,
+                ScalarType::Int64,
+                ScalarType::Float32,
+                ScalarType::Float64,
+                ScalarType::Timestamp,
+            ];
+            let from = FieldType::Scalar(scalar);
+            let widens = |to: &ScalarType| from.widens_to(FieldType::Scalar(*to));
+            targets.iter().filter(|to| widens(to)).map(|to| to.name()).collect()
+        };
+        assert_eq!(scalars.map(to), [vec!["int64", "float64"], vec!["float64"], vec![]]);
+        let list = FieldType::List(ScalarType::Int32);
+        assert!(!list.widens_to(FieldType::List(ScalarType::Int64)));
+    }
+
+    #[test]
+    fn widening_keeps_numbers_and_makes_one_nan_of_all() {
+        assert_eq!(Value::Int32(-7).widened_to(FLOAT64), Value::Float64(-7.0));
+        assert_eq!(Value::Int64(7).widened_to(FLOAT64), Value::Int64(7));
+        for bits in [0x7fc0_0000, 0xffc0_0001, 0x7f80_0001] {
+            let Value::Float64(wide) = Value::Float32(f32::from_bits(bits)).widened_to(FLOAT64)
+            else {
+                panic!("not widened")
+            };
+            assert_eq!(wide.to_bits(), 0x7ff8_0000_0000_0000, "{bits:x}");
+        }
+    }
+
+    #[test]
+    fn values_are_checked_against_type_and_limit() {
+        let code = |value: &Value, field_type| value.check(field_type).unwrap_err().code();
+        let bytes = FieldType::Scalar(ScalarType::Bytes);
+        assert_eq!(Value::Bytes(vec![0; VALUE_BYTES_MAX]).check(bytes), Ok(()));
+        let large = Value::Bytes(vec![0; VALUE_BYTES_MAX + 1]);
+        assert_eq!(code(&large, bytes), ErrorCode::LimitExceeded);
+        let vector = FieldType::Vector(VectorType::I8, 3);
+        assert_eq!(Value::VectorI8(vec![0; 3]).check(vector), Ok(()));
+        assert_eq!(code(&Value::VectorI8(vec![0; 4]), vector), ErrorCode::InvalidArgument);
+        let error = Value::VectorF32(vec![0.0; 65_536]).check(vector).unwrap_err();
+        assert_eq!(error.context().actual, Some(65_536));
+        let texts = FieldType::List(ScalarType::String);
+        let mixed = Value::List(ScalarType::String, vec![Value::Bool(true)]);
+        assert_eq!(code(&mixed, texts), ErrorCode::InvalidArgument);
+        let long = Value::List(ScalarType::Bool, vec![Value::Bool(true); 65_536]);
+        assert_eq!(code(&long, FieldType::List(ScalarType::Bool)), ErrorCode::LimitExceeded);
+        let half = Value::String("x".repeat(VALUE_BYTES_MAX / 2));
+        let large = Value::List(ScalarType::String, vec![half.clone(), half]);
+        assert_eq!(code(&large, texts), ErrorCode::LimitExceeded);
+    }
+}

@@ -1,6 +1,7 @@
 //! What Forebay's tests share. Nothing that ships depends on it.
 
 pub mod model;
+pub mod random;
 #[cfg(feature = "sim")]
 pub mod sim;
 pub mod vectors;

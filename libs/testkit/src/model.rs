@@ -145,6 +145,17 @@ impl Model {
         self.partition_time
     }
 
+    /// What a stored document means at partition time: without what has expired or was dropped, its
+    /// values as wide as their fields. This is what a replica's row must come to.
+    ///
+    /// # Panics
+    /// Before the first definition took effect.
+    pub fn meaning(&self, stored: &Document) -> Option<ModelDocument> {
+        let mut document = ModelDocument::from(stored).visible_at(self.partition_time)?;
+        document.bring_up_to(&self.definitions[&self.schema_version]);
+        Some(document)
+    }
+
     /// What a reader whose clock shows `now` gets under a key.
     pub fn get(&self, key: &Key, now: Timestamp) -> Option<ModelDocument> {
         self.documents.get(key)?.visible_at(now.max(self.partition_time))

@@ -1,0 +1,398 @@
+//! The fold against the naive model, over random logs: whatever a log holds, both come to the same
+//! documents after every record, and a replica that is cut into restarts comes to the same bytes.
+
+mod fixture;
+
+use std::collections::BTreeMap;
+
+use fixture::{Replica, STORE};
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, Source};
+use forebay_core::clock::Timestamp;
+use forebay_core::dedup::Dedup;
+use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
+use forebay_core::id::{
+    ClientId, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion, Sequence,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::limits::{DEDUP_IDLE_US, SCHEMA_VERSION_MAX};
+use forebay_core::outcome::Verdict;
+use forebay_core::partition::partition_of;
+use forebay_core::schema::{Definition, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::{Error, change::Condition};
+use forebay_testkit::model::Model;
+use forebay_testkit::random::Dice;
+
+const SEEDS: u64 = 200;
+const RECORDS: usize = 120;
+const PARTITIONS: u32 = 4;
+
+/// How often each kind of thing happened, over all seeds; a kind that never did proves nothing.
+type Counts = BTreeMap<&'static str, u64>;
+
+#[derive(Clone)]
+struct Told {
+    append_time: Timestamp,
+    entry: Result<Entry, Error>,
+}
+
+impl Told {
+    fn record(&self, offset: Offset) -> Record {
+        Record { offset, append_time: self.append_time, entry: self.entry.clone() }
+    }
+}
+
+/// Writes a random log, one record after the other, and knows which of them must be skipped.
+struct Scribe {
+    dice: Dice,
+    definitions: Vec<Definition>,
+    keys: Vec<Key>,
+    strangers: Vec<Key>,
+    sequences: BTreeMap<ClientId, u64>,
+    sent: Vec<(ClientId, Change)>,
+    now: i64,
+    copied: Option<Position>,
+}
+
+impl Scribe {
+    fn new(seed: u64) -> Self {
+        let mut dice = Dice::new(seed);
+        let key_type = *dice.pick(&[KeyType::String, KeyType::Bytes, KeyType::Int64]);
+        let mut spec = StoreSpec::documents("random", key_type, PARTITIONS);
+        for number in 0..4 + dice.below(6) {
+            spec = spec.field(format!("name{number}"), dice.field_type());
+        }
+        if dice.chance(40) {
+            let types = [ScalarType::String, ScalarType::Bytes, ScalarType::Int64];
+            spec = spec.field("home", FieldType::Scalar(*dice.pick(&types)));
+            spec.partition_key = Some("home".to_owned());
+        }
+        spec.options.versioned = dice.chance(50);
+        let definition = spec.define(STORE).unwrap();
+        let (mut keys, mut strangers) = (Vec::new(), Vec::new());
+        while keys.len() < 7 || strangers.is_empty() {
+            let (key, partition) = draw_key(&mut dice, &definition);
+            let side = if partition == PartitionId(0) { &mut keys } else { &mut strangers };
+            side.push(key);
+        }
+        keys.truncate(7);
+        Self {
+            dice,
+            definitions: vec![definition],
+            keys,
+            strangers,
+            sequences: BTreeMap::new(),
+            sent: Vec::new(),
+            now: 1_000_000,
+            copied: None,
+        }
+    }
+
+    fn newest(&self) -> &Definition {
+        self.definitions.last().unwrap()
+    }
+
+    fn append_time(&mut self) -> Timestamp {
+        self.now += match self.dice.below(100) {
+            0 => DEDUP_IDLE_US + self.dice.below(2) as i64 - 1,
+            1..=10 => -(self.dice.below(200) as i64),
+            _ => self.dice.below(40) as i64,
+        };
+        Timestamp::from_micros(self.now)
+    }
+
+    fn entry(&self, schema_version: SchemaVersion, body: EntryBody) -> Entry {
+        Entry { log_id: fixture::LOG, epoch: Epoch(0), schema_version, source: None, body }
+    }
+
+    /// The next record, and why it must be skipped, if it must.
+    fn next(&mut self, model: &Model) -> (Told, Option<&'static str>) {
+        if self.dice.chance(8) {
+            let alteration = self.dice.alteration(self.definitions.last().unwrap());
+            self.definitions.extend(self.newest().altered(&[alteration]).ok());
+        }
+        let late = if self.dice.chance(25) { self.dice.below(4) } else { 0 };
+        let place = self.definitions.len().saturating_sub(1 + late);
+        let definition = self.definitions[place].clone();
+        let body = match self.dice.below(20) {
+            0 => EntryBody::Heartbeat,
+            1 => EntryBody::Barrier,
+            2 => EntryBody::Definition,
+            3 => EntryBody::Opening,
+            _ => EntryBody::Changes(self.batches(&definition, model)),
+        };
+        let mut entry = self.entry(definition.version, body);
+        let append_time = self.append_time();
+        if self.dice.chance(10) {
+            entry.source = Some(self.source());
+        }
+        let wrong = if self.dice.chance(12) { self.spoil(&mut entry, &definition) } else { None };
+        if wrong == Some("garbage") {
+            return (Told { append_time, entry: Err(Error::corrupt("garbage")) }, wrong);
+        }
+        // A copy that is refused for its changes takes its place in the chain; one that is refused
+        // for its log or its place does not.
+        let chained = !matches!(wrong, Some("log" | "control" | "version" | "chain"));
+        if let Some(source) = entry.source.filter(|_| chained) {
+            self.copied = Some(source.position);
+        }
+        (Told { append_time, entry: Ok(entry) }, wrong)
+    }
+
+    fn source(&mut self) -> Source {
+        let offset = self.copied.map_or(0, |position| position.offset.0);
+        let position = Position {
+            epoch: Epoch(0),
+            offset: Offset(offset + 1 + self.dice.below(3) as u64),
+            place: 0,
+        };
+        let append_time = Timestamp::from_micros(self.now + self.dice.below(50) as i64);
+        Source { partition: PartitionId(2), position, previous: self.copied, append_time }
+    }
+
+    fn batches(&mut self, definition: &Definition, model: &Model) -> Vec<ClientBatch> {
+        (0..1 + self.dice.below(3))
+            .map(|_| {
+                let client = ClientId(1 + self.dice.below(3) as u128);
+                let changes = 1 + self.dice.below(4);
+                let changes =
+                    (0..changes).map(|_| self.change(client, definition, model)).collect();
+                ClientBatch { client, changes }
+            })
+            .collect()
+    }
+
+    fn change(&mut self, client: ClientId, definition: &Definition, model: &Model) -> Change {
+        let mine: Vec<_> = self.sent.iter().filter(|(sender, _)| *sender == client).collect();
+        if !mine.is_empty() && self.dice.chance(12) {
+            let (_, sent) = (*self.dice.pick(&mine)).clone();
+            if sent.check(definition).is_ok() {
+                return sent;
+            }
+        }
+        let key = self.dice.pick(&self.keys).clone();
+        let version = model.documents().get(&key).and_then(|document| document.version);
+        let mut change = self.dice.change(definition, key, version);
+        let top = self.sequences.entry(client).or_default();
+        change.sequence = match self.dice.below(20) {
+            0 => Sequence(*top + 1 + self.dice.below(900) as u64),
+            1..=2 => Sequence(top.saturating_sub(self.dice.below(1_500) as u64).max(1)),
+            _ => Sequence(*top + 1),
+        };
+        *top = change.sequence.0.max(*top);
+        self.sent.push((client, change.clone()));
+        change
+    }
+
+    /// Makes the entry one that every replica must skip, and says how.
+    fn spoil(&mut self, entry: &mut Entry, definition: &Definition) -> Option<&'static str> {
+        let first_change = match &mut entry.body {
+            EntryBody::Changes(batches) => batches.first_mut().and_then(|b| b.changes.last_mut()),
+            _ => None,
+        };
+        match (self.dice.below(8), first_change) {
+            (0, _) => {
+                entry.log_id = LogId(77);
+                Some("log")
+            }
+            (1, _) => {
+                entry.body = EntryBody::Control(ControlRecord::Delete(STORE));
+                Some("control")
+            }
+            (2, _) => {
+                entry.schema_version = SchemaVersion(SCHEMA_VERSION_MAX + 7);
+                Some("version")
+            }
+            (3, _) => {
+                let mut source = self.source();
+                source.previous = Some(Position { place: 9, ..source.position });
+                entry.source = Some(source);
+                Some("chain")
+            }
+            (4, Some(change)) => {
+                change.key = self.dice.pick(&self.strangers).clone();
+                Some("partition")
+            }
+            (5, Some(change)) if !change.fields.is_empty() => {
+                change.fields[0].field = FieldId(60_000);
+                Some("field")
+            }
+            (6, Some(change)) => {
+                let field = change.fields.iter_mut().find(|asked| {
+                    definition
+                        .field_by_id(asked.field)
+                        .is_some_and(|field| !matches!(field.field_type, FieldType::Vector(..)))
+                })?;
+                let value = Value::VectorI8(vec![1; 99]);
+                field.op = forebay_core::change::FieldOp::Set(Some(value));
+                Some("type")
+            }
+            _ => Some("garbage"),
+        }
+    }
+}
+
+fn draw_key(dice: &mut Dice, definition: &Definition) -> (Key, PartitionId) {
+    let mut part = |integer: bool| {
+        if integer {
+            dice.bits().to_le_bytes().to_vec()
+        } else {
+            vec![b'a' + dice.below(26) as u8; dice.below(9)]
+        }
+    };
+    let primary = part(definition.key_type == KeyType::Int64);
+    let Some(field) = definition.partition_key.and_then(|id| definition.field_by_id(id)) else {
+        return (Key::plain(&primary).unwrap(), partition_of(&primary, definition.partitions));
+    };
+    let partition_key = part(field.field_type == FieldType::Scalar(ScalarType::Int64));
+    let key = Key::partitioned(&partition_key, &primary).unwrap();
+    (key, partition_of(&partition_key, definition.partitions))
+}
+
+/// Applies a record; hands over definitions only when asked, and sees that asking moves nothing.
+fn apply(replica: &mut Replica, told: &Told, definitions: &[Definition]) -> Applied {
+    loop {
+        let before = replica.state.clone();
+        let offset = replica.state.offset_applied;
+        match replica.record(told.record(offset)) {
+            Ok(applied) => return applied,
+            Err(Blocked::NeedsDefinition(version)) => {
+                assert_eq!(replica.state, before);
+                let known = replica.definition().version;
+                assert!(version > known, "{version} was told already");
+                let missing = definitions.iter().filter(|definition| definition.version > known);
+                missing
+                    .take_while(|next| next.version <= version)
+                    .for_each(|next| replica.define(next));
+            }
+            Err(blocked) => panic!("{blocked:?}"),
+        }
+    }
+}
+
+fn check_documents(replica: &Replica, model: &Model) {
+    let mut expected = model.documents().clone();
+    for key in replica.rows.0.keys() {
+        let stored = replica.document(key).unwrap();
+        let found = model.meaning(&stored);
+        assert_eq!(found, expected.remove(&Key::from_identity_bytes(key)));
+    }
+    assert!(expected.is_empty(), "documents without a row: {expected:?}");
+}
+
+fn count(counts: &mut Counts, applied: &Applied, wrong: Option<&'static str>, told: &Told) {
+    let mut add = |kind, by| *counts.entry(kind).or_default() += by;
+    add(wrong.unwrap_or("sound"), 1);
+    add("repeats", applied.repeats);
+    add("drop-alls", u64::from(applied.drop_all));
+    add("deletes", applied.writes.iter().filter(|(_, row)| row.is_none()).count() as u64);
+    add("writes", applied.writes.iter().filter(|(_, row)| row.is_some()).count() as u64);
+    let changes = told.entry.as_ref().map_or(0, Entry::change_count);
+    add("changes", changes as u64);
+    for outcome in &applied.outcomes {
+        add(if outcome.verdict == Verdict::Applied { "met" } else { "not met" }, 1);
+    }
+    let Ok(Entry { body: EntryBody::Changes(batches), source, .. }) = &told.entry else { return };
+    add("copies", u64::from(source.is_some()));
+    for change in batches.iter().flat_map(|batch| &batch.changes) {
+        match change.condition {
+            Some(Condition::IfVersion(_)) => add("if-version", 1),
+            Some(Condition::IfNewer(_)) => add("if-newer", 1),
+            Some(Condition::IfAbsent) => add("if-absent", 1),
+            None => {}
+        }
+    }
+}
+
+/// Writes a log of this seed and applies it beside the model, comparing after every record.
+fn run(seed: u64, counts: &mut Counts) -> (Vec<(Told, Applied)>, Vec<Definition>, Replica) {
+    let mut scribe = Scribe::new(seed);
+    let mut replica = Replica::new(scribe.newest());
+    let mut model = Model::new(replica.state.partition, replica.state.partitions);
+    let opening = scribe.entry(scribe.newest().version, EntryBody::Opening);
+    let opening = Told { append_time: scribe.append_time(), entry: Ok(opening) };
+    let mut log = Vec::new();
+    let mut next = (opening, None);
+    for _ in 0..RECORDS {
+        let (told, wrong) = next;
+        scribe.definitions.iter().for_each(|definition| model.define(definition.clone()));
+        let offset = replica.state.offset_applied;
+        let applied = apply(&mut replica, &told, &scribe.definitions);
+        assert_eq!(applied.skipped.is_some(), wrong.is_some(), "{wrong:?}: {:?}", applied.skipped);
+        if let Ok(entry) = &told.entry {
+            let expected = model.apply(offset, told.append_time, entry);
+            assert_eq!(applied.skipped.is_some(), expected.skipped);
+            assert_eq!(applied.repeats, expected.repeats);
+            assert_eq!(applied.outcomes, expected.outcomes);
+        }
+        check_documents(&replica, &model);
+        assert_eq!(replica.state.partition_time, model.partition_time());
+        count(counts, &applied, wrong, &told);
+        log.push((told, applied));
+        next = scribe.next(&model);
+    }
+    (log, scribe.definitions, replica)
+}
+
+/// A state as a checkpoint brings it back: every part by itself, de-duplication window by window.
+fn restored(state: &PartitionState) -> PartitionState {
+    let mut dedup = Dedup::default();
+    for (client, window) in state.dedup.windows().into_iter().rev() {
+        dedup.restore(client, window.clone());
+    }
+    PartitionState { dedup, sources: state.sources.clone(), ..state.clone() }
+}
+
+#[test]
+fn the_fold_agrees_with_the_model_however_it_is_cut() {
+    let mut counts = Counts::new();
+    for seed in 0..SEEDS {
+        let (log, definitions, whole) = run_or_name(seed, &mut counts);
+        let dice = &mut Dice::new(!seed);
+        let mut cut = Replica::new(&definitions[0]);
+        for (told, applied) in &log {
+            if dice.chance(20) {
+                let versions = cut.versions.clone();
+                cut = Replica { state: restored(&cut.state), rows: cut.rows.clone(), versions };
+            }
+            assert_eq!(&apply(&mut cut, told, &definitions), applied, "seed {seed}");
+        }
+        assert_eq!(cut.state, whole.state, "seed {seed}");
+        assert_eq!(cut.rows, whole.rows, "seed {seed}");
+    }
+    let kinds = [
+        "sound",
+        "garbage",
+        "log",
+        "control",
+        "version",
+        "chain",
+        "partition",
+        "field",
+        "type",
+        "repeats",
+        "drop-alls",
+        "deletes",
+        "writes",
+        "changes",
+        "met",
+        "not met",
+        "copies",
+        "if-version",
+        "if-newer",
+        "if-absent",
+    ];
+    for kind in kinds {
+        assert!(
+            counts.get(kind).is_some_and(|count| *count >= 20),
+            "{kind} hardly came: {counts:?}"
+        );
+    }
+}
+
+/// Says which seed failed, whatever in it panicked.
+fn run_or_name(seed: u64, counts: &mut Counts) -> (Vec<(Told, Applied)>, Vec<Definition>, Replica) {
+    let result = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| run(seed, counts)));
+    result.unwrap_or_else(|_| panic!("the log of seed {seed} is folded wrongly"))
+}

@@ -1,0 +1,226 @@
+//! The row codec over random definitions, documents and bytes. `vectors_test.rs` pins the bytes.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{FieldId, StoreId};
+use forebay_core::key::KeyType;
+use forebay_core::layout::Layout;
+use forebay_core::limits::{LIST_COMPONENTS_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
+use forebay_core::row::{Document, Presence, Row, decode_value, encode_value};
+use forebay_core::schema::{Definition, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::{Error, ErrorCode};
+use forebay_testkit::model::ModelDocument;
+use forebay_testkit::random::Dice;
+
+const SEEDS: u64 = 1_500;
+
+/// Equality that tells NaN from NaN by their bits.
+fn same(one: &Document, other: &Document) -> bool {
+    ModelDocument::from(one) == ModelDocument::from(other)
+}
+
+#[test]
+fn documents_come_back_from_rows() {
+    for seed in 0..SEEDS {
+        let dice = &mut Dice::new(seed);
+        let definition = dice.definition(24);
+        let layout = Layout::of(&definition);
+        let document = dice.document(&definition);
+        let bytes = document.encode(&layout).unwrap();
+        let back = Document::decode(&bytes, &layout).unwrap();
+        assert!(same(&document, &back), "seed {seed}: {document:?} became {back:?}");
+        assert_eq!(back.encode(&layout).unwrap(), bytes, "seed {seed}");
+    }
+}
+
+#[test]
+fn rows_answer_in_place_what_their_document_holds() {
+    for seed in 0..SEEDS {
+        let dice = &mut Dice::new(seed);
+        let definition = dice.definition(24);
+        let layout = Layout::of(&definition);
+        let document = dice.document(&definition);
+        let bytes = document.encode(&layout).unwrap();
+        let row = Row::new(&bytes, &layout).unwrap();
+        assert_eq!(row.expires_at(), document.expires_at, "seed {seed}");
+        assert_eq!(row.version(), document.version, "seed {seed}");
+        let now = Timestamp::from_micros(2);
+        for slot in layout.slots() {
+            let cell = document.cell(slot.field);
+            let presence = match cell.map(|cell| &cell.value) {
+                None => Presence::Absent,
+                Some(None) => Presence::Null,
+                Some(Some(_)) => Presence::Value,
+            };
+            assert_eq!(row.presence(slot).unwrap(), presence, "seed {seed}");
+            let expires_at = cell.and_then(|cell| cell.expires_at);
+            assert_eq!(row.field_expires_at(slot.field), expires_at, "seed {seed}");
+            let ended = [document.expires_at, expires_at].iter().flatten().any(|at| *at <= now);
+            let now_presence = if ended { Presence::Absent } else { presence };
+            assert_eq!(row.presence_at(slot, now).unwrap(), now_presence, "seed {seed}");
+            let mut expected = Vec::new();
+            if let Some(value) = document.value(slot.field) {
+                encode_value(value, &mut expected);
+                assert_eq!(row.bytes(slot).unwrap(), expected, "seed {seed}");
+            }
+        }
+        assert_eq!(row.field_expires_at(FieldId(60_000)), None);
+    }
+}
+
+/// Reads everything that a row offers; any bytes may stand in it.
+fn read_all(bytes: &[u8], layout: &Layout) -> Result<(), Error> {
+    let row = Row::new(bytes, layout)?;
+    let inside = bytes.as_ptr_range();
+    let _ = (row.expires_at(), row.version());
+    for slot in layout.slots() {
+        row.field_expires_at(slot.field);
+        let _ = row.presence_at(slot, Timestamp::from_micros(5));
+        let value = row.bytes(slot)?.as_ptr_range();
+        assert!(value.start >= inside.start && value.end <= inside.end);
+    }
+    Document::decode(bytes, layout).map(|_| ())
+}
+
+fn check_refusal(result: Result<(), Error>, seed: u64) {
+    if let Err(error) = result {
+        let known = [ErrorCode::Corrupt, ErrorCode::UpgradeNeeded, ErrorCode::LimitExceeded];
+        assert!(known.contains(&error.code()), "seed {seed}: {error}");
+    }
+}
+
+#[test]
+fn mutated_rows_never_panic() {
+    for seed in 0..SEEDS {
+        let dice = &mut Dice::new(seed);
+        let definition = dice.definition(12);
+        let layout = Layout::of(&definition);
+        let sound = dice.document(&definition).encode(&layout).unwrap();
+        for _ in 0..20 {
+            let mut bytes = sound.clone();
+            for _ in 0..1 + dice.below(3) {
+                match dice.below(3) {
+                    0 => bytes.truncate(dice.below(bytes.len() + 1)),
+                    1 => bytes.extend(dice.bytes(24)),
+                    _ if bytes.is_empty() => {}
+                    _ => {
+                        let at = dice.below(bytes.len());
+                        let bit = 1 << dice.below(8);
+                        bytes[at] = *dice.pick(&[0, 0xff, bytes[at] ^ bit]);
+                    }
+                }
+            }
+            check_refusal(read_all(&bytes, &layout), seed);
+        }
+    }
+}
+
+#[test]
+fn arbitrary_bytes_behind_a_right_version_never_panic() {
+    for seed in 0..SEEDS {
+        let dice = &mut Dice::new(seed);
+        let layout = Layout::of(&dice.definition(12));
+        for _ in 0..20 {
+            let mut bytes = vec![1, 0, dice.below(9) as u8];
+            bytes.extend(dice.bytes(layout.tail_at() + 64));
+            check_refusal(read_all(&bytes, &layout), seed);
+        }
+    }
+}
+
+#[test]
+fn every_cut_of_a_row_is_refused_or_another_row() {
+    let dice = &mut Dice::new(7);
+    let definition = dice.definition(24);
+    let layout = Layout::of(&definition);
+    let bytes = dice.document(&definition).encode(&layout).unwrap();
+    for cut in 0..bytes.len() {
+        check_refusal(read_all(&bytes[..cut], &layout), 7);
+    }
+    assert_eq!(read_all(&bytes[..2], &layout).unwrap_err().code(), ErrorCode::Corrupt);
+}
+
+fn definition_of(types: &[FieldType]) -> Definition {
+    let mut spec = StoreSpec::documents("store", KeyType::Bytes, 1);
+    for (number, field_type) in types.iter().enumerate() {
+        spec = spec.field(format!("f{number}"), *field_type);
+    }
+    spec.define(StoreId(1)).unwrap()
+}
+
+#[test]
+fn a_row_without_fields_is_its_header() {
+    let layout = Layout::of(&definition_of(&[]));
+    let bytes = Document::default().encode(&layout).unwrap();
+    assert_eq!(bytes, [1, 0, 0]);
+    assert!(same(&Document::decode(&bytes, &layout).unwrap(), &Document::default()));
+    assert_eq!(Row::new(&[1, 0, 0, 9], &layout).unwrap_err().code(), ErrorCode::Corrupt);
+}
+
+#[test]
+fn rows_of_another_version_and_of_a_newer_format_are_told_apart() {
+    let layout = Layout::of(&definition_of(&[]));
+    let code = |bytes: &[u8]| Row::new(bytes, &layout).unwrap_err().code();
+    assert_eq!(code(&[2, 0, 0]), ErrorCode::Corrupt);
+    assert_eq!(code(&[1, 0, 8]), ErrorCode::UpgradeNeeded);
+}
+
+/// Each count of field expiries that the bytes cannot hold, the largest included.
+#[test]
+fn counts_of_field_expiries_that_lie_are_corrupt() {
+    let layout = Layout::of(&definition_of(&[FieldType::Scalar(ScalarType::Bytes)]));
+    for count in [1u16, 2, 1_000, u16::MAX] {
+        let mut bytes = vec![1, 0, 4, 1, b'x'];
+        bytes.extend(count.to_le_bytes());
+        assert_eq!(Row::new(&bytes, &layout).unwrap_err().code(), ErrorCode::Corrupt);
+    }
+    let row = [1, 0, 4, 1, b'x', 0, 0];
+    assert_eq!(Row::new(&row, &layout).unwrap().field_expires_at(FieldId(1)), None);
+}
+
+#[test]
+fn a_slot_of_another_layout_is_an_error_not_a_panic() {
+    let text = FieldType::Scalar(ScalarType::String);
+    let wide = Layout::of(&definition_of(&[text; 40]));
+    let narrow = Layout::of(&definition_of(&[text]));
+    let bytes = Document::default().encode(&narrow).unwrap();
+    let row = Row::new(&bytes, &narrow).unwrap();
+    for slot in &wide.slots()[4..] {
+        assert_eq!(row.presence(slot).unwrap_err().code(), ErrorCode::Internal);
+        assert_eq!(row.bytes(slot).unwrap_err().code(), ErrorCode::Internal);
+    }
+}
+
+#[test]
+fn values_and_rows_over_their_limits_are_refused() {
+    let bytes = FieldType::Scalar(ScalarType::Bytes);
+    let layout = Layout::of(&definition_of(&[bytes; 5]));
+    let encode = |fields: u32, length: usize| {
+        let mut document = Document::default();
+        for id in 1..=fields {
+            document.set(FieldId(id), Some(Value::Bytes(vec![1; length])), None);
+        }
+        document.encode(&layout)
+    };
+    assert_eq!(encode(1, VALUE_BYTES_MAX).unwrap().len(), layout.tail_at() + VALUE_BYTES_MAX);
+    let context = encode(1, VALUE_BYTES_MAX + 1).unwrap_err().context().clone();
+    assert_eq!(context.limit, Some(VALUE_BYTES_MAX as u64));
+    let context = encode(5, VALUE_BYTES_MAX).unwrap_err().context().clone();
+    assert_eq!(context.limit, Some(ROW_BYTES_MAX as u64));
+}
+
+#[test]
+fn lists_of_too_many_components_are_not_built() {
+    let list = FieldType::List(ScalarType::Bool);
+    assert!(decode_value(&vec![1; LIST_COMPONENTS_MAX], list).is_ok());
+    let error = decode_value(&vec![1; LIST_COMPONENTS_MAX + 1], list).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded);
+}
+
+#[test]
+fn values_of_another_type_are_not_encoded() {
+    let layout = Layout::of(&definition_of(&[FieldType::Scalar(ScalarType::Int32)]));
+    let mut document = Document::default();
+    document.set(FieldId(1), Some(Value::Int64(1)), None);
+    assert_eq!(document.encode(&layout).unwrap_err().code(), ErrorCode::InvalidArgument);
+}
