@@ -12,7 +12,10 @@ use bytes::Bytes;
 use forebay_core::id::{LogId, PartitionRef, Position};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{Appended, ChangeLog};
+use forebay_wire::entry::frame_log_id;
 use parking_lot::Mutex;
+
+use crate::connect::first_log_id;
 
 /// Appends a finished barrier entry where the reader itself may not: through a writer, say.
 #[async_trait]
@@ -20,7 +23,7 @@ pub trait Barriers: Send + Sync + 'static {
     /// Appends the framed entry to a partition's log and answers where it stands.
     ///
     /// # Errors
-    /// Those of [`ChangeLog::append`].
+    /// `TokenLost` when the log has another id than the entry; those of [`ChangeLog::append`].
     async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended>;
 }
 
@@ -30,6 +33,11 @@ pub struct LogBarriers(pub Arc<dyn ChangeLog>);
 #[async_trait]
 impl Barriers for LogBarriers {
     async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        let bounds = self.0.bounds(at).await?;
+        if first_log_id(&*self.0, at, bounds).await? != Some(frame_log_id(&entry)?) {
+            let message = "the log was replaced; a barrier for the old one would say nothing";
+            return Err(Error::token_lost(message).with_partition(at.partition));
+        }
         self.0.append(at, entry).await
     }
 }

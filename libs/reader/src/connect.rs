@@ -13,6 +13,9 @@ use forebay_wire::entry::frame_log_id;
 
 use crate::age::clock_error_us;
 
+/// Bytes of a read that looks for the first well-formed entry, which is nearly always the first.
+const FIRST_READ_BYTES: usize = 4 * 1024;
+
 /// What a log answered.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Connected {
@@ -52,21 +55,26 @@ pub(crate) async fn read(
     in_time(wait_max, log.read(at, from, limit)).await
 }
 
-async fn in_time<T>(wait_max: Duration, call: impl Future<Output = Result<T>>) -> Result<T> {
+pub(crate) async fn in_time<T>(
+    wait_max: Duration,
+    call: impl Future<Output = Result<T>>,
+) -> Result<T> {
     let silence_max = wait_max + Duration::from_millis(READER_LOG_TIMEOUT_MS);
     tokio::time::timeout(silence_max, call)
         .await
         .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
 }
 
-async fn first_log_id(
+/// Id in the first well-formed entry that a log still holds.
+pub(crate) async fn first_log_id(
     log: &dyn ChangeLog,
     at: PartitionRef,
     bounds: Bounds,
 ) -> Result<Option<LogId>> {
     let mut from = bounds.start;
     while from < bounds.end {
-        let records = read(log, at, from, Duration::ZERO).await?.records;
+        let limit = ReadLimit { bytes_max: FIRST_READ_BYTES, wait_max: Duration::ZERO };
+        let records = in_time(Duration::ZERO, log.read(at, from, limit)).await?.records;
         if let Some(log_id) = records.iter().find_map(|record| frame_log_id(&record.entry).ok()) {
             return Ok(Some(log_id));
         }

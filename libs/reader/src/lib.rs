@@ -12,7 +12,6 @@
 //! reader opens no socket and no file.
 
 mod age;
-mod backoff;
 mod barrier;
 mod callback;
 mod closing;

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{
-    ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence,
+    ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence, StoreId,
 };
 use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS};
 use forebay_core::outcome::Outcome;
@@ -23,7 +23,7 @@ use crate::partition::Partition;
 use crate::ready::Readiness;
 use crate::shared::{OnSchemaChange, SchemaChanges, Shared};
 use crate::status::ReaderStatus;
-use crate::tail::Tail;
+use crate::tail::{Tail, reader_backoff};
 
 /// An embedded replica of some or all partitions of one store. Cheap to clone, safe to share
 /// between threads; the last clone that goes closes it.
@@ -225,7 +225,7 @@ async fn find_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<Vec<
         let store = schema.definition.store;
         return Ok(versions_of(parts, store));
     }
-    let mut backoff = crate::backoff::Backoff::new();
+    let mut backoff = reader_backoff();
     let end = loop {
         let silence_max = Duration::from_millis(READER_LOG_TIMEOUT_MS);
         let bounds = parts.log.bounds(PartitionRef::CONTROL);
@@ -240,7 +240,7 @@ async fn find_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<Vec<
     Ok(versions_of(parts, store))
 }
 
-fn versions_of(parts: &ReaderParts, store: forebay_core::id::StoreId) -> Vec<Arc<SchemaAt>> {
+fn versions_of(parts: &ReaderParts, store: StoreId) -> Vec<Arc<SchemaAt>> {
     let catalog = parts.catalog.catalog();
     catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
 }

@@ -12,10 +12,11 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_core::backoff::Backoff;
 use forebay_core::id::SchemaVersion;
 use forebay_core::limits::{
-    READER_CLOCK_CHECK_MS, READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX,
-    READER_READ_WAIT_MS,
+    READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN, READER_CLOCK_CHECK_MS, READER_DEFINITION_WAIT_MS,
+    READER_POISONED_COPIES_MAX, READER_READ_WAIT_MS,
 };
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, ErrorCode, Result};
@@ -25,7 +26,6 @@ use futures::FutureExt;
 use tokio::time::Sleep;
 
 use crate::age::clock_error_us;
-use crate::backoff::Backoff;
 use crate::callback::{call_back, panic_text};
 use crate::connect::{Connected, check_continues, connect, read};
 use crate::generation::{Generation, Step, Stop};
@@ -68,7 +68,7 @@ impl Tail {
             shared,
             partition,
             following,
-            backoff: Backoff::new(),
+            backoff: reader_backoff(),
             counts: Counts::default(),
             poisoned: 0,
             needs_barrier_clock: false,
@@ -133,13 +133,9 @@ impl Tail {
                 records = read(&*shared.parts.log, partition.at, from, wait_max) => records,
             };
             let records = records.map_err(Pause::Retry)?;
-            let is_stray = self.apply(&records.records).await?;
+            self.apply(&records.records).await?;
             self.backoff.reset();
             self.publish(|progress| progress.end = records.end);
-            if is_stray {
-                // An entry of another log: a stray one, or the log was replaced under us.
-                self.connect().await?;
-            }
             if self.partition.board.freshness().clock_error_us.is_none() {
                 self.measure_by_barrier().await;
             }
@@ -198,15 +194,20 @@ impl Tail {
         }
     }
 
-    /// Applies records in their order; answers whether one was of another log.
-    async fn apply(&mut self, records: &[LogRecord]) -> Result<bool, Pause> {
-        let mut is_stray = false;
+    /// Applies records in their order. Before one of another log it checks which log this is: if it
+    /// was replaced under us, later records with our id (our own barriers, say) are not of our log.
+    async fn apply(&mut self, records: &[LogRecord]) -> Result<(), Pause> {
+        let mut is_checked = false;
         for record in records {
+            let ours = self.following.state().log_id;
+            let is_stray = |found| ours.is_some_and(|ours| ours != found);
+            if !is_checked && frame_log_id(&record.entry).is_ok_and(is_stray) {
+                self.connect().await?;
+                is_checked = true;
+            }
             self.apply_one(record).await?;
-            let log_id = self.following.state().log_id;
-            is_stray |= frame_log_id(&record.entry).is_ok_and(|found| Some(found) != log_id);
         }
-        Ok(is_stray)
+        Ok(())
     }
 
     async fn apply_one(&mut self, record: &LogRecord) -> Result<(), Pause> {
@@ -324,6 +325,12 @@ impl Tail {
         });
         self.shared.note_progress(self.partition.board.schema_version());
     }
+}
+
+/// The waits of a reader between attempts.
+pub(crate) fn reader_backoff() -> Backoff {
+    let (first, longest) = (READER_BACKOFF_MS_MIN, READER_BACKOFF_MS_MAX);
+    Backoff::new(Duration::from_millis(first), Duration::from_millis(longest))
 }
 
 fn next_clock_check() -> Pin<Box<Sleep>> {

@@ -21,9 +21,7 @@ use forebay_reader::{
     Barriers, LogBarriers, PartitionFilter, Phase, Read, Reader, ReaderOptions, ReaderParts,
 };
 
-use world::{
-    CLIENT, LOG, SECOND, World, age, change, if_absent, key_in, position, token, value,
-};
+use world::{CLIENT, LOG, SECOND, World, age, change, if_absent, key_in, position, token, value};
 
 #[tokio::test(start_paused = true)]
 async fn puts_upserts_and_deletes_are_read_after_their_token() {

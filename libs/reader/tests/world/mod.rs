@@ -1,6 +1,8 @@
 //! What the tests of the reader share: a store over a log in memory, written entry by entry, with a
 //! clock that follows tokio's paused one.
-#![allow(dead_code, reason = "each test file uses its own part")]
+#![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
+
+mod rim;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -26,6 +28,8 @@ use forebay_log::{Appended, CatalogFollower, ChangeLog, MemoryLog};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
 use forebay_wire::entry::encode_entry;
 use forebay_wire::token::Token;
+
+pub use rim::Rim;
 
 pub const STORE: StoreId = StoreId(42);
 pub const LOG: LogId = LogId(0xfeed);

@@ -1,0 +1,431 @@
+//! What a reader does when its log is silent, damaged, replaced, cut or ahead of this build.
+
+mod world;
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::ErrorCode;
+use forebay_core::change::{EntryBody, Verb};
+use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_core::id::{LogId, Offset, PartitionId};
+use forebay_core::schema::{Alteration, FieldSpec};
+use forebay_core::value::{FieldType, ScalarType};
+use forebay_log::ChangeLog;
+use forebay_reader::{Phase, Read, Reader, ReaderOptions, ReaderParts, Skipped};
+use forebay_wire::entry::encode_entry;
+
+use world::{LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
+
+const OTHER_LOG: LogId = LogId(0xbeef);
+const FIRST: PartitionId = PartitionId(0);
+
+async fn rimmed(partitions: u32) -> (World, Arc<Rim>) {
+    let rim = Rim::new();
+    (World::over(rim.clone(), partitions).await, rim)
+}
+
+/// Waits until the reader's status is as wanted; the paused clock bounds it.
+async fn until(reader: &Reader, wanted: impl Fn(&forebay_reader::PartitionStatus) -> bool) {
+    let wait = async {
+        while !wanted(&reader.status().partitions[0]) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    let waited = tokio::time::timeout(120 * SECOND, wait).await;
+    waited.unwrap_or_else(|_| panic!("{:#?}", reader.status()));
+}
+
+#[tokio::test(start_paused = true)]
+async fn garbage_is_skipped_counted_and_told_and_later_keys_are_applied() {
+    let world = World::new(2).await;
+    let told: Arc<Mutex<Vec<Skipped>>> = Arc::default();
+    let heard = told.clone();
+    let on_skipped = move |skipped: &Skipped| {
+        heard.lock().unwrap().push(skipped.clone());
+        panic!("a callback that panics stops nothing");
+    };
+    let parts = ReaderParts { on_skipped: Some(Arc::new(on_skipped)), ..world.parts() };
+    let reader = Reader::open(world.options(), parts).await.unwrap();
+    reader.await_ready(SECOND).await.unwrap();
+
+    let garbage = Bytes::from_static(b"no entry at all");
+    world.append_bytes(0, garbage.clone()).await;
+    let misplaced = world.change(change(&key_in(&world, 1), Verb::Put, &[("age", 1)]));
+    world.append_to(0, LOG, misplaced).await;
+    let foreign = world.change(change(&key_in(&world, 0), Verb::Put, &[("age", 2)]));
+    world.append_to(0, OTHER_LOG, foreign).await;
+    let key = key_in(&world, 0);
+    let put = world.put(&key, 3).await;
+    reader.wait_token(&put, 10 * SECOND).await.unwrap();
+
+    assert_eq!(age(&reader, &key).unwrap(), Some(3));
+    assert_eq!(age(&reader, &key_in(&world, 1)).unwrap(), None);
+    let status = reader.status();
+    assert_eq!(status.partitions[0].counts.skipped, 3);
+    assert_eq!(status.partitions[0].counts.rebuilds, 0);
+    assert_eq!(status.partitions[0].offset_applied, Offset(5));
+    let told = told.lock().unwrap();
+    let offsets: Vec<_> = told.iter().map(|skipped| skipped.offset.0).collect();
+    assert_eq!(offsets, [1, 2, 3]);
+    assert_eq!(told[0].entry, garbage);
+    assert!(told.iter().all(|skipped| skipped.reason.code() == ErrorCode::Corrupt));
+    assert!(told.iter().all(|skipped| skipped.log_id == Some(LOG)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn damage_between_the_log_and_the_reader_is_read_again() {
+    let (world, rim) = rimmed(1).await;
+    let reader = world.caught_up().await;
+    rim.twist(|records| {
+        let mut bytes = records.records[0].entry.to_vec();
+        *bytes.last_mut().unwrap() ^= 1;
+        records.records[0].entry = bytes.into();
+    });
+    let put = world.put("ann", 1).await;
+    reader.wait_token(&put, SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1));
+    assert_eq!(reader.status().partitions[0].counts.skipped, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unknown_definition_is_waited_for_and_nothing_is_skipped() {
+    let world = World::new(1).await;
+    let reader = world.caught_up().await;
+    let field = FieldSpec::new("city", FieldType::Scalar(ScalarType::Int64));
+    let next = world.definition.altered(&[Alteration::AddField(field)]).unwrap();
+    let body = world.change(change("ann", Verb::Put, &[("age", 1)]));
+    let entry = world.entry(LOG, next.version, body);
+    world.append_bytes(0, encode_entry(&entry).unwrap()).await;
+    let put = world.put("bob", 2).await;
+    let error = reader.wait_token(&put, 20 * SECOND).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
+    assert!(error.message().contains("schema version 2"), "{error}");
+    assert_eq!(age(&reader, "bob").unwrap(), None);
+    assert_eq!(reader.status().partitions[0].offset_applied, Offset(1));
+
+    world.define(&next).await;
+    reader.wait_token(&put, 20 * SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1));
+    assert_eq!(age(&reader, "bob").unwrap(), Some(2));
+    assert_eq!(reader.schema_version(), next.version);
+    assert_eq!(reader.status().partitions[0].trouble, None);
+}
+
+/// A frame whose checksum holds, of a format that this build does not know.
+fn newer_entry(world: &World) -> Bytes {
+    let entry = world.entry(LOG, world.definition.version, EntryBody::Heartbeat);
+    let mut bytes = encode_entry(&entry).unwrap().to_vec();
+    bytes[4] = 2;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&bytes[..20]), &bytes[24..]);
+    bytes[20..24].copy_from_slice(&checksum.to_le_bytes());
+    bytes.into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_entry_of_a_newer_build_halts_its_partition_alone() {
+    let world = World::new(2).await;
+    let (halting, other) = (key_in(&world, 0), key_in(&world, 1));
+    world.put(&halting, 1).await;
+    let reader = world.caught_up().await;
+    world.append_bytes(0, newer_entry(&world)).await;
+    let lost = world.put(&halting, 2).await;
+    let error = reader.wait_token(&lost, SECOND).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UpgradeNeeded, "{error}");
+    assert_eq!(age(&reader, &halting).unwrap(), Some(1), "what was applied goes on being read");
+    let put = world.put(&other, 3).await;
+    reader.wait_token(&put, SECOND).await.unwrap();
+    assert_eq!(age(&reader, &other).unwrap(), Some(3));
+    let status = reader.status();
+    let halted = status.partitions[0].halted.as_ref().unwrap();
+    assert_eq!(halted.code(), ErrorCode::UpgradeNeeded);
+    assert_eq!(status.partitions[1].halted, None);
+    tokio::time::sleep(5 * SECOND).await;
+    let error = reader.read_local(Some(2 * SECOND), |v| v.get_document(halting.as_str()));
+    assert_eq!(error.unwrap_err().code(), ErrorCode::Stale);
+
+    let late = world.open().await;
+    let error = late.await_ready(SECOND).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UpgradeNeeded, "{error}");
+    assert_eq!(age(&late, &halting).unwrap_err().code(), ErrorCode::UpgradeNeeded);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unreachable_log_leaves_the_reader_serving_with_rising_age() {
+    let (world, rim) = rimmed(1).await;
+    world.put("ann", 1).await;
+    let ready_age_max = 2 * SECOND;
+    let reader = world.open_with(ReaderOptions { ready_age_max, ..world.options() }).await;
+    reader.await_ready(SECOND).await.unwrap();
+    rim.is_off.store(true, Ordering::SeqCst);
+    tokio::time::sleep(3 * SECOND).await;
+    assert!(reader.is_ready(), "past the bound, but not past twice the bound");
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(reader.is_ready(), "past twice the bound, but not for 5 s");
+    tokio::time::sleep(2 * SECOND).await;
+    assert!(!reader.is_ready());
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1));
+    let status = reader.status();
+    assert!(status.age.unwrap() >= 10 * SECOND);
+    let trouble = status.partitions[0].trouble.as_ref().unwrap();
+    assert_eq!(trouble.code(), ErrorCode::Unavailable);
+    let error = reader.await_ready(SECOND).await.unwrap_err();
+    assert!(error.message().contains("the rim is off"), "{error}");
+
+    rim.is_off.store(false, Ordering::SeqCst);
+    world.put("ann", 2).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(2));
+    assert_eq!(reader.status().partitions[0].trouble, None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_replaced_log_is_built_beside_the_old_copy_until_it_has_caught_up() {
+    let (world, rim) = rimmed(1).await;
+    let old = world.put("ann", 1).await;
+    let reader = world.caught_up().await;
+    rim.reads_off.store(true, Ordering::SeqCst);
+    world.replace_logs(OTHER_LOG).await;
+    for number in 0..20 {
+        world.write_to(OTHER_LOG, change("bob", Verb::Put, &[("age", number)])).await;
+    }
+    rim.reads_off.store(false, Ordering::SeqCst);
+    // Damage holds the new copy up before it has caught up.
+    let far = rim.clone();
+    rim.twist(move |records| {
+        // The first read looks for the log's id; the next one is the new copy's.
+        let _ = &records;
+        far.twist(|records| records.records.truncate(5));
+    });
+    until(&reader, |status| status.rebuilding.is_some()).await;
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1), "the old copy is served meanwhile");
+    assert_eq!(age(&reader, "bob").unwrap(), None);
+    assert_eq!(reader.log_id(FIRST).unwrap(), Some(LOG));
+
+    until(&reader, |status| status.generation == 2).await;
+    assert_eq!(reader.log_id(FIRST).unwrap(), Some(OTHER_LOG));
+    assert_eq!(age(&reader, "ann").unwrap(), None);
+    assert_eq!(age(&reader, "bob").unwrap(), Some(19));
+    let error = reader.wait_token(&old, SECOND).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::TokenLost, "{error}");
+    let new = world.write_to(OTHER_LOG, change("ann", Verb::Put, &[("age", 7)])).await;
+    reader.wait_token(&new, SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(7));
+    assert_eq!(reader.status().partitions[0].counts.rebuilds, 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_of_the_new_log_brings_the_reader_to_it() {
+    let world = World::new(1).await;
+    for number in 0..5 {
+        world.put("ann", number).await;
+    }
+    let reader = world.caught_up().await;
+    // Longer than the old one, and replaced between two reads: no read fails.
+    world.replace_logs(OTHER_LOG).await;
+    let mut last = None;
+    for number in 10..30 {
+        let put = change("ann", Verb::Put, &[("age", number)]);
+        last = Some(world.write_to(OTHER_LOG, put).await);
+    }
+    reader.wait_token(&last.unwrap(), 10 * SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(29));
+}
+
+#[tokio::test(start_paused = true)]
+async fn latest_never_answers_from_a_log_that_was_replaced() {
+    for old_length in [0, 3, 19, 20, 21, 40] {
+        let (world, rim) = rimmed(1).await;
+        for number in 0..old_length {
+            world.put("ann", number).await;
+        }
+        let reader = world.caught_up().await;
+        rim.is_off.store(true, Ordering::SeqCst);
+        world.replace_logs(OTHER_LOG).await;
+        for number in 0..20 {
+            let put = change("ann", Verb::Put, &[("age", 1_000 + number)]);
+            world.write_to(OTHER_LOG, put).await;
+        }
+        rim.is_off.store(false, Ordering::SeqCst);
+        let latest = Read::latest(10 * SECOND);
+        let mut answers = 0;
+        for _ in 0..50 {
+            let read = reader.read(&latest, &[FIRST], |_| Ok(())).await;
+            match read.map(|()| age(&reader, "ann").unwrap()) {
+                Ok(found) => {
+                    assert_eq!(found, Some(1_019), "old length {old_length}");
+                    answers += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+            }
+        }
+        assert!(answers > 0, "old length {old_length}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_lost_its_tail_is_served_again_once_it_has_passed_the_old_copy() {
+    let world = World::new(1).await;
+    for number in 0..10 {
+        world.put("ann", number).await;
+    }
+    let reader = world.caught_up().await;
+    assert_eq!(reader.status().partitions[0].position, Some(position(10)));
+    world.replace_logs(LOG).await;
+    world.put("ann", 100).await;
+    until(&reader, |status| status.rebuilding.is_some()).await;
+    tokio::time::sleep(5 * SECOND).await;
+    assert_eq!(age(&reader, "ann").unwrap(), Some(9), "the new copy ends below the old one");
+    assert_eq!(reader.status().partitions[0].position, Some(position(10)));
+    for number in 101..110 {
+        world.put("ann", number).await;
+    }
+    until(&reader, |status| status.generation == 2).await;
+    assert_eq!(reader.status().partitions[0].position, Some(position(10)));
+    assert_eq!(age(&reader, "ann").unwrap(), Some(109));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_trimmed_past_the_reader_is_no_bootstrap_and_the_old_copy_serves_on() {
+    let (world, rim) = rimmed(1).await;
+    world.put("ann", 1).await;
+    let reader = world.caught_up().await;
+    rim.is_off.store(true, Ordering::SeqCst);
+    tokio::time::sleep(2 * SECOND).await;
+    for number in 2..10 {
+        world.put("ann", number).await;
+    }
+    world.log.trim(at(0), Offset(6)).await.unwrap();
+    rim.is_off.store(false, Ordering::SeqCst);
+    until(&reader, |status| {
+        status.trouble.as_ref().is_some_and(|trouble| trouble.message().contains("snapshot"))
+    })
+    .await;
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1));
+    let late = world.open().await;
+    let error = late.await_ready(5 * SECOND).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unavailable);
+    assert!(error.message().contains("the log starts at offset 6"), "{error}");
+    let error = age(&late, "ann").unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unavailable);
+    assert!(error.message().contains("the log starts at offset 6"), "{error}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_trimmed_behind_the_reader_changes_nothing() {
+    let (world, rim) = rimmed(1).await;
+    for number in 0..10 {
+        world.put("ann", number).await;
+    }
+    let reader = world.caught_up().await;
+    world.log.trim(at(0), Offset(8)).await.unwrap();
+    rim.is_off.store(true, Ordering::SeqCst);
+    tokio::time::sleep(2 * SECOND).await;
+    rim.is_off.store(false, Ordering::SeqCst);
+    let put = world.put("ann", 77).await;
+    reader.wait_token(&put, 10 * SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(77));
+    assert_eq!(reader.status().partitions[0].counts.rebuilds, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_broken_invariant_poisons_the_partition_until_it_is_built_anew() {
+    let (world, rim) = rimmed(1).await;
+    world.put("ann", 1).await;
+    let reader = world.caught_up().await;
+    let held = rim.clone();
+    rim.twist(move |records| {
+        records.records[0].offset = Offset(0);
+        held.is_off.store(true, Ordering::SeqCst);
+    });
+    world.put("ann", 2).await;
+    until(&reader, |status| status.phase == Phase::Poisoned).await;
+    let error = age(&reader, "ann").unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Internal, "{error}");
+    assert!(!reader.is_ready() || reader.status().phase == Phase::Poisoned);
+    rim.is_off.store(false, Ordering::SeqCst);
+    until(&reader, |status| status.phase == Phase::Serving).await;
+    assert_eq!(age(&reader, "ann").unwrap(), Some(2));
+    assert_eq!(reader.status().partitions[0].generation, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn where_the_log_tells_no_time_a_barrier_does() {
+    let (world, rim) = rimmed(1).await;
+    rim.is_timeless.store(true, Ordering::SeqCst);
+    world.put("ann", 1).await;
+    let reader = world.caught_up().await;
+    let status = reader.status();
+    assert_eq!(status.partitions[0].clock_error, Some(Duration::ZERO));
+    until(&reader, |status| status.counts.applied == 3).await;
+    assert!(reader.read_local(Some(2 * SECOND), |v| v.get_document("ann")).unwrap().is_some());
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(reader.status().partitions[0].counts.applied, 3, "one barrier a minute");
+}
+
+/// Random appends, silences, cuts and replacements; the position of one log never falls, and the
+/// reader always comes back.
+#[tokio::test(start_paused = true)]
+async fn the_position_of_a_log_never_falls() {
+    for seed in 0..40 {
+        position_run(seed).await;
+    }
+}
+
+async fn position_run(seed: u64) {
+    let (world, rim) = rimmed(1).await;
+    let random = SeededEntropy::new(seed);
+    let draw = |below: u64| random.next_u64().unwrap() % below;
+    let reader = world.caught_up().await;
+    let mut log_id = LOG;
+    let mut last = (reader.log_id(FIRST).unwrap(), None, 0);
+    for step in 0..200 {
+        match draw(20) {
+            0 => world.replace_logs(log_id).await,
+            1 => {
+                log_id = LogId(log_id.0 + 1);
+                world.replace_logs(log_id).await;
+            }
+            2 | 3 => rim.is_off.store(true, Ordering::SeqCst),
+            4 | 5 => rim.is_off.store(false, Ordering::SeqCst),
+            6 => {
+                world.append_bytes(0, Bytes::from_static(b"garbage")).await;
+            }
+            7..=9 => tokio::time::sleep(Duration::from_millis(draw(2_000))).await,
+            _ => {
+                world.write_to(log_id, change("ann", Verb::Put, &[("age", step)])).await;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(draw(5))).await;
+        let status = &reader.status().partitions[0];
+        let now = (status.log_id, status.position, status.generation);
+        if now.0 == last.0 {
+            assert!(now.1 >= last.1, "seed {seed}, step {step}: {now:?} after {last:?}");
+        } else {
+            assert!(now.2 > last.2, "seed {seed}, step {step}: {now:?} after {last:?}");
+        }
+        last = now;
+        assert!(age(&reader, "ann").is_ok(), "seed {seed}, step {step}");
+    }
+    rim.is_off.store(false, Ordering::SeqCst);
+    world.replace_logs(LogId(1)).await;
+    let end = world.write_to(LogId(1), change("ann", Verb::Put, &[("age", 999)])).await;
+    reader.wait_token(&end, 60 * SECOND).await.unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    assert_eq!(age(&reader, "ann").unwrap(), Some(999), "seed {seed}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_token_ahead_of_a_bootstrapping_partition_is_waited_for() {
+    let world = World::new(1).await;
+    let put = world.put("ann", 1).await;
+    let reader = world.open().await;
+    reader.wait_token(&put, SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1));
+    let error = reader.wait_token(&token(0, LOG, 50), SECOND).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
+}

@@ -1,0 +1,90 @@
+//! The log in memory behind a rim that a test can break: off, silent about time, or answering what
+//! it does not hold.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_core::{Error, Result};
+use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+
+use super::TokioClock;
+
+type Twist = Box<dyn FnOnce(&mut Records) + Send>;
+
+pub struct Rim {
+    log: MemoryLog,
+    /// Nothing of a store's logs is reachable; the control log is.
+    pub is_off: AtomicBool,
+    /// Bounds are answered, reads are not.
+    pub reads_off: AtomicBool,
+    /// Bounds tell no time.
+    pub is_timeless: AtomicBool,
+    twist: Mutex<Option<Twist>>,
+}
+
+impl Rim {
+    pub fn new() -> Arc<Self> {
+        Arc::new(Self {
+            log: MemoryLog::new(TokioClock::new()),
+            is_off: AtomicBool::new(false),
+            reads_off: AtomicBool::new(false),
+            is_timeless: AtomicBool::new(false),
+            twist: Mutex::new(None),
+        })
+    }
+
+    /// Changes the next answer of a read that has records.
+    pub fn twist(&self, twist: impl FnOnce(&mut Records) + Send + 'static) {
+        *self.twist.lock().unwrap() = Some(Box::new(twist));
+    }
+
+    fn check(&self, at: PartitionRef, is_read: bool) -> Result<()> {
+        let is_off = self.is_off.load(Ordering::SeqCst);
+        let is_off = is_off || is_read && self.reads_off.load(Ordering::SeqCst);
+        if at.store != PartitionRef::CONTROL.store && is_off {
+            return Err(Error::unavailable("the rim is off"));
+        }
+        Ok(())
+    }
+}
+
+#[async_trait]
+impl ChangeLog for Rim {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        self.log.create(store, partitions).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        self.log.delete(store).await
+    }
+
+    /// Writers are on the other side of the rim: they always get through.
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        self.log.append(at, entry).await
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        self.check(at, true)?;
+        let mut records = self.log.read(at, from, limit).await?;
+        self.check(at, true)?;
+        if at.store != PartitionRef::CONTROL.store && !records.records.is_empty() {
+            let twist = self.twist.lock().unwrap().take();
+            twist.into_iter().for_each(|twist| twist(&mut records));
+        }
+        Ok(records)
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        self.check(at, false)?;
+        let bounds = self.log.bounds(at).await?;
+        let server_time = bounds.server_time.filter(|_| !self.is_timeless.load(Ordering::SeqCst));
+        Ok(Bounds { server_time, ..bounds })
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        self.log.trim(at, before).await
+    }
+}
