@@ -9,8 +9,8 @@ MAKEFLAGS += --no-print-directory
 SETUP := @sh tools/setup/setup.sh
 XTASK := @cargo run --quiet --locked --package xtask --
 
-# Read by the demo, the benchmarks and the simulator.
-export LOG PLANT SMALL QUICK SEEDS SEED
+# `make demo LOG=kafka`, `make sim SEEDS=10`: make puts what stands on its command line into the
+# environment, where demo (LOG, PLANT, SMALL), benchmarks (QUICK) and simulator (SEEDS, SEED) look.
 
 help: ## This list
 	@echo "Forebay: write once through a durable log; read anywhere, in process."

@@ -3,6 +3,7 @@
 //! bounds, and turns what they report into suites.
 
 use std::env;
+use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
@@ -32,7 +33,6 @@ const DEMO_SMALL_BOUND: Duration = Duration::from_secs(5 * 60);
 const SIM_TEST_BOUND: Duration = Duration::from_secs(10 * 60);
 /// A bound all the same: any number of seeds is welcome, a hang is not.
 const SIM_BOUND: Duration = Duration::from_secs(12 * 60 * 60);
-const DEV_BOUND: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 
 /// Runs the set-up script.
 ///
@@ -57,10 +57,12 @@ pub fn demo(workspace: &Workspace) -> Result<(), String> {
 /// Builds everything and starts `forebayd dev` on this terminal.
 ///
 /// # Errors
-/// The build fails, or the server ends badly.
+/// The build fails, or the server cannot be started.
 pub fn dev(workspace: &Workspace) -> Result<(), String> {
     workspace.build()?;
-    process::must(Command::new(workspace.binary("forebayd")?).arg("dev"), DEV_BOUND)
+    // Takes our place, so that Ctrl-C is its own and the terminal waits until it has drained.
+    let error = Command::new(workspace.binary("forebayd")?).arg("dev").exec();
+    Err(format!("start forebayd: {error}"))
 }
 
 /// Builds everything and runs the simulator on this terminal.

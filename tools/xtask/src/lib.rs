@@ -8,6 +8,7 @@ pub mod clock;
 pub mod demo;
 pub mod layers;
 pub mod process;
+pub mod python;
 pub mod stages;
 pub mod suite;
 pub mod tidy;

@@ -1,0 +1,100 @@
+//! The Python tests: every folder named `tests` that holds `test_*.py` is one suite, run by the
+//! pytest of .venv from the folder above it, which is also on the import path.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use crate::process;
+use crate::stages::show;
+use crate::suite::Suite;
+use crate::workspace::Workspace;
+
+/// Bound of one folder of tests.
+const SUITE_BOUND: Duration = Duration::from_secs(10 * 60);
+
+/// Runs every folder of Python tests.
+///
+/// # Errors
+/// There is none, or git cannot list the files.
+pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+    let folders = folders(&workspace.files()?);
+    if folders.is_empty() {
+        return Err("there are no Python tests at all".to_owned());
+    }
+    let logs = workspace.target()?.join("xtask/python");
+    let mut suites = Vec::new();
+    for folder in folders {
+        let mut command = workspace.python(&["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
+        command.arg("tests").current_dir(workspace.root.join(&folder));
+        command.env("PYTHONPATH", workspace.root.join(&folder)).env("NO_COLOR", "1");
+        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        let log = logs.join(format!("{}.log", folder.replace('/', "-")));
+        let outcome = process::capture(&mut command, &log, SUITE_BOUND)?;
+        let suite = suite(&folder, &outcome.output, outcome.ok, &outcome.ending);
+        show(&suite, &outcome.output);
+        suites.push(suite);
+    }
+    Ok(suites)
+}
+
+/// The folders above a `tests` folder with tests in it.
+fn folders(files: &[String]) -> BTreeSet<String> {
+    let test = |file: &String| {
+        let (folder, name) = file.rsplit_once("/tests/")?;
+        let is_test = name.starts_with("test_") && name.ends_with(".py");
+        is_test.then(|| folder.to_owned())
+    };
+    files.iter().filter_map(test).collect()
+}
+
+/// Reads pytest's last line: `2 failed, 3 passed, 1 skipped in 0.12s`.
+fn suite(folder: &str, output: &str, ok: bool, ending: &str) -> Suite {
+    let name = format!("{folder}/pytest");
+    let last = output.lines().rev().find(|line| line.contains(" in ")).unwrap_or_default();
+    let counts = last.trim_matches(['=', ' ']).rsplit_once(" in ").map_or("", |(counts, _)| counts);
+    let count = |noun: &str| {
+        let parts = counts.split(", ").filter_map(|part| part.split_once(' '));
+        let found = parts.filter(|(_, word)| word.trim_end_matches('s') == noun);
+        found.filter_map(|(number, _)| number.parse::<u64>().ok()).sum::<u64>()
+    };
+    // A test that passes although it is marked as failing is a mark that lies.
+    let failed = count("failed") + count("error") + count("xpassed");
+    let ran = count("passed") + failed;
+    let skipped = count("skipped") + count("xfailed") + count("deselected");
+    let unexplained = !ok && failed == 0 && ran > 0;
+    let problem = unexplained.then(|| ending.to_owned());
+    Suite { name, ran, failed, skipped, problem }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str, ok: bool) -> (u64, u64, u64, bool) {
+        let suite = suite("tools/demo", &format!("...F\n\n{line}\n"), ok, "exit 1");
+        (suite.ran, suite.failed, suite.skipped, suite.passed())
+    }
+
+    #[test]
+    fn the_last_line_is_read() {
+        assert_eq!(read("14 passed in 0.81s", true), (14, 0, 0, true));
+        let mixed = "2 failed, 3 passed, 1 skipped, 1 xfailed, 4 warnings, 2 errors in 1.00s";
+        assert_eq!(read(mixed, false), (7, 4, 2, false));
+        assert_eq!(read("===== 1 passed in 0.1s =====", true), (1, 0, 0, true));
+    }
+
+    #[test]
+    fn nothing_ran_and_dying_are_failures() {
+        assert_eq!(read("no tests ran in 0.01s", false), (0, 0, 0, false));
+        assert_eq!(read("Segmentation fault", false), (0, 0, 0, false));
+        assert_eq!(read("3 passed in 0.01s", false), (3, 0, 0, false));
+    }
+
+    #[test]
+    fn folders_with_tests_are_found_once() {
+        let files =
+            ["tools/demo/tests/test_a.py", "tools/demo/tests/test_b.py", "tools/c/test_d.py"]
+                .map(str::to_owned);
+        assert_eq!(folders(&files).into_iter().collect::<Vec<_>>(), ["tools/demo"]);
+    }
+}
