@@ -3,6 +3,7 @@
 mod crash_test;
 mod damage_test;
 mod fault_test;
+mod kill_test;
 mod lock_test;
 mod segment_test;
 
