@@ -1,0 +1,44 @@
+"""Signals that end the demo in order: whatever was started is stopped."""
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Interrupted(Exception):
+    """Somebody asked the demo to stop; the text names the signal."""
+
+
+class Interrupts:
+    """Raises Interrupted in the main thread when a signal comes; later signals do nothing."""
+
+    def __init__(self) -> None:
+        """Hold nothing."""
+        self._held = False
+        self._pending: str | None = None
+
+    def install(self) -> None:
+        """Handle the signals from now on."""
+        for number in SIGNALS:
+            signal.signal(number, self._handle)
+
+    def _handle(self, number: int, _frame: FrameType | None) -> None:
+        for each in SIGNALS:
+            signal.signal(each, signal.SIG_IGN)
+        self._pending = signal.Signals(number).name
+        if not self._held:
+            raise Interrupted(self._pending)
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let a signal wait, so that no program starts that nobody remembers to stop."""
+        self._held = True
+        try:
+            yield
+        finally:
+            self._held = False
+        if self._pending is not None:
+            raise Interrupted(self._pending)

@@ -1,0 +1,262 @@
+"""The oracle: computes every document from the ratings by itself, in pandas, and compares what
+each language read. It shares no code with the loader or the readers, only the field names.
+"""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import pandas
+
+Document = dict[str, Any]
+Documents = dict[int, Document]
+
+NO_GENRES = "(no genres listed)"
+HIGH_RATING = 4.0
+LOW_RATING = 2.0
+CANDIDATES = 500
+TOP = 10
+PRIOR_RATINGS = 5
+PRIOR_MEAN = 3.5
+SHOWN_MAX = 10
+WAYS = ("key", "iteration")
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """One thing that a reader answered and that is not so."""
+
+    store: str
+    key: int | str
+    field: str
+    expected: Any
+    found: Any
+    where: str
+
+    def __str__(self) -> str:
+        """Say where, what was expected and what was found."""
+        return (
+            f"oracle: mismatch {self.store} {self.key} {self.field} "
+            f"expected {self.expected!r} found {self.found!r} ({self.where})"
+        )
+
+
+@dataclass
+class Verdict:
+    """What was compared, and what was wrong."""
+
+    documents: int = 0
+    fields: int = 0
+    absent_keys: int = 0
+    mismatches: list[Mismatch] = field(default_factory=list)
+
+    def add(self, other: "Verdict") -> None:
+        """Add what another comparison found."""
+        self.documents += other.documents
+        self.fields += other.fields
+        self.absent_keys += other.absent_keys
+        self.mismatches.extend(other.mismatches)
+
+    def lines(self) -> Iterator[str]:
+        """Say the first mismatches and how many more there are, or what was compared."""
+        yield from map(str, self.mismatches[:SHOWN_MAX])
+        if len(self.mismatches) > SHOWN_MAX:
+            yield f"oracle: and {len(self.mismatches) - SHOWN_MAX:,} mismatches more"
+        if not self.mismatches:
+            yield (
+                f"oracle: {self.documents:,} documents with {self.fields:,} fields, "
+                f"by key and by iteration, and {self.absent_keys:,} absent keys are as expected"
+            )
+
+
+@dataclass(frozen=True)
+class Expected:
+    """Everything that the readers must answer."""
+
+    stores: dict[str, Documents]
+    user: int
+    top: list[tuple[int, float]]
+
+
+def replay(ratings: pandas.DataFrame) -> Expected:
+    """Compute what the stores hold after all ratings (columns of data.COLUMNS, oldest first)."""
+    stores = {"movies": movies(ratings), "users": users(ratings)}
+    user = favourite(stores["users"], 1)[0]
+    return Expected(stores, user, top(stores["movies"], stores["users"][user]))
+
+
+def genre_list(text: str) -> list[str]:
+    """Split the genres of one movie."""
+    return [] if text == NO_GENRES else text.split("|")
+
+
+def genre_field(genre: str) -> str:
+    """Name the field that counts a user's ratings of this genre."""
+    return "genre_" + genre.lower().replace("-", "_")
+
+
+def movies(ratings: pandas.DataFrame) -> Documents:
+    """One document per movie; a field that nothing was written to is absent."""
+    frame = ratings.assign(
+        high=ratings["rating"] >= HIGH_RATING, low=ratings["rating"] <= LOW_RATING
+    )
+    totals = frame.groupby("movie", sort=True).agg(
+        title=("title", "first"),
+        year=("year", "first"),
+        genres=("genres", "first"),
+        rating_count=("rating", "size"),
+        rating_sum=("rating", "sum"),
+        rating_min=("rating", "min"),
+        rating_max=("rating", "max"),
+        last_rated=("time_s", "max"),
+        high_count=("high", "sum"),
+        low_count=("low", "sum"),
+    )
+    return {int(key): movie(row) for key, row in totals.to_dict("index").items()}
+
+
+def movie(row: dict[str, Any]) -> Document:
+    """One movie's document out of its totals."""
+    document: Document = {
+        "genres": genre_list(row["genres"]),
+        "rating_count": int(row["rating_count"]),
+        "rating_sum": float(row["rating_sum"]),
+        "rating_min": float(row["rating_min"]),
+        "rating_max": float(row["rating_max"]),
+        "last_rated": int(row["last_rated"]) * 1_000_000,
+    }
+    if not pandas.isna(row["title"]):
+        document["title"] = str(row["title"])
+    if not pandas.isna(row["year"]):
+        document["year"] = int(row["year"])
+    for count in ("high_count", "low_count"):
+        if row[count]:
+            document[count] = int(row[count])
+    return document
+
+
+def users(ratings: pandas.DataFrame) -> Documents:
+    """One document per user; a genre that the user never rated is absent."""
+    totals = ratings.groupby("user", sort=True).agg(
+        rating_count=("rating", "size"), rating_sum=("rating", "sum"), last_rated=("time_s", "last")
+    )
+    documents: Documents = {
+        int(row.Index): {
+            "rating_count": int(row.rating_count),
+            "rating_sum": float(row.rating_sum),
+            "last_rated": int(row.last_rated) * 1_000_000,
+        }
+        for row in totals.itertuples()
+    }
+    rated = ratings.assign(genre=ratings["genres"].map(genre_list)).explode("genre")
+    counts = rated.dropna(subset=["genre"]).groupby(["user", "genre"]).size()
+    for (user, genre), count in counts.items():
+        documents[int(user)][genre_field(genre)] = int(count)
+    return documents
+
+
+def favourite(documents: Documents, count: int) -> list[int]:
+    """Find the keys with the most ratings; of equals the smaller key comes first."""
+    return sorted(documents, key=lambda key: (-documents[key]["rating_count"], key))[:count]
+
+
+def top(movie_documents: Documents, user: Document) -> list[tuple[int, float]]:
+    """Rank the most rated movies for one user: the mean, pulled to 3.5 where ratings are few,
+    times one plus the mean share of the user's ratings that fell to the movie's genres.
+    """
+    scored = []
+    for key in favourite(movie_documents, CANDIDATES):
+        document = movie_documents[key]
+        genres = document["genres"]
+        matched = sum(user.get(genre_field(genre), 0) for genre in genres)
+        share = matched / (user["rating_count"] * max(len(genres), 1))
+        mean = (document["rating_sum"] + PRIOR_RATINGS * PRIOR_MEAN) / (
+            document["rating_count"] + PRIOR_RATINGS
+        )
+        scored.append((key, mean * (1.0 + share)))
+    return sorted(scored, key=lambda pair: (-pair[1], pair[0]))[:TOP]
+
+
+def compare(
+    expected: Expected, language: str, dump: Iterable[str], asked: dict[str, list[int]]
+) -> Verdict:
+    """Compare one language's dump: a JSON object per line with store, by, key and document."""
+    verdict = Verdict()
+    seen: dict[tuple[str, str], set[int]] = {
+        (store, by): set() for store in expected.stores for by in WAYS
+    }
+    for line in dump:
+        answer = json.loads(line)
+        store, by, key = answer["store"], answer["by"], answer["key"]
+        where = f"{language}, by {by}"
+        keys = seen[store, by]
+        if key in keys:
+            verdict.mismatches.append(Mismatch(store, key, "document", "once", "again", where))
+        keys.add(key)
+        wanted = expected.stores[store].get(key)
+        verdict.add(compare_document(Place(store, key, where), wanted, answer["document"]))
+    for store, documents in expected.stores.items():
+        for by, wanted_keys in (("key", set(asked[store])), ("iteration", set(documents))):
+            missing = sorted(wanted_keys - seen[store, by])
+            where = f"{language}, by {by}"
+            verdict.mismatches.extend(
+                Mismatch(store, key, "document", "an answer", "none", where) for key in missing
+            )
+    return verdict
+
+
+@dataclass(frozen=True)
+class Place:
+    """One document as one language read it."""
+
+    store: str
+    key: int
+    where: str
+
+
+def compare_document(place: Place, wanted: Document | None, found: Document | None) -> Verdict:
+    """Compare one document, or its absence; a field's type must be right too."""
+    if wanted is None and found is None:
+        return Verdict(absent_keys=1)
+    if wanted is None or found is None:
+        told = ("a document", "absent") if found is None else ("absent", "a document")
+        mismatch = Mismatch(place.store, place.key, "document", *told, place.where)
+        return Verdict(mismatches=[mismatch])
+    verdict = Verdict(documents=1)
+    for name in sorted(wanted.keys() | found.keys()):
+        verdict.fields += 1
+        want, have = wanted.get(name, "absent"), found.get(name, "absent")
+        if type(want) is not type(have) or want != have:
+            verdict.mismatches.append(
+                Mismatch(place.store, place.key, name, want, have, place.where)
+            )
+    return verdict
+
+
+def compare_figures(expected: Expected, language: str, figures: dict[str, Any]) -> Verdict:
+    """Compare the counts of documents, the chosen user and the ranking."""
+    verdict = Verdict()
+    for store, documents in expected.stores.items():
+        found = figures["documents"][store]
+        if found != len(documents):
+            verdict.mismatches.append(
+                Mismatch(store, "all", "document count", len(documents), found, language)
+            )
+    if figures["user"] != expected.user:
+        verdict.mismatches.append(
+            Mismatch("users", "all", "most ratings", expected.user, figures["user"], language)
+        )
+    ranking = [(key, score) for key, score in figures["top"]]
+    for place, wanted in enumerate(expected.top):
+        have = ranking[place] if place < len(ranking) else None
+        if wanted != have:
+            verdict.mismatches.append(
+                Mismatch("movies", wanted[0], f"place {place + 1}", wanted, have, language)
+            )
+    if len(ranking) > len(expected.top):
+        count = len(expected.top)
+        verdict.mismatches.append(
+            Mismatch("movies", "all", "ranking length", count, len(ranking), language)
+        )
+    return verdict

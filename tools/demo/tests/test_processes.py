@@ -1,0 +1,98 @@
+"""Children: what they say is heard, every wait ends, and they are gone when stopped."""
+
+import os
+import signal
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from interrupts import SIGNALS, Interrupted, Interrupts
+from processes import Child, DemoError
+
+Start = Callable[[str], Child]
+
+
+@pytest.fixture
+def start(tmp_path: Path) -> Start:
+    """Start Python children; each test stops its own."""
+    return lambda script: Child("child", [sys.executable, "-u", "-c", script], tmp_path)
+
+
+def test_messages_are_heard_in_order_and_others_are_passed_over(start: Start) -> None:
+    child = start('print(\'{"a": {"n": 1}}\'); print(\'{"b": {"n": 2}}\')')
+    assert child.await_message("b", 30.0) == {"n": 2}
+    child.await_end(30.0)
+
+
+def test_a_child_hears_what_is_sent(start: Start) -> None:
+    child = start("import sys; print(sys.stdin.readline(), flush=True)")
+    child.send("finish", {"n": 3})
+    assert child.message(30.0) == ("finish", {"n": 3})
+    child.stop()
+
+
+def test_silence_ends_at_its_bound(start: Start) -> None:
+    child = start("import time; time.sleep(600)")
+    assert child.line(0) is None
+    with pytest.raises(DemoError, match="no 'ready' within"):
+        child.await_message("ready", 0.2)
+    assert child.stop() == -signal.SIGTERM
+
+
+def test_an_early_end_is_told_with_its_code_and_the_log_is_kept(start: Start) -> None:
+    child = start("import sys; print('broken', file=sys.stderr); sys.exit(3)")
+    with pytest.raises(DemoError, match="exit code 3"):
+        child.await_message("ready", 30.0)
+    with pytest.raises(DemoError, match="failed"):
+        child.await_end(30.0)
+    assert child.last_words() == "broken"
+
+
+def test_what_is_no_message_is_refused(start: Start) -> None:
+    for words in ("hello", "[1]", "{}"):
+        child = start(f"print({words!r})")
+        with pytest.raises(DemoError, match="no message"):
+            child.message(30.0)
+        child.await_end(30.0)
+
+
+def test_a_child_that_ignores_sigterm_is_killed(start: Start) -> None:
+    child = start(
+        "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN);"
+        "print('{\"ready\": {}}'); time.sleep(600)"
+    )
+    child.await_message("ready", 30.0)
+    assert child.stop(0.2) == -signal.SIGKILL
+
+
+def test_a_missing_program_names_the_fix(tmp_path: Path) -> None:
+    with pytest.raises(DemoError, match="make demo"):
+        Child("nobody", [str(tmp_path / "nothing")], tmp_path)
+
+
+def test_a_signal_waits_until_a_start_is_remembered() -> None:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    interrupts = Interrupts()
+    try:
+        interrupts.install()
+        remembered = False
+        with pytest.raises(Interrupted, match="SIGTERM"), interrupts.held():
+            os.kill(os.getpid(), signal.SIGTERM)
+            remembered = True
+        assert remembered
+        assert all(signal.getsignal(number) == signal.SIG_IGN for number in SIGNALS)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def test_a_signal_outside_a_start_raises_at_once() -> None:
+    before = {number: signal.getsignal(number) for number in SIGNALS}
+    try:
+        Interrupts().install()
+        with pytest.raises(Interrupted, match="SIGHUP"):
+            os.kill(os.getpid(), signal.SIGHUP)
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
