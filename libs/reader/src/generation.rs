@@ -14,8 +14,7 @@ use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, Schema
 use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
 use forebay_core::{Error, Result};
 use forebay_index::{PartitionPhase, PartitionWriter, SchemaSet};
-use forebay_log::{Bounds, LogRecord};
-use forebay_wire::entry::decode_entry;
+use forebay_log::Bounds;
 
 use crate::progress::{CatchUp, Phase, Progress, Rebuilding, Served};
 
@@ -126,15 +125,13 @@ impl Generation {
     /// conditional changes, if the copy is in service.
     pub(crate) fn apply(
         &mut self,
-        record: &LogRecord,
+        record: Record,
         schemas: &SchemaSet,
         keep: impl FnOnce(&[Outcome]),
     ) -> std::result::Result<Step, Stop> {
-        let entry = decode_entry(&record.entry);
-        let source_time = entry.as_ref().ok().and_then(|entry| entry.source);
-        let append_time = source_time.map_or(record.append_time, |source| source.append_time);
-        let fold = Record { offset: record.offset, append_time: record.append_time, entry };
-        let applied = match self.state.apply(fold, &self.writer, schemas) {
+        let source = record.entry.as_ref().ok().and_then(|entry| entry.source);
+        let append_time = source.map_or(record.append_time, |source| source.append_time);
+        let applied = match self.state.apply(record, &self.writer, schemas) {
             Ok(applied) => applied,
             Err(Blocked::NeedsDefinition(version)) => return Err(Stop::NeedsDefinition(version)),
             Err(Blocked::UpgradeNeeded(error)) => return Err(Stop::UpgradeNeeded(error)),

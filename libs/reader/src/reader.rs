@@ -1,5 +1,6 @@
 //! The reader itself: opens, waits, tells how it is, and closes.
 
+use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -43,6 +44,12 @@ struct Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         self.shared.closing.close();
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("store", &self.store()).finish_non_exhaustive()
     }
 }
 

@@ -13,6 +13,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::backoff::Backoff;
+use forebay_core::change::Entry;
+use forebay_core::fold::Record;
 use forebay_core::id::SchemaVersion;
 use forebay_core::limits::{
     READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN, READER_CLOCK_CHECK_MS, READER_DEFINITION_WAIT_MS,
@@ -21,7 +23,7 @@ use forebay_core::limits::{
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::LogRecord;
-use forebay_wire::entry::frame_log_id;
+use forebay_wire::entry::decode_entry;
 use futures::FutureExt;
 use tokio::time::Sleep;
 
@@ -194,31 +196,49 @@ impl Tail {
         }
     }
 
-    /// Applies records in their order. Before one of another log it checks which log this is: if it
-    /// was replaced under us, later records with our id (our own barriers, say) are not of our log.
+    /// Applies records in their order. Before one that speaks of another log it checks which log
+    /// this is: if it was replaced under us, later records with our id (our own barriers, say) are
+    /// not of our log.
     async fn apply(&mut self, records: &[LogRecord]) -> Result<(), Pause> {
         let mut is_checked = false;
         for record in records {
-            let ours = self.following.state().log_id;
-            let is_stray = |found| ours.is_some_and(|ours| ours != found);
-            if !is_checked && frame_log_id(&record.entry).is_ok_and(is_stray) {
+            let (record, entry) = self.decode(record.clone()).await?;
+            if !is_checked && self.is_suspect(&entry) {
                 self.connect().await?;
                 is_checked = true;
             }
-            self.apply_one(record).await?;
+            self.apply_one(record, entry).await?;
         }
         Ok(())
     }
 
-    async fn apply_one(&mut self, record: &LogRecord) -> Result<(), Pause> {
-        let mut record = record.clone();
-        if frame_log_id(&record.entry).is_err_and(|error| error.code() == ErrorCode::Corrupt) {
-            record = self.read_again(record).await?;
+    /// Decodes a record. A damaged one is read once more: the damage may lie between the log and us.
+    async fn decode(&self, record: LogRecord) -> Result<(LogRecord, Result<Entry>), Pause> {
+        let entry = decode_entry(&record.entry);
+        if !entry.as_ref().is_err_and(|error| error.code() == ErrorCode::Corrupt) {
+            return Ok((record, entry));
         }
-        let outcome = match self.fold(&record) {
+        let log = &*self.shared.parts.log;
+        let again = read(log, self.partition.at, record.offset, Duration::ZERO).await;
+        let again = again.map_err(Pause::Retry)?.records.into_iter().next();
+        let record = again.filter(|again| again.offset == record.offset).unwrap_or(record);
+        let entry = decode_entry(&record.entry);
+        Ok((record, entry))
+    }
+
+    fn is_suspect(&self, entry: &Result<Entry>) -> bool {
+        let Some(ours) = self.following.state().log_id else { return false };
+        match entry {
+            Ok(entry) => entry.log_id != ours,
+            Err(error) => error.code() == ErrorCode::UpgradeNeeded,
+        }
+    }
+
+    async fn apply_one(&mut self, record: LogRecord, entry: Result<Entry>) -> Result<(), Pause> {
+        let outcome = match self.fold(&record, entry) {
             Err(Stop::NeedsDefinition(version)) => {
                 self.fetch_definition(version).await?;
-                self.fold(&record)
+                self.fold(&record, decode_entry(&record.entry))
             }
             outcome => outcome,
         };
@@ -237,18 +257,11 @@ impl Tail {
         Ok(())
     }
 
-    fn fold(&mut self, record: &LogRecord) -> Result<Step, Stop> {
+    fn fold(&mut self, record: &LogRecord, entry: Result<Entry>) -> Result<Step, Stop> {
         let partition = &self.partition;
         let keep = |outcomes: &[Outcome]| partition.keep_outcomes(outcomes);
-        self.following.apply(record, self.shared.index.schemas(), keep)
-    }
-
-    /// Reads a damaged record once more: the damage may lie between the log and us.
-    async fn read_again(&self, record: LogRecord) -> Result<LogRecord, Pause> {
-        let log = &*self.shared.parts.log;
-        let again = read(log, self.partition.at, record.offset, Duration::ZERO).await;
-        let again = again.map_err(Pause::Retry)?.records.into_iter().next();
-        Ok(again.filter(|again| again.offset == record.offset).unwrap_or(record))
+        let fold = Record { offset: record.offset, append_time: record.append_time, entry };
+        self.following.apply(fold, self.shared.index.schemas(), keep)
     }
 
     fn note_skipped(&mut self, record: LogRecord, reason: Error) {
