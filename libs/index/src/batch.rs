@@ -65,9 +65,9 @@ impl View<'_> {
     /// twice is answered twice. Each document is whole; two of them may be of different moments.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key of another type, `LimitExceeded` over
-    /// [`BATCH_KEYS_MAX`] keys, `Internal` from a poisoned partition, and the first error of `visit`.
-    /// A partition that is not followed or does not answer is a status, not an error.
+    /// `InvalidArgument` for a key of another type, `LimitExceeded` over [`BATCH_KEYS_MAX`] keys,
+    /// `Internal` from a poisoned partition, and the first error of `visit`. A partition that is
+    /// not followed or does not answer is a status, not an error.
     pub fn multi_get<K: KeyList + ?Sized>(
         &self,
         keys: &K,
@@ -113,8 +113,8 @@ impl View<'_> {
     /// A string or bytes field of many documents, packed into `out`, whose content is replaced.
     ///
     /// # Errors
-    /// As [`View::multi_get`], and `InvalidArgument` for a handle that was resolved for another type
-    /// or on another store.
+    /// As [`View::multi_get`], and `InvalidArgument` for a handle that was resolved for another
+    /// type or on another store.
     pub fn multi_get_packed<K: KeyList + ?Sized>(
         &self,
         keys: &K,

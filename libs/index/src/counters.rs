@@ -1,8 +1,8 @@
 //! Counts of reads, exact and cheap: each thread adds to a line of its own.
 //!
 //! A thread takes a number when it first reads and gives it back when it ends; the number picks its
-//! line in every index of the process. Only that thread writes the line, so a count is a load and
-//! a store, no locked instruction. The list of free numbers is behind a mutex, which also orders the
+//! line in every index of the process. Only that thread writes the line, so a count is a load and a
+//! store, no locked instruction. The list of free numbers is behind a mutex, which also orders the
 //! last counts of an ended thread before the first ones of the thread that gets its number. Threads
 //! beyond the number of lines share the last line and pay for a locked add.
 

@@ -1,8 +1,8 @@
 //! Which documents of a partition expire when: lets their memory go once they have expired.
 //!
 //! Reads never depend on it; an expired document is absent whether or not its row is still there.
-//! Each document stands in the queue at most once. One whose expiry moved on is put back with the new
-//! one when its turn comes, so refreshing a time to live costs nothing here.
+//! Each document stands in the queue at most once. One whose expiry moved on is put back with the
+//! new one when its turn comes, so refreshing a time to live costs nothing here.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashSet};

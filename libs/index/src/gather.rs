@@ -1,7 +1,8 @@
 //! Gather: many keys x many fields straight into one dense matrix, without an object per value.
 //!
 //! A plan is made once: it resolves the fields to columns, checks that their types convert, and
-//! converts the defaults. It holds no place in a row, so it survives every alteration as a handle does.
+//! converts the defaults. It holds no place in a row, so it survives every alteration as a handle
+//! does.
 
 use forebay_core::row::Presence;
 use forebay_core::schema::Definition;
@@ -274,15 +275,16 @@ fn default_cells<E: Element>(
 
 impl View<'_> {
     /// Fills a matrix: one row per key in the caller's order, the plan's columns. A key that stands
-    /// twice gets two rows. A row is of one version of its document. Null and absent take the default.
+    /// twice gets two rows. A row is of one version of its document. Null and absent take the
+    /// default.
     ///
     /// # Errors
-    /// `InvalidArgument` for an `out` that is too small, with nothing written; for a plan of another
-    /// store; for a key of another type; for a value that no longer fits since its field was widened.
-    /// Where `statuses` is not asked for, also the error of a key whose partition is not followed
-    /// or does not answer, for a default would pass for its value. `LimitExceeded` over
-    /// [`BATCH_KEYS_MAX`](forebay_core::limits::BATCH_KEYS_MAX) keys. After any other error than the
-    /// first the content of `out` is unspecified.
+    /// `InvalidArgument` for an `out` that is too small, with nothing written; for a plan of
+    /// another store; for a key of another type; for a value that no longer fits since its field
+    /// was widened. Where `statuses` is not asked for, also the error of a key whose partition is
+    /// not followed or does not answer, for a default would pass for its value. `LimitExceeded`
+    /// over [`BATCH_KEYS_MAX`](forebay_core::limits::BATCH_KEYS_MAX) keys. After any other error
+    /// than the first the content of `out` is unspecified.
     pub fn gather<E: Element, K: KeyList + ?Sized>(
         &self,
         plan: &GatherPlan<E>,

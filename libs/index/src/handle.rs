@@ -9,9 +9,9 @@ use forebay_core::{Error, Result};
 
 /// A field of one store and the type that it is read as. Cheap to clone; any thread may use it.
 ///
-/// It survives every alteration: other fields that come and go, a new name, a wider type. Reads at a
-/// type narrower than the field's go on while values fit. After a drop it answers absent, also when
-/// another field takes the name.
+/// It survives every alteration: other fields that come and go, a new name, a wider type. Reads at
+/// a type narrower than the field's go on while values fit. After a drop it answers absent, also
+/// when another field takes the name.
 #[derive(Clone, Debug)]
 pub struct FieldHandle {
     store: StoreId,

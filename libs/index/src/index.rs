@@ -129,8 +129,9 @@ pub struct Index {
 }
 
 impl Index {
-    /// An empty index of the store whose definitions these are, over the partitions given. All start
-    /// [`Bootstrapping`](PartitionPhase::Bootstrapping). `hash_seed` should be random in production.
+    /// An empty index of the store whose definitions these are, over the partitions given. All
+    /// start [`Bootstrapping`](PartitionPhase::Bootstrapping). `hash_seed` should be random in
+    /// production.
     ///
     /// # Errors
     /// `InvalidArgument` without a definition, with definitions of several stores, without a
@@ -193,8 +194,8 @@ impl Index {
         PartitionWriter::take(self.inner.clone(), partition)
     }
 
-    /// Opens a view: the reads of one call, all at one time. Costs a few nanoseconds; a view that is
-    /// held delays the reclaim of old rows, never a writer.
+    /// Opens a view: the reads of one call, all at one time. Costs a few nanoseconds; a view that
+    /// is held delays the reclaim of old rows, never a writer.
     pub fn view<'a>(&'a self, at: ReadAt<'a>) -> View<'a> {
         View::open(&self.inner, at)
     }

@@ -1,46 +1,50 @@
 //! The embedded index: the documents of one store that a process reads from its own memory.
 //!
-//! It knows definitions, keys and rows. It has never heard of a log, a socket or a clock: whoever writes
-//! brings what the fold answered, whoever reads brings the time.
+//! It knows definitions, keys and rows. It has never heard of a log, a socket or a clock: whoever
+//! writes brings what the fold answered, whoever reads brings the time.
 //!
 //! # Who writes
 //!
-//! One [`PartitionWriter`] per partition; there is no second handle, and all its methods that change
-//! something take `&mut self`. Writers of different partitions share nothing but the reclaim domain.
-//! For one entry the writer
+//! One [`PartitionWriter`] per partition; there is no second handle, and all its methods that
+//! change something take `&mut self`. Writers of different partitions share nothing but the reclaim
+//! domain. For one entry the writer
 //!
-//! 1. stores the rows, each in one step: an old row is swung to the new one, never changed in place;
-//!    when all documents are dropped, the new rows go to the next *generation*, which nobody looks up;
-//! 2. publishes the generation, then the schema version, then the partition time, each with release;
+//! 1. stores the rows, each in one step: an old row is swung to the new one, never changed in
+//!    place; when all documents are dropped, the new rows go to the next *generation*, which nobody
+//!    looks up;
+//! 2. publishes the generation, then the schema version, then the partition time, each with
+//!    release;
 //! 3. publishes the status (position, time, version, counts) as one consistent set;
 //! 4. only then sweeps a generation that was dropped.
 //!
 //! # Who reads
 //!
-//! Any number of threads, through a [`View`] per call. A read loads, each with acquire, in the opposite
-//! order: phase, partition time, schema version, generation, row. So
+//! Any number of threads, through a [`View`] per call. A read loads, each with acquire, in the
+//! opposite order: phase, partition time, schema version, generation, row. So
 //!
 //! - a status that names a position is true of every later read: the rows of that position were
 //!   stored before it was published;
-//! - a reader that sees the new schema version also sees the new rows. One that saw the old version and
-//!   then finds a new row takes the row's own version. Either way the document is what it was before
-//!   the entry or what it is after, never a new row seen through an old definition;
-//! - a document that an entry both drops and writes again is found in the old generation or in the new
-//!   one. A reader that loaded the old number and misses because of the sweep loads the number again:
-//!   the sweep came after the publish, so it sees the newer one;
-//! - time: a document counts as absent from the moment that it expires, by the later of the caller's
-//!   clock and the partition time. Its memory goes later, at some entry.
+//! - a reader that sees the new schema version also sees the new rows. One that saw the old version
+//!   and then finds a new row takes the row's own version. Either way the document is what it was
+//!   before the entry or what it is after, never a new row seen through an old definition;
+//! - a document that an entry both drops and writes again is found in the old generation or in the
+//!   new one. A reader that loaded the old number and misses because of the sweep loads the number
+//!   again: the sweep came after the publish, so it sees the newer one;
+//! - time: a document counts as absent from the moment that it expires, by the later of the
+//!   caller's clock and the partition time. Its memory goes later, at some entry.
 //!
 //! No reader takes a lock or waits: every retry means that a writer got further. No reader writes a
 //! line that another reader uses: the guard of a view and the counts of reads each lie on a line of
-//! the thread's own. (The exception is coming to a partition in a [`Scan`], which helps a table that
-//! is being grown to finish.) A view that is held delays the reclaim of old rows, and nothing else.
+//! the thread's own. (The exception is coming to a partition in a [`Scan`], which helps a table
+//! that is being grown to finish.) A view that is held delays the reclaim of old rows, and nothing
+//! else.
 //!
 //! # What a read promises
 //!
 //! Each document is whole: whatever is read of one [`RowRef`], one `get_document` or one row of a
 //! gathered matrix is of one moment between two entries. Two documents, also of one call, may be of
-//! different moments. The decision behind this interface is `tools/decisions/0003-index-interface.md`.
+//! different moments. The decision behind this interface is
+//! `tools/decisions/0003-index-interface.md`.
 
 mod batch;
 mod counters;

@@ -12,7 +12,8 @@ use crate::number::sealed::Convert;
 use crate::number::{FieldScalar, Number};
 use crate::schemas::SchemaSet;
 
-/// What a read of one field answers. Absent, null and a value, also an empty one, are three answers.
+/// What a read of one field answers. Absent, null and a value, also an empty one, are three
+/// answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FieldRead<T> {
     /// There is no document, or it has no such field.
@@ -55,7 +56,8 @@ impl<T> FieldRead<T> {
 #[derive(Clone, Copy, Debug)]
 pub struct RowRef<'v> {
     row: Row<'v>,
-    schema: &'v SchemaAt,
+    /// The definition that the row was written under.
+    written: &'v SchemaAt,
     /// The definition that the partition had reached: retires fields that the row still holds.
     current: &'v SchemaAt,
     now: Timestamp,
@@ -74,13 +76,13 @@ impl<'v> RowRef<'v> {
     ) -> Result<Option<Self>> {
         let version = row_schema_version(bytes).unwrap_or_default();
         let unknown = |version| Error::internal(format!("schema version {version} is not known"));
-        let schema = schemas.get(version).ok_or_else(|| unknown(version))?;
+        let written = schemas.get(version).ok_or_else(|| unknown(version))?;
         let current = match partition_version.max(version) {
-            newest if newest == version => schema,
+            newest if newest == version => written,
             newest => schemas.get(newest).ok_or_else(|| unknown(newest))?,
         };
-        let row = Row::new(bytes, &schema.layout)?;
-        Ok((!row.is_expired(now)).then_some(Self { row, schema, current, now }))
+        let row = Row::new(bytes, &written.layout)?;
+        Ok((!row.is_expired(now)).then_some(Self { row, written, current, now }))
     }
 
     /// The definition that it is seen by.
@@ -100,9 +102,9 @@ impl<'v> RowRef<'v> {
 
     /// A field's bytes and the type that they are of.
     pub(crate) fn stored(&self, field: FieldId) -> Result<FieldRead<(&'v [u8], FieldType)>> {
-        let Some(slot) = self.schema.layout.slot(field) else { return Ok(FieldRead::Absent) };
+        let Some(slot) = self.written.layout.slot(field) else { return Ok(FieldRead::Absent) };
         let retired =
-            !std::ptr::eq(self.schema, self.current) && self.current.layout.slot(field).is_none();
+            !std::ptr::eq(self.written, self.current) && self.current.layout.slot(field).is_none();
         let expired = self.row.field_expires_at(field).is_some_and(|at| at <= self.now);
         if retired || expired {
             return Ok(FieldRead::Absent);
@@ -187,7 +189,7 @@ impl<'v> RowRef<'v> {
     /// The whole document: live fields only, their values as wide as their fields are now.
     pub fn document(&self) -> Result<Document> {
         let mut document = Document::new(self.row.expires_at(), self.row.version());
-        for slot in self.schema.layout.slots() {
+        for slot in self.written.layout.slots() {
             let value = match self.stored(slot.field)? {
                 FieldRead::Absent => continue,
                 FieldRead::Null => None,

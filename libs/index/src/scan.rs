@@ -1,9 +1,9 @@
 //! Scans: every live document of an index, partition by partition, in bounded batches.
 //!
 //! A scan belongs to nobody's thread and pins nothing between two batches, so a slow one delays no
-//! reclaim. It copies the list of keys of a partition when it comes to it, and looks each one up when
-//! its turn comes: a document that lives throughout is seen exactly once, as it is at that moment; one
-//! that comes or goes meanwhile may be seen or not.
+//! reclaim. It copies the list of keys of a partition when it comes to it, and looks each one up
+//! when its turn comes: a document that lives throughout is seen exactly once, as it is at that
+//! moment; one that comes or goes meanwhile may be seen or not.
 
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};
@@ -61,7 +61,8 @@ impl Scan {
 
     /// Visits up to `documents_max` more documents and answers how many there were; 0 is the end.
     ///
-    /// Coming to a partition costs a copy of its keys; everything else is proportional to the batch.
+    /// Coming to a partition costs a copy of its keys; everything else is proportional to the
+    /// batch.
     ///
     /// # Errors
     /// `InvalidArgument` for a batch of 0; `Unavailable`, `Stale` and `Internal` as

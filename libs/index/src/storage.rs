@@ -1,8 +1,8 @@
 //! Where the rows of one partition lie: a lock-free map, keyed by generation and key.
 //!
 //! The generation in the key is what makes "all documents go, these come" one store: the writer
-//! fills the next generation, which nobody looks up yet, and then publishes its number. All maps
-//! of an index share one reclaim domain, so one guard protects whatever a call finds in any of them.
+//! fills the next generation, which nobody looks up yet, and then publishes its number. All maps of
+//! an index share one reclaim domain, so one guard protects whatever a call finds in any of them.
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::atomic::{Ordering, fence};
@@ -16,8 +16,8 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use crate::header::{Header, Held};
 use crate::writer::WriterState;
 
-/// What a document costs beyond key and row: its slot in a table that is half full (9 B, twice), the
-/// map's entry (40 B) and three allocations (16 B each).
+/// What a document costs beyond key and row: its slot in a table that is half full (9 B, twice),
+/// the map's entry (40 B) and three allocations (16 B each).
 const DOCUMENT_OVERHEAD_BYTES: u64 = 2 * 9 + 40 + 3 * 16;
 
 /// A stored key.

@@ -193,8 +193,8 @@ impl<'a> View<'a> {
     ///
     /// # Errors
     /// `InvalidArgument` for a key of another type, never converted, or of a partition that is not
-    /// followed; `Unavailable` while its partition is bootstrapping; `Stale` and `Unavailable` as the
-    /// admission says; `Internal` from a poisoned partition.
+    /// followed; `Unavailable` while its partition is bootstrapping; `Stale` and `Unavailable` as
+    /// the admission says; `Internal` from a poisoned partition.
     pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<RowRef<'_>>> {
         match self.look_up(&key.into())? {
             Lookup::Found(row) => {

@@ -1,8 +1,8 @@
 //! The one writer of a partition: carries out what the fold answered, and publishes it.
 //!
-//! Readers go on meanwhile. A document is swung from its old row to its new one in one step, also when
-//! everything around it is dropped, so nobody sees it between two entries. The order of the steps is
-//! in the essay of the crate.
+//! Readers go on meanwhile. A document is swung from its old row to its new one in one step, also
+//! when everything around it is dropped, so nobody sees it between two entries. The order of the
+//! steps is in the essay of the crate.
 
 use std::sync::{Arc, PoisonError};
 
@@ -118,13 +118,13 @@ impl PartitionWriter {
     /// `state` (the fold's state after it) published. Also takes records without effect.
     ///
     /// Costs memory and time in proportion to the writes; a drop of all documents also sweeps the
-    /// partition once, after the drop is visible. Lets the memory of expired documents go, a bounded
-    /// number at a time.
+    /// partition once, after the drop is visible. Lets the memory of expired documents go, a
+    /// bounded number at a time.
     ///
     /// # Errors
     /// `Internal` when the effect contradicts the index: another partition, a position that falls,
-    /// a row that is broken or of an unknown schema version. Nothing was changed then; the partition
-    /// should be poisoned and rebuilt.
+    /// a row that is broken or of an unknown schema version. Nothing was changed then; the
+    /// partition should be poisoned and rebuilt.
     pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
         self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();

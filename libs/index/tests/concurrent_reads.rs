@@ -1,10 +1,10 @@
-//! Readers beside writers: no document is ever mixed or missing between two entries, and what a status
-//! says is true of the reads after it.
+//! Readers beside writers: no document is ever mixed or missing between two entries, and what a
+//! status says is true of the reads after it.
 //!
-//! Each entry writes every lasting key of its partition in several changes and sets all number fields to
-//! the entry's offset, so that any disagreement inside a document is a mix of two entries. Some entries
-//! also bring a definition that drops one marker field, adds the next and drops all documents; now and
-//! then a partition is rebuilt beside itself.
+//! Each entry writes every lasting key of its partition in several changes and sets all number
+//! fields to the entry's offset, so that any disagreement inside a document is a mix of two
+//! entries. Some entries also bring a definition that drops one marker field, adds the next and
+//! drops all documents; now and then a partition is rebuilt beside itself.
 
 mod support;
 
@@ -34,7 +34,8 @@ fn partition(key: &str) -> PartitionId {
     partition_of(key.as_bytes(), forebay_core::id::PartitionCount(PARTITIONS))
 }
 
-/// The changes of one entry: a, then b, then the rest, for each lasting key; one that comes and goes.
+/// The changes of one entry: a, then b, then the rest, for each lasting key; one that comes and
+/// goes.
 fn changes(store: &mut Store, to: PartitionId, n: u64, marker: &str) -> Vec<Change> {
     let number = || Some(Value::Int64(n as i64));
     let text = || Some(Value::String("x".repeat((n % 300) as usize)));
@@ -208,7 +209,42 @@ fn no_reader_ever_sees_a_mixed_document_or_a_falling_position() {
     assert_eq!(held, lasting_and_passing);
 }
 
-/// The check above can fail: the same readers' check finds a document that was put together wrongly.
+/// A reader that looks a key up while its generation is swept finds it in the next one.
+#[test]
+fn no_document_is_missed_while_generations_take_turns() {
+    const SWAPS: u32 = 20_000;
+    let mut store = Store::new(spec(1, &[("a", INT64)]));
+    let change = store.upsert("key", &[("a", Some(Value::Int64(7)))]);
+    store.write(vec![change], 1);
+    let (index, done) = (store.index.clone(), AtomicBool::new(false));
+    let reads = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..READERS {
+            scope.spawn(|| {
+                let handle = index.handle("a", INT64).unwrap();
+                while !done.load(Ordering::Relaxed) {
+                    let read = index.view(at(0)).get_i64(&handle, "key", -1).unwrap();
+                    // The writer must end also when this fails.
+                    if read != 7 {
+                        done.store(true, Ordering::Relaxed);
+                    }
+                    assert_eq!(read, 7, "a document was missed");
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            });
+        }
+        while reads.load(Ordering::Relaxed) == 0 {
+            std::thread::yield_now();
+        }
+        for _ in 0..SWAPS {
+            rebuild(&mut store, PartitionId(0));
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
+
+/// The check above can fail: the same readers' check finds a document that was put together
+/// wrongly.
 #[test]
 #[should_panic(expected = "a mixed document")]
 fn a_mixed_document_would_be_noticed() {

@@ -1,5 +1,5 @@
-//! Random histories against a naive model: writes, times to live, evolution under live handles, drops of
-//! everything, rebuilds; compared by typed reads, documents, gather and scan.
+//! Random histories against a naive model: writes, times to live, evolution under live handles,
+//! drops of everything, rebuilds; compared by typed reads, documents, gather and scan.
 
 mod support;
 
@@ -54,7 +54,11 @@ enum Step {
 
 fn field_step() -> impl Strategy<Value = FieldStep> {
     let number = prop_oneof![-3..3_i64, Just(i64::from(i32::MAX)), Just(1 << 40)];
-    let value = prop_oneof![6 => number.prop_map(|n| Some(Some(n))), 1 => Just(Some(None)), 1 => Just(None)];
+    let value = prop_oneof![
+        6 => number.prop_map(|n| Some(Some(n))),
+        1 => Just(Some(None)),
+        1 => Just(None),
+    ];
     (any::<prop::sample::Index>(), value, prop::option::weighted(0.2, 1..40_i64))
         .prop_map(|(field, value, ttl_us)| FieldStep { field: field.index(1 << 16), value, ttl_us })
 }
@@ -432,7 +436,7 @@ impl World {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: 256, ..ProptestConfig::default() })]
 
     #[test]
     fn every_read_answers_what_the_model_says(
