@@ -66,8 +66,8 @@ impl Scan {
     ///
     /// # Errors
     /// `InvalidArgument` for a batch of 0; `Unavailable`, `Stale` and `Internal` as
-    /// [`View::get`] for the partition whose turn it is (the scan may go on later); the first error
-    /// of `visit`, whose document counts as visited.
+    /// [`View::get`](crate::View::get) for the partition whose turn it is (the scan may go on
+    /// later); the first error of `visit`, whose document counts as visited.
     pub fn next_batch(
         &mut self,
         at: ReadAt<'_>,
