@@ -32,9 +32,9 @@ const _: () = assert!(ENTRY_BYTES_MAX <= u32::MAX as usize);
 /// holds is skipped by every replica when it has not.
 ///
 /// # Errors
-/// `LimitExceeded` over [`ENTRY_BYTES_MAX`] or [`ENTRY_CHANGES_MAX`]; `InvalidArgument` for a change
-/// without sequence; what [`Definition::check`](forebay_core::schema::Definition::check) says of a
-/// definition in a control record.
+/// `LimitExceeded` over [`ENTRY_BYTES_MAX`] or [`ENTRY_CHANGES_MAX`]; `InvalidArgument` for a
+/// change without sequence; for a definition what its
+/// [check](forebay_core::schema::Definition::check) says.
 pub fn encode_entry(entry: &Entry) -> Result<Bytes> {
     check_change_count(entry.change_count())?;
     check_body(&entry.body)?;

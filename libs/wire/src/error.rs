@@ -40,22 +40,24 @@ pub(crate) fn cut(text: &str, bytes_max: usize) -> &str {
 impl From<v1::Error> for Error {
     /// A code that this build does not know becomes `Internal`, with the number in the message.
     fn from(wire: v1::Error) -> Self {
-        known_error(wire).unwrap_or_else(|wire| {
-            let message = format!(
-                "the peer answered with error code {}, which this build does not know; upgrade \
-                 this process: {}",
-                wire.code, wire.message
-            );
-            Self::internal(message).with_context(context(wire))
-        })
+        if let Some(code) = ErrorCode::from_number(wire.code) {
+            return error_with_code(code, wire);
+        }
+        let advice = "the peer answered with an error code that this build does not know; upgrade \
+                      this process";
+        let message = format!("{advice} (code {}: {})", wire.code, wire.message);
+        Self::internal(message).with_context(context(wire))
     }
 }
 
-/// The error, or the message back when its code is not known.
-pub(crate) fn known_error(mut wire: v1::Error) -> Result<Error, v1::Error> {
-    let Some(code) = ErrorCode::from_number(wire.code) else { return Err(wire) };
+/// The error of a message whose code is known.
+pub(crate) fn known_error(wire: v1::Error) -> Option<Error> {
+    ErrorCode::from_number(wire.code).map(|code| error_with_code(code, wire))
+}
+
+fn error_with_code(code: ErrorCode, mut wire: v1::Error) -> Error {
     let message = std::mem::take(&mut wire.message);
-    Ok(Error::new(code, message).with_context(context(wire)))
+    Error::new(code, message).with_context(context(wire))
 }
 
 fn context(wire: v1::Error) -> ErrorContext {

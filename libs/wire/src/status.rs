@@ -86,12 +86,15 @@ fn error_in_details(status: &Status) -> Option<Error> {
     if status.details().is_empty() {
         return None;
     }
-    known_error(v1::Error::decode(status.details()).ok()?).ok()
+    known_error(v1::Error::decode(status.details()).ok()?)
 }
 
 fn code_without_details(status: &Status) -> ErrorCode {
     match status.code() {
-        Code::Cancelled if is_caused_by::<TimeoutExpired>(status) => ErrorCode::DeadlineExceeded,
+        // Both sides of a call keep its time limit and say so in these words.
+        Code::Cancelled if status.message() == TimeoutExpired(()).to_string() => {
+            ErrorCode::DeadlineExceeded
+        }
         // A source stays on the side that made the status: this is our transport speaking.
         Code::Internal if std::error::Error::source(status).is_some() => ErrorCode::Unavailable,
         Code::Cancelled | Code::Unknown | Code::Unavailable => ErrorCode::Unavailable,
@@ -109,7 +112,7 @@ fn code_without_details(status: &Status) -> ErrorCode {
 }
 
 fn nothing_was_appended(status: &Status) -> bool {
-    is_caused_by::<ConnectError>(status)
+    never_connected(status)
         || matches!(
             status.code(),
             Code::InvalidArgument
@@ -119,9 +122,9 @@ fn nothing_was_appended(status: &Status) -> bool {
         )
 }
 
-fn is_caused_by<Cause: std::error::Error + 'static>(status: &Status) -> bool {
+fn never_connected(status: &Status) -> bool {
     let first = std::error::Error::source(status);
-    std::iter::successors(first, |error| error.source()).any(|error| error.is::<Cause>())
+    std::iter::successors(first, |error| error.source()).any(|error| error.is::<ConnectError>())
 }
 
 /// What the status said, and what to do about it.

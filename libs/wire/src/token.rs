@@ -16,9 +16,6 @@ pub const TOKEN_FORMAT_VERSION: u8 = 1;
 const HEADER_BYTES: usize = 1 + 8;
 const POSITION_BYTES: usize = 4 + 8 + 4 + 8 + 2;
 const CHECKSUM_BYTES: usize = 4;
-/// Longest token, in bytes.
-pub const TOKEN_BYTES_MAX: usize =
-    HEADER_BYTES + PARTITIONS_MAX as usize * POSITION_BYTES + CHECKSUM_BYTES;
 
 /// How far a caller has seen or written each partition of one store.
 ///
@@ -117,9 +114,6 @@ impl Token {
     /// for a token of a newer build.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
         let (covered, stored) = bytes.split_last_chunk::<CHECKSUM_BYTES>().ok_or_else(garbled)?;
-        if bytes.len() > TOKEN_BYTES_MAX && covered.first() == Some(&TOKEN_FORMAT_VERSION) {
-            return Err(garbled());
-        }
         if u32::from_le_bytes(*stored) != crc32c::crc32c(covered) {
             return Err(garbled());
         }

@@ -1,0 +1,284 @@
+//! What goes out comes back the same; what cannot be is refused with the right code.
+
+use std::fmt::Debug;
+
+use bytes::Bytes;
+use forebay_core::ErrorCode;
+use forebay_core::change::{ClientBatch, Condition, Source};
+use forebay_core::id::{DocumentVersion, Position, StoreId};
+use forebay_core::limits::{LIST_COMPONENTS_MAX, ROW_BYTES_MAX};
+use forebay_core::outcome::Verdict;
+use forebay_core::schema::{Alteration, Definition, StoreOptions, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_wire::outcome::{ChangeOutcome, ChangeResult};
+use forebay_wire::v1;
+use forebay_wire::value::{nullable_value, nullable_value_message};
+use proptest::prelude::*;
+use prost::Message;
+
+use crate::frames;
+use crate::strategies;
+
+/// Through the message and its bytes, and back.
+fn again<Domain, Wire>(domain: &Domain) -> Domain
+where
+    Wire: Message + Default + TryInto<Domain, Error: Debug> + for<'a> From<&'a Domain>,
+{
+    let bytes = Wire::from(domain).encode_to_vec();
+    Wire::decode(bytes.as_slice()).unwrap().try_into().unwrap()
+}
+
+proptest! {
+    #[test]
+    fn field_types_come_back(field_type in strategies::field_type()) {
+        prop_assert_eq!(FieldType::try_from(v1::FieldType::from(field_type)), Ok(field_type));
+    }
+
+    #[test]
+    fn values_come_back(value in strategies::value()) {
+        prop_assert_eq!(again::<Value, v1::Value>(&value), value);
+    }
+
+    #[test]
+    fn specs_come_back(spec in strategies::store_spec()) {
+        prop_assert_eq!(again::<StoreSpec, v1::StoreSpec>(&spec), spec);
+    }
+
+    #[test]
+    fn definitions_come_back(definition in strategies::definition()) {
+        prop_assert_eq!(again::<Definition, v1::Definition>(&definition), definition);
+    }
+
+    #[test]
+    fn alterations_come_back(alteration in strategies::alteration()) {
+        prop_assert_eq!(again::<Alteration, v1::Alteration>(&alteration), alteration);
+    }
+
+    #[test]
+    fn batches_come_back(batch in strategies::client_batch()) {
+        prop_assert_eq!(again::<ClientBatch, v1::ClientBatch>(&batch), batch);
+    }
+
+    #[test]
+    fn sources_come_back(source in strategies::source()) {
+        prop_assert_eq!(Source::try_from(v1::Source::from(source)), Ok(source));
+    }
+
+    #[test]
+    fn errors_come_back(error in strategies::error()) {
+        prop_assert_eq!(forebay_core::Error::from(v1::Error::from(&error)), error);
+    }
+
+    #[test]
+    fn results_come_back(
+        position in strategies::position(),
+        error in strategies::error(),
+        version in any::<Option<u64>>(),
+    ) {
+        let version = version.map(DocumentVersion);
+        for result in [
+            ChangeResult::appended(position),
+            ChangeResult::judged(position, Verdict::Applied),
+            ChangeResult::judged(position, Verdict::NotMet(version)),
+            ChangeResult::judged(position, Verdict::TooLarge),
+            ChangeResult::failed(error),
+        ] {
+            prop_assert_eq!(again::<ChangeResult, v1::ChangeResult>(&result), result);
+        }
+    }
+
+    /// Any bytes that are protobuf are also converted or refused, never a panic.
+    #[test]
+    fn any_message_is_converted_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..200)) {
+        if let Ok(wire) = v1::Value::decode(bytes.as_slice()) {
+            let _ = nullable_value(wire);
+        }
+        if let Ok(wire) = v1::Definition::decode(bytes.as_slice()) {
+            let _ = Definition::try_from(wire);
+        }
+        if let Ok(wire) = v1::StoreSpec::decode(bytes.as_slice()) {
+            let _ = StoreSpec::try_from(wire);
+        }
+        if let Ok(wire) = v1::ChangeResult::decode(bytes.as_slice()) {
+            let _ = ChangeResult::try_from(wire);
+        }
+    }
+}
+
+fn code_of<Domain: Debug>(result: forebay_core::Result<Domain>) -> ErrorCode {
+    result.unwrap_err().code()
+}
+
+#[test]
+fn null_is_a_value_of_a_set_and_of_nothing_else() {
+    let null = nullable_value_message(None);
+    assert_eq!(nullable_value(null.clone()), Ok(None));
+    assert_eq!(code_of(Value::try_from(null)), ErrorCode::InvalidArgument);
+    let empty = nullable_value_message(Some(&Value::Bytes(Vec::new())));
+    assert_eq!(nullable_value(empty), Ok(Some(Value::Bytes(Vec::new()))));
+}
+
+#[test]
+fn nan_keeps_its_bits() {
+    let bits = 0x7ff8_dead_beef_0001;
+    let value = again::<Value, v1::Value>(&Value::Float64(f64::from_bits(bits)));
+    assert!(matches!(value, Value::Float64(v) if v.to_bits() == bits));
+    let value = again::<Value, v1::Value>(&Value::VectorF32(vec![f32::from_bits(0x7fc0_1234)]));
+    assert!(matches!(value, Value::VectorF32(v) if v[0].to_bits() == 0x7fc0_1234));
+}
+
+#[test]
+fn numbers_of_enums_are_unset_known_or_newer() {
+    let scalar = |number| {
+        FieldType::try_from(v1::FieldType { kind: Some(v1::field_type::Kind::Scalar(number)) })
+    };
+    assert_eq!(code_of(scalar(0)), ErrorCode::InvalidArgument);
+    for known in strategies::SCALARS {
+        let number = v1::ScalarType::from(known).into();
+        assert_eq!(scalar(number), Ok(FieldType::Scalar(known)));
+    }
+    for newer in [9, 1_000, -1, i32::MIN] {
+        assert_eq!(code_of(scalar(newer)), ErrorCode::UpgradeNeeded);
+    }
+    assert_eq!(
+        code_of(FieldType::try_from(v1::FieldType { kind: None })),
+        ErrorCode::UpgradeNeeded
+    );
+}
+
+fn list(scalar: v1::ScalarType, items: Vec<u8>) -> v1::Value {
+    let list = v1::List { r#type: scalar.into(), items: items.into() };
+    v1::Value { kind: Some(v1::value::Kind::ListValue(list)) }
+}
+
+#[test]
+fn broken_components_are_the_senders_doing() {
+    let odd = list(v1::ScalarType::Int32, vec![1, 2, 3]);
+    assert_eq!(code_of(nullable_value(odd)), ErrorCode::InvalidArgument);
+    let past_the_end = list(v1::ScalarType::String, vec![9, 0, 0, 0, b'a']);
+    assert_eq!(code_of(nullable_value(past_the_end)), ErrorCode::InvalidArgument);
+    let vector = v1::Vector {
+        component: v1::VectorComponent::F32.into(),
+        items: Bytes::from_static(&[0; 7]),
+    };
+    let vector = v1::Value { kind: Some(v1::value::Kind::VectorValue(vector)) };
+    assert_eq!(code_of(nullable_value(vector)), ErrorCode::InvalidArgument);
+}
+
+#[test]
+fn components_are_counted_before_they_are_decoded() {
+    for (scalar, bytes) in [(v1::ScalarType::Bool, 1), (v1::ScalarType::String, 4)] {
+        let most = list(scalar, vec![0; bytes * LIST_COMPONENTS_MAX]);
+        assert!(nullable_value(most).is_ok());
+        let error = nullable_value(list(scalar, vec![0; bytes * (LIST_COMPONENTS_MAX + 1)]));
+        let error = error.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LimitExceeded);
+        assert_eq!(error.context().actual, Some(LIST_COMPONENTS_MAX as u64 + 1));
+    }
+    let long = v1::VectorType { component: v1::VectorComponent::I8.into(), length: 65_536 };
+    let long = v1::FieldType { kind: Some(v1::field_type::Kind::Vector(long)) };
+    assert_eq!(code_of(FieldType::try_from(long)), ErrorCode::LimitExceeded);
+}
+
+#[test]
+fn a_vector_of_the_longest_kind_passes() {
+    let vector = Value::VectorI8(vec![-1; 65_535]);
+    assert_eq!(again::<Value, v1::Value>(&vector), vector);
+    assert_eq!(vector.field_type(), Some(FieldType::Vector(VectorType::I8, 65_535)));
+}
+
+#[test]
+fn a_key_value_store_may_leave_its_field_out_and_has_no_other() {
+    let spec = StoreSpec::key_value("pairs", forebay_core::key::KeyType::Bytes, 4);
+    let mut wire = v1::StoreSpec::from(&spec);
+    wire.fields.clear();
+    assert_eq!(StoreSpec::try_from(wire.clone()), Ok(spec.clone()));
+    let other = spec.field("more", FieldType::Scalar(ScalarType::Bool));
+    wire.fields = v1::StoreSpec::from(&other).fields;
+    let error = StoreSpec::try_from(wire).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert_eq!(error.context().store.as_deref(), Some("pairs"));
+}
+
+#[test]
+fn a_heartbeat_of_0_is_the_default_one() {
+    let wire = v1::StoreOptions { ttl_us: None, versioned: true, heartbeat_ms: 0 };
+    assert_eq!(StoreOptions::from(wire), StoreOptions { versioned: true, ..Default::default() });
+}
+
+#[test]
+fn a_definition_is_checked_when_it_is_read() {
+    let spec = StoreSpec::documents("users", forebay_core::key::KeyType::String, 4)
+        .field("age", FieldType::Scalar(ScalarType::Int32));
+    let good = v1::Definition::from(&spec.define(StoreId(1)).unwrap());
+    assert!(Definition::try_from(good.clone()).is_ok());
+    type Break = fn(&mut v1::Definition);
+    let broken: [(&str, Break); 6] = [
+        ("no partitions", |d| d.partitions = 0),
+        ("no version", |d| d.version = 0),
+        ("no name", |d| d.name.clear()),
+        ("an id from the future", |d| d.next_field_id = 1),
+        ("a field twice", |d| d.fields.push(d.fields[0].clone())),
+        ("no options", |d| d.options = None),
+    ];
+    for (what, break_it) in broken {
+        let mut wire = good.clone();
+        break_it(&mut wire);
+        let code = code_of(Definition::try_from(wire));
+        assert!(matches!(code, ErrorCode::InvalidArgument | ErrorCode::LimitExceeded), "{what}");
+    }
+    let mut newer = good;
+    newer.fields[0].r#type = Some(v1::FieldType { kind: None });
+    let error = Definition::try_from(newer).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UpgradeNeeded);
+    assert_eq!(error.context().field.as_deref(), Some("age"));
+}
+
+#[test]
+fn a_refused_change_names_its_key_by_digest_only() {
+    let mut wire = frames::good_change();
+    let digest = forebay_core::partition::xxh3_64(&wire.key);
+    wire.sequence = 0;
+    let error = forebay_core::change::Change::try_from(wire).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert_eq!(error.context().key_digest, Some(digest));
+    assert!(!error.to_string().contains("user-1"));
+}
+
+#[test]
+fn positions_and_conditions_keep_their_bounds() {
+    let wire = v1::Position { epoch: 1, offset: 2, place: 65_536 };
+    assert_eq!(code_of(Position::try_from(wire)), ErrorCode::InvalidArgument);
+    let none = v1::Condition { kind: None };
+    assert_eq!(code_of(Condition::try_from(none)), ErrorCode::UpgradeNeeded);
+}
+
+#[test]
+fn verdicts_come_back_through_a_result() {
+    let position = Position::default();
+    let version = Some(DocumentVersion(9));
+    for verdict in
+        [Verdict::Applied, Verdict::NotMet(None), Verdict::NotMet(version), Verdict::TooLarge]
+    {
+        let result = ChangeResult::judged(position, verdict);
+        let wire = v1::ChangeResult::from(&result);
+        assert_eq!(ChangeResult::try_from(wire).unwrap().verdict(), Some(verdict));
+    }
+    assert_eq!(ChangeResult::appended(position).verdict(), None);
+    let refused = forebay_core::Error::limit_exceeded("shorten the key", 1, 2);
+    assert_eq!(ChangeResult::failed(refused).verdict(), None);
+    let ChangeOutcome::Failed(error) = ChangeResult::judged(position, Verdict::TooLarge).outcome
+    else {
+        panic!("a document that is too large is a failure");
+    };
+    assert_eq!(error.context().limit, Some(ROW_BYTES_MAX as u64));
+}
+
+#[test]
+fn a_result_that_is_in_the_log_says_where() {
+    let kind = v1::change_result::Kind::Applied(v1::change_result::Applied {});
+    let wire = v1::ChangeResult { position: None, kind: Some(kind) };
+    assert_eq!(code_of(ChangeResult::try_from(wire)), ErrorCode::InvalidArgument);
+    let newer = v1::ChangeResult { position: Some(v1::Position::default()), kind: None };
+    assert_eq!(code_of(ChangeResult::try_from(newer)), ErrorCode::UpgradeNeeded);
+}

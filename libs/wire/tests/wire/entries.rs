@@ -1,0 +1,277 @@
+//! Entry frames: what comes back, what is skipped, what halts, and that no bytes make a panic.
+
+use bytes::Bytes;
+use forebay_core::ErrorCode;
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::id::{ClientId, Epoch, FieldId, LogId, SchemaVersion, Sequence, StoreId};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
+use forebay_core::schema::StoreSpec;
+use forebay_core::value::Value;
+use forebay_wire::entry::{ENTRY_HEADER_BYTES, decode_entry, encode_entry, frame_log_id};
+use forebay_wire::v1;
+use forebay_wire::v1::entry::Body;
+use forebay_wire::v1::field_change::{Bounded, Op};
+use proptest::prelude::*;
+use proptest::sample::Index;
+
+use crate::frames::{
+    field_change, good_change, int32, sealed, sealed_as, sealed_change, sealed_entry,
+};
+use crate::strategies;
+
+fn refusal_of(frame: &[u8]) -> ErrorCode {
+    decode_entry(frame).unwrap_err().code()
+}
+
+/// Every answer of a decoder is an entry, a skip or a halt.
+fn is_an_answer(frame: &[u8]) -> bool {
+    match decode_entry(frame) {
+        Ok(_) => true,
+        Err(error) => matches!(error.code(), ErrorCode::Corrupt | ErrorCode::UpgradeNeeded),
+    }
+}
+
+proptest! {
+    #[test]
+    fn entries_come_back(entry in strategies::entry()) {
+        let frame = encode_entry(&entry).unwrap();
+        prop_assert_eq!(frame_log_id(&frame), Ok(entry.log_id));
+        prop_assert_eq!(&decode_entry(&frame).unwrap(), &entry);
+        prop_assert_eq!(encode_entry(&entry).unwrap(), frame);
+    }
+
+    #[test]
+    fn any_bytes_are_answered(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        prop_assert_eq!(refusal_of(&bytes), ErrorCode::Corrupt);
+        prop_assert!(is_an_answer(&sealed(&bytes)));
+    }
+
+    /// One flipped bit anywhere is found: CRC-32C finds every single one.
+    #[test]
+    fn a_flipped_bit_is_found(entry in strategies::entry(), at in any::<Index>(), bit in 0u8..8) {
+        let mut frame = encode_entry(&entry).unwrap().to_vec();
+        let at = at.index(frame.len());
+        frame[at] ^= 1 << bit;
+        prop_assert_eq!(refusal_of(&frame), ErrorCode::Corrupt);
+    }
+
+    #[test]
+    fn a_cut_or_grown_frame_is_found(
+        entry in strategies::entry(),
+        at in any::<Index>(),
+        more in prop::collection::vec(any::<u8>(), 1..9),
+    ) {
+        let frame = encode_entry(&entry).unwrap();
+        prop_assert_eq!(refusal_of(&frame[..at.index(frame.len())]), ErrorCode::Corrupt);
+        let grown = [&frame[..], &more].concat();
+        prop_assert_eq!(refusal_of(&grown), ErrorCode::Corrupt);
+    }
+
+    /// Well-formed but wrong: a body that was changed before it was sealed.
+    #[test]
+    fn a_changed_body_is_answered(
+        entry in strategies::entry(),
+        changes in prop::collection::vec((any::<Index>(), any::<u8>()), 1..6),
+    ) {
+        let mut body = encode_entry(&entry).unwrap()[ENTRY_HEADER_BYTES..].to_vec();
+        for (at, byte) in changes {
+            if !body.is_empty() {
+                let at = at.index(body.len());
+                body[at] = byte;
+            }
+        }
+        prop_assert!(is_an_answer(&sealed(&body)));
+    }
+}
+
+#[test]
+fn a_newer_header_halts_whatever_its_body_is() {
+    for body in [&b""[..], b"\xff\xff\xff", b"anything"] {
+        assert_eq!(refusal_of(&sealed_as(2, 0, body)), ErrorCode::UpgradeNeeded);
+        assert_eq!(refusal_of(&sealed_as(u16::MAX, 0, body)), ErrorCode::UpgradeNeeded);
+        assert_eq!(refusal_of(&sealed_as(1, 1 << 15, body)), ErrorCode::UpgradeNeeded);
+        assert_eq!(refusal_of(&sealed_as(0, 0, body)), ErrorCode::Corrupt);
+    }
+}
+
+/// The body of a newer build: a known change with one thing that this build does not know.
+#[test]
+fn what_a_newer_build_may_have_written_halts() {
+    type Break = fn(&mut v1::Change);
+    let newer: [(&str, Break); 9] = [
+        ("verb", |change| change.verb = 4),
+        ("operation", |change| change.fields[0].op = None),
+        ("condition", |change| change.condition = Some(v1::Condition { kind: None })),
+        ("value", |change| {
+            change.fields[0].op = Some(Op::Set(v1::Value { kind: None }));
+        }),
+        ("value to add", |change| {
+            change.fields[0].op = Some(Op::Increment(v1::Value { kind: None }));
+        }),
+        ("scalar type of a list", |change| {
+            change.fields[0].op = Some(Op::SetRemove(v1::List { r#type: 9, items: Bytes::new() }));
+        }),
+        ("scalar type of a bounded list", |change| {
+            let items = Some(v1::List { r#type: -1, items: Bytes::new() });
+            change.fields[0].op = Some(Op::ListAppend(Bounded { items, bound: 1 }));
+        }),
+        ("vector component", |change| {
+            let vector = v1::Vector { component: 4, items: Bytes::new() };
+            let kind = Some(v1::value::Kind::VectorValue(vector));
+            change.fields[0].op = Some(Op::Set(v1::Value { kind }));
+        }),
+        ("list type", |change| {
+            let list = v1::List { r#type: 9, items: Bytes::new() };
+            let kind = Some(v1::value::Kind::ListValue(list));
+            change.fields[0].op = Some(Op::Set(v1::Value { kind }));
+        }),
+    ];
+    assert!(decode_entry(&sealed_change(good_change())).is_ok());
+    for (what, break_it) in newer {
+        let mut change = good_change();
+        break_it(&mut change);
+        assert_eq!(refusal_of(&sealed_change(change)), ErrorCode::UpgradeNeeded, "{what}");
+    }
+    assert_eq!(refusal_of(&sealed_entry(None)), ErrorCode::UpgradeNeeded);
+    let record = v1::ControlRecord { kind: None };
+    assert_eq!(refusal_of(&sealed_entry(Some(Body::Control(record)))), ErrorCode::UpgradeNeeded);
+    let mut definition = good_definition();
+    definition.key_type = 4;
+    assert_eq!(refusal_of(&sealed_definition(definition)), ErrorCode::UpgradeNeeded);
+}
+
+/// A `oneof` member with a number that this build does not know, as protobuf bytes.
+#[test]
+fn an_unknown_member_on_the_wire_is_an_unset_one() {
+    let field_15_empty = [0x7a, 0x00];
+    assert_eq!(refusal_of(&sealed(&field_15_empty)), ErrorCode::UpgradeNeeded);
+    let barrier_and_field_15 = [0x42, 0x00, 0x7a, 0x00];
+    let entry = decode_entry(&sealed(&barrier_and_field_15)).unwrap();
+    assert_eq!(entry.body, EntryBody::Barrier);
+}
+
+#[test]
+fn what_no_build_writes_is_skipped() {
+    type Break = fn(&mut v1::Change);
+    let corrupt: [(&str, Break); 8] = [
+        ("no verb", |change| change.verb = 0),
+        ("no sequence", |change| change.sequence = 0),
+        ("a long key", |change| change.key = vec![0; 4 + 2 * 65_536 + 1].into()),
+        ("null as an increment", |change| {
+            let null = v1::value::Kind::Null(v1::Null {});
+            change.fields[0].op = Some(Op::Increment(v1::Value { kind: Some(null) }));
+        }),
+        ("no list type", |change| {
+            change.fields[0].op = Some(Op::SetRemove(v1::List::default()));
+        }),
+        ("no components", |change| {
+            change.fields[0].op = Some(Op::SetAdd(Bounded { items: None, bound: 1 }));
+        }),
+        ("half a component", |change| {
+            let list = v1::List { r#type: 2, items: Bytes::from_static(b"abc") };
+            change.fields[0].op = Some(Op::SetRemove(list));
+        }),
+        ("text that is no text", |change| {
+            let list = v1::List { r#type: 6, items: Bytes::from_static(b"\x01\0\0\0\xff") };
+            change.fields[0].op = Some(Op::SetRemove(list));
+        }),
+    ];
+    for (what, break_it) in corrupt {
+        let mut change = good_change();
+        break_it(&mut change);
+        assert_eq!(refusal_of(&sealed_change(change)), ErrorCode::Corrupt, "{what}");
+    }
+    let batch = v1::ClientBatch { client_id: Bytes::from_static(&[1; 15]), changes: Vec::new() };
+    let changes = v1::entry::Changes { batches: vec![batch] };
+    assert_eq!(refusal_of(&sealed_entry(Some(Body::Changes(changes)))), ErrorCode::Corrupt);
+    let mut definition = good_definition();
+    definition.partitions = 0;
+    assert_eq!(refusal_of(&sealed_definition(definition)), ErrorCode::Corrupt);
+    assert_eq!(refusal_of(&sealed(b"\x08")), ErrorCode::Corrupt);
+}
+
+fn good_definition() -> v1::Definition {
+    let spec = StoreSpec::documents("users", KeyType::String, 2);
+    v1::Definition::from(&spec.define(StoreId(3)).unwrap())
+}
+
+fn sealed_definition(definition: v1::Definition) -> Vec<u8> {
+    let kind = Some(v1::control_record::Kind::Define(definition));
+    sealed_entry(Some(Body::Control(v1::ControlRecord { kind })))
+}
+
+fn entry_of(changes: Vec<Change>) -> Entry {
+    let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(1), changes }]);
+    let (epoch, schema_version) = (Epoch(0), SchemaVersion(1));
+    Entry { log_id: LogId(1), epoch, schema_version, source: None, body }
+}
+
+fn delete(sequence: u64) -> Change {
+    Change {
+        sequence: Sequence(sequence),
+        key: Key::plain(b"k").unwrap(),
+        verb: Verb::Delete,
+        fields: Vec::new(),
+        condition: None,
+        ttl_us: None,
+    }
+}
+
+#[test]
+fn the_count_of_changes_has_a_limit_both_ways() {
+    let most = ENTRY_CHANGES_MAX as u64;
+    let entry = entry_of((1..=most).map(delete).collect());
+    assert_eq!(decode_entry(&encode_entry(&entry).unwrap()), Ok(entry));
+    let error = encode_entry(&entry_of((1..=most + 1).map(delete).collect())).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded);
+    assert_eq!(error.context().actual, Some(most + 1));
+    let changes = vec![v1::Change { fields: Vec::new(), ..good_change() }; ENTRY_CHANGES_MAX + 1];
+    let batch = v1::ClientBatch { client_id: Bytes::from_static(&[7; 16]), changes };
+    let changes = v1::entry::Changes { batches: vec![batch] };
+    let error = decode_entry(&sealed_entry(Some(Body::Changes(changes)))).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Corrupt);
+    assert_eq!(error.context().limit, Some(most));
+}
+
+#[test]
+fn the_bytes_of_a_body_have_a_limit_both_ways() {
+    let with_value = |bytes: usize| {
+        let op = FieldOp::Set(Some(Value::Bytes(vec![7; bytes])));
+        let fields = vec![FieldChange { field: FieldId(1), op, ttl_us: None }];
+        entry_of(vec![Change { verb: Verb::Upsert, fields, ..delete(1) }])
+    };
+    let value_bytes = ENTRY_BYTES_MAX - 1_024;
+    let body_bytes = encode_entry(&with_value(value_bytes)).unwrap().len() - ENTRY_HEADER_BYTES;
+    let overhead = body_bytes - value_bytes;
+    let largest = with_value(ENTRY_BYTES_MAX - overhead);
+    let frame = encode_entry(&largest).unwrap();
+    assert_eq!(frame.len(), ENTRY_HEADER_BYTES + ENTRY_BYTES_MAX);
+    assert_eq!(decode_entry(&frame), Ok(largest));
+    let error = encode_entry(&with_value(ENTRY_BYTES_MAX - overhead + 1)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded);
+    assert_eq!(error.context().actual, Some(ENTRY_BYTES_MAX as u64 + 1));
+    assert_eq!(refusal_of(&sealed(&vec![0; ENTRY_BYTES_MAX + 1])), ErrorCode::Corrupt);
+}
+
+#[test]
+fn a_writer_refuses_what_every_reader_would_skip() {
+    let error = encode_entry(&entry_of(vec![delete(1), delete(0)])).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    let spec = StoreSpec::documents("users", KeyType::String, 2);
+    let mut definition = spec.define(StoreId(3)).unwrap();
+    definition.name.clear();
+    let body = EntryBody::Control(ControlRecord::Define(Box::new(definition)));
+    let error = encode_entry(&Entry { body, ..entry_of(Vec::new()) }).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+}
+
+#[test]
+fn a_good_change_sealed_by_hand_is_read() {
+    let mut change = good_change();
+    change.fields.push(field_change(Op::Max(int32(3))));
+    let entry = decode_entry(&sealed_change(change)).unwrap();
+    assert_eq!(entry.log_id, LogId(0x0123_4567_89ab_cdef));
+    assert_eq!(entry.change_count(), 1);
+}

@@ -1,0 +1,9 @@
+//! The tests of `forebay-wire`, in one binary.
+
+mod conversions;
+mod entries;
+mod frames;
+mod statuses;
+mod strategies;
+mod tokens;
+mod vectors;

@@ -1,0 +1,270 @@
+//! Errors as statuses: the table over all codes, and every code over a real connection.
+
+use std::net::SocketAddr;
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::id::PartitionId;
+use forebay_core::limits::NAME_BYTES_MAX;
+use forebay_core::{Error, ErrorCode};
+use forebay_wire::error::{ERROR_MESSAGE_BYTES_MAX, as_held};
+use forebay_wire::status::{error_of_status, grpc_code, status_of_error, write_error_of_status};
+use forebay_wire::v1;
+use forebay_wire::v1::change_stream_client::ChangeStreamClient;
+use forebay_wire::v1::change_stream_server::{ChangeStream, ChangeStreamServer};
+use proptest::prelude::*;
+use prost::Message;
+use tokio::net::TcpListener;
+use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Semaphore;
+use tokio_stream::wrappers::TcpListenerStream;
+use tokio_stream::{Stream, StreamExt};
+use tonic::transport::{Channel, Server};
+use tonic::{Code, Request, Response, Status};
+
+use crate::strategies;
+
+/// Every gRPC code: what it is read as without details, and what a write makes of it.
+const WITHOUT_DETAILS: [(Code, ErrorCode, ErrorCode); 17] = {
+    use ErrorCode::*;
+    [
+        (Code::Ok, Internal, UnknownOutcome),
+        (Code::Cancelled, Unavailable, UnknownOutcome),
+        (Code::Unknown, Unavailable, UnknownOutcome),
+        (Code::InvalidArgument, InvalidArgument, InvalidArgument),
+        (Code::DeadlineExceeded, DeadlineExceeded, UnknownOutcome),
+        (Code::NotFound, NotFound, UnknownOutcome),
+        (Code::AlreadyExists, Conflict, UnknownOutcome),
+        (Code::PermissionDenied, PermissionDenied, PermissionDenied),
+        (Code::ResourceExhausted, LimitExceeded, UnknownOutcome),
+        (Code::FailedPrecondition, Internal, UnknownOutcome),
+        (Code::Aborted, Conflict, UnknownOutcome),
+        (Code::OutOfRange, LimitExceeded, UnknownOutcome),
+        (Code::Unimplemented, Unsupported, Unsupported),
+        (Code::Internal, Internal, UnknownOutcome),
+        (Code::Unavailable, Unavailable, UnknownOutcome),
+        (Code::DataLoss, Corrupt, UnknownOutcome),
+        (Code::Unauthenticated, Unauthenticated, Unauthenticated),
+    ]
+};
+
+#[test]
+fn a_status_without_details_is_read_by_its_code() {
+    for (place, (code, read, written)) in WITHOUT_DETAILS.into_iter().enumerate() {
+        assert_eq!(code as usize, place, "every code once, in order");
+        let status = Status::new(code, "said by a proxy");
+        assert_eq!(error_of_status(&status).code(), read, "{code:?}");
+        assert_eq!(write_error_of_status(&status).code(), written, "{code:?}");
+        assert!(error_of_status(&status).message().contains("said by a proxy"));
+    }
+}
+
+#[test]
+fn every_error_code_has_the_grpc_code_of_the_table() {
+    let table = include_str!("../../../../proto/forebay/v1/error.proto");
+    for code in ErrorCode::ALL {
+        let number = code.number();
+        let wire = v1::ErrorCode::try_from(number).unwrap();
+        let at = table.find(&format!("{} = {number};", wire.as_str_name())).unwrap();
+        let comment = table[..at].trim_end().lines().last().unwrap();
+        let said = comment.split(". ").last().unwrap().split(',').next().unwrap();
+        let named: String = format!("{:?}", grpc_code(code))
+            .chars()
+            .flat_map(|c| [c.is_uppercase().then_some('_'), Some(c.to_ascii_uppercase())])
+            .flatten()
+            .collect();
+        assert_eq!(named.trim_start_matches('_'), said, "{}", code.name());
+        let retries = comment.contains(", retry.");
+        assert_eq!(retries, code.is_retryable(), "{}", code.name());
+    }
+}
+
+proptest! {
+    #[test]
+    fn errors_come_back_from_a_status(error in strategies::error()) {
+        let status = status_of_error(&error);
+        prop_assert_eq!(&error_of_status(&status), &error);
+        prop_assert_eq!(&write_error_of_status(&status), &error);
+    }
+
+    #[test]
+    fn any_details_are_read(details in prop::collection::vec(any::<u8>(), 0..80), code in 0..17) {
+        let status = Status::with_details(Code::from(code), "", details.into());
+        error_of_status(&status);
+        write_error_of_status(&status);
+    }
+}
+
+#[test]
+fn details_of_a_newer_build_fall_back_to_the_code() {
+    let newer = v1::Error { code: 17, message: "a new kind".into(), ..v1::Error::default() };
+    let details = newer.encode_to_vec();
+    let status = Status::with_details(Code::Aborted, "a new kind", details.into());
+    assert_eq!(error_of_status(&status).code(), ErrorCode::Conflict);
+    let error = Error::from(v1::Error { partition: Some(3), ..newer });
+    assert_eq!(error.code(), ErrorCode::Internal);
+    assert!(error.message().contains("17") && error.message().contains("a new kind"));
+    assert_eq!(error.context().partition, Some(PartitionId(3)));
+}
+
+#[test]
+fn messages_and_names_are_cut_at_whole_characters() {
+    let error = Error::not_found("ä".repeat(5_000)).with_store("漢".repeat(500)).with_field("ok");
+    let wire = v1::Error::from(&error);
+    assert_eq!(wire.message, "ä".repeat(ERROR_MESSAGE_BYTES_MAX / 2));
+    assert_eq!(wire.store, Some("漢".repeat(NAME_BYTES_MAX / 3)));
+    assert_eq!(wire.field.as_deref(), Some("ok"));
+}
+
+#[test]
+fn a_held_message_is_corrupt_unless_it_is_newer() {
+    for code in ErrorCode::ALL {
+        let held = as_held(Error::new(code, "why").with_store("users"));
+        let newer = code == ErrorCode::UpgradeNeeded;
+        let expected = if newer { ErrorCode::UpgradeNeeded } else { ErrorCode::Corrupt };
+        assert_eq!((held.code(), held.message()), (expected, "why"));
+        assert_eq!(held.context().store.as_deref(), Some("users"));
+    }
+}
+
+/// A service that answers every call with the error whose number the request names as partition;
+/// a call with 0 waits for ever, and is counted when it arrives.
+struct Refusing {
+    arrived: Arc<Semaphore>,
+}
+
+fn refusal(number: u32) -> Error {
+    let code = ErrorCode::from_number(number as i32).unwrap();
+    let message = "größer als erlaubt; ".repeat(200);
+    Error::new(code, message).with_store("users").with_partition(PartitionId(number))
+}
+
+#[tonic::async_trait]
+impl ChangeStream for Refusing {
+    type SubscribeStream =
+        Pin<Box<dyn Stream<Item = Result<v1::SubscribeResponse, Status>> + Send>>;
+
+    async fn subscribe(
+        &self,
+        request: Request<v1::SubscribeRequest>,
+    ) -> Result<Response<Self::SubscribeStream>, Status> {
+        let status = status_of_error(&refusal(request.get_ref().partition));
+        let items = [Ok(v1::SubscribeResponse::default()), Err(status)];
+        Ok(Response::new(Box::pin(tokio_stream::iter(items))))
+    }
+
+    async fn bounds(
+        &self,
+        request: Request<v1::BoundsRequest>,
+    ) -> Result<Response<v1::BoundsResponse>, Status> {
+        match request.get_ref().partition {
+            0 => {
+                self.arrived.add_permits(1);
+                std::future::pending().await
+            }
+            number => Err(status_of_error(&refusal(number))),
+        }
+    }
+}
+
+/// A server in a runtime of its own, so that dropping it cuts its connections too.
+struct Serving {
+    address: SocketAddr,
+    arrived: Arc<Semaphore>,
+    runtime: Option<Runtime>,
+}
+
+impl Serving {
+    fn start() -> Self {
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+        let listener = runtime.block_on(TcpListener::bind("127.0.0.1:0")).unwrap();
+        let address = listener.local_addr().unwrap();
+        let arrived = Arc::new(Semaphore::new(0));
+        let refusing = Refusing { arrived: arrived.clone() };
+        let server = Server::builder().add_service(ChangeStreamServer::new(refusing));
+        runtime.spawn(server.serve_with_incoming(TcpListenerStream::new(listener)));
+        Self { address, arrived, runtime: Some(runtime) }
+    }
+}
+
+impl Drop for Serving {
+    fn drop(&mut self) {
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn calling(calls: impl Future<Output = ()>) {
+    Builder::new_current_thread().enable_all().build().unwrap().block_on(calls);
+}
+
+fn client(address: SocketAddr) -> ChangeStreamClient<Channel> {
+    let endpoint = Channel::from_shared(format!("http://{address}")).unwrap();
+    ChangeStreamClient::new(endpoint.connect_lazy())
+}
+
+fn as_sent(number: u32) -> Error {
+    let sent = v1::Error::from(&refusal(number));
+    Error::from(sent)
+}
+
+#[test]
+fn every_error_survives_a_real_connection() {
+    let serving = Serving::start();
+    calling(async {
+        let mut client = client(serving.address);
+        for code in ErrorCode::ALL {
+            let partition = code.number() as u32;
+            let request = v1::BoundsRequest { store_id: 1, partition };
+            let status = client.bounds(request).await.unwrap_err();
+            assert_eq!(status.code(), grpc_code(code));
+            assert_eq!(error_of_status(&status), as_sent(partition));
+            let request = v1::SubscribeRequest { store_id: 1, partition, from_offset: 0 };
+            let mut stream = client.subscribe(request).await.unwrap().into_inner();
+            assert!(stream.next().await.unwrap().is_ok());
+            let status = stream.next().await.unwrap().unwrap_err();
+            assert_eq!(write_error_of_status(&status), as_sent(partition));
+        }
+    });
+}
+
+/// A call that is never answered.
+const WAITS: v1::BoundsRequest = v1::BoundsRequest { store_id: 1, partition: 0 };
+
+#[test]
+fn a_call_that_ran_out_of_time_may_have_appended() {
+    let serving = Serving::start();
+    calling(async {
+        let mut request = Request::new(WAITS);
+        request.set_timeout(Duration::from_millis(1));
+        let status = client(serving.address).bounds(request).await.unwrap_err();
+        assert_eq!(error_of_status(&status).code(), ErrorCode::DeadlineExceeded, "{status:?}");
+        assert_eq!(write_error_of_status(&status).code(), ErrorCode::UnknownOutcome);
+    });
+}
+
+#[test]
+fn a_call_that_was_cut_may_have_appended() {
+    let serving = Serving::start();
+    calling(async {
+        let mut client = client(serving.address);
+        let waiting = tokio::spawn(async move { client.bounds(WAITS).await });
+        serving.arrived.acquire().await.unwrap().forget();
+        drop(serving);
+        let status = waiting.await.unwrap().unwrap_err();
+        assert_eq!(error_of_status(&status).code(), ErrorCode::Unavailable, "{status:?}");
+        assert_eq!(write_error_of_status(&status).code(), ErrorCode::UnknownOutcome, "{status:?}");
+    });
+}
+
+#[test]
+fn a_refused_connection_has_appended_nothing() {
+    calling(async {
+        let free = TcpListener::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap();
+        let status = client(free).bounds(WAITS).await.unwrap_err();
+        assert_eq!(error_of_status(&status).code(), ErrorCode::Unavailable, "{status:?}");
+        assert_eq!(write_error_of_status(&status).code(), ErrorCode::Unavailable, "{status:?}");
+    });
+}

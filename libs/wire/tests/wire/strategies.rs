@@ -1,0 +1,335 @@
+//! Strategies for everything that crosses the wire. What they make is well-formed, not necessarily
+//! sensible: a change may name any field. Floats are never NaN, so that values compare.
+
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{
+    Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
+};
+use forebay_core::clock::Timestamp;
+use forebay_core::error::ErrorContext;
+use forebay_core::id::{
+    ClientId, DocumentVersion, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion,
+    Sequence, StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::limits::{PARTITIONS_MAX, TTL_US_MAX};
+use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreOptions, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_core::{Error, ErrorCode};
+use forebay_wire::token::Token;
+use half::f16;
+use proptest::collection::{btree_map, vec};
+use proptest::num::{f32 as floats32, f64 as floats64};
+use proptest::option;
+use proptest::prelude::*;
+use proptest::sample::select;
+
+pub const SCALARS: [ScalarType; 8] = [
+    ScalarType::Bool,
+    ScalarType::Int32,
+    ScalarType::Int64,
+    ScalarType::Float32,
+    ScalarType::Float64,
+    ScalarType::String,
+    ScalarType::Bytes,
+    ScalarType::Timestamp,
+];
+
+pub fn scalar_type() -> impl Strategy<Value = ScalarType> {
+    select(&SCALARS[..])
+}
+
+pub fn field_type() -> impl Strategy<Value = FieldType> {
+    let components = select(vec![VectorType::F32, VectorType::F16, VectorType::I8]);
+    prop_oneof![
+        scalar_type().prop_map(FieldType::Scalar),
+        scalar_type().prop_map(FieldType::List),
+        (components, 1u16..=40)
+            .prop_map(|(component, length)| FieldType::Vector(component, length)),
+    ]
+}
+
+fn float32() -> impl Strategy<Value = f32> {
+    floats32::POSITIVE
+        | floats32::NEGATIVE
+        | floats32::ZERO
+        | floats32::SUBNORMAL
+        | floats32::NORMAL
+        | floats32::INFINITE
+}
+
+fn float64() -> impl Strategy<Value = f64> {
+    floats64::POSITIVE
+        | floats64::NEGATIVE
+        | floats64::ZERO
+        | floats64::SUBNORMAL
+        | floats64::NORMAL
+        | floats64::INFINITE
+}
+
+fn float16() -> impl Strategy<Value = f16> {
+    any::<u16>().prop_map(f16::from_bits).prop_map(|v| if v.is_nan() { f16::ZERO } else { v })
+}
+
+pub fn scalar_value(scalar: ScalarType) -> BoxedStrategy<Value> {
+    match scalar {
+        ScalarType::Bool => any::<bool>().prop_map(Value::Bool).boxed(),
+        ScalarType::Int32 => any::<i32>().prop_map(Value::Int32).boxed(),
+        ScalarType::Int64 => any::<i64>().prop_map(Value::Int64).boxed(),
+        ScalarType::Float32 => float32().prop_map(Value::Float32).boxed(),
+        ScalarType::Float64 => float64().prop_map(Value::Float64).boxed(),
+        ScalarType::String => any::<String>().prop_map(Value::String).boxed(),
+        ScalarType::Bytes => vec(any::<u8>(), 0..64).prop_map(Value::Bytes).boxed(),
+        ScalarType::Timestamp => any::<i64>().prop_map(Value::Timestamp).boxed(),
+    }
+}
+
+pub fn value_of(field_type: FieldType) -> BoxedStrategy<Value> {
+    match field_type {
+        FieldType::Scalar(scalar) => scalar_value(scalar),
+        FieldType::List(scalar) => vec(scalar_value(scalar), 0..6)
+            .prop_map(move |items| Value::List(scalar, items))
+            .boxed(),
+        FieldType::Vector(component, length) => {
+            let length = usize::from(length);
+            match component {
+                VectorType::F32 => vec(float32(), length).prop_map(Value::VectorF32).boxed(),
+                VectorType::F16 => vec(float16(), length).prop_map(Value::VectorF16).boxed(),
+                VectorType::I8 => vec(any::<i8>(), length).prop_map(Value::VectorI8).boxed(),
+            }
+        }
+    }
+}
+
+pub fn value() -> impl Strategy<Value = Value> {
+    field_type().prop_flat_map(value_of)
+}
+
+fn items() -> impl Strategy<Value = Vec<Value>> {
+    scalar_type().prop_flat_map(|scalar| vec(scalar_value(scalar), 0..6))
+}
+
+fn field_op() -> impl Strategy<Value = FieldOp> {
+    prop_oneof![
+        option::of(value()).prop_map(FieldOp::Set),
+        Just(FieldOp::Remove),
+        value().prop_map(FieldOp::Increment),
+        value().prop_map(FieldOp::Min),
+        value().prop_map(FieldOp::Max),
+        (items(), any::<u32>()).prop_map(|(items, bound)| FieldOp::ListAppend { items, bound }),
+        (items(), any::<u32>()).prop_map(|(items, bound)| FieldOp::SetAdd { items, bound }),
+        items().prop_map(|items| FieldOp::SetRemove { items }),
+    ]
+}
+
+fn field_change() -> impl Strategy<Value = FieldChange> {
+    (any::<u32>(), field_op(), option::of(any::<i64>()))
+        .prop_map(|(field, op, ttl_us)| FieldChange { field: FieldId(field), op, ttl_us })
+}
+
+fn condition() -> impl Strategy<Value = Condition> {
+    prop_oneof![
+        Just(Condition::IfAbsent),
+        any::<u64>().prop_map(|version| Condition::IfVersion(DocumentVersion(version))),
+        any::<u32>().prop_map(|field| Condition::IfNewer(FieldId(field))),
+    ]
+}
+
+pub fn change() -> impl Strategy<Value = Change> {
+    (
+        1..=u64::MAX,
+        vec(any::<u8>(), 0..48),
+        select(vec![Verb::Put, Verb::Upsert, Verb::Delete]),
+        vec(field_change(), 0..5),
+        option::of(condition()),
+        option::of(any::<i64>()),
+    )
+        .prop_map(|(sequence, key, verb, fields, condition, ttl_us)| Change {
+            sequence: Sequence(sequence),
+            key: Key::from_identity_bytes(&key),
+            verb,
+            fields,
+            condition,
+            ttl_us,
+        })
+}
+
+pub fn client_batch() -> impl Strategy<Value = ClientBatch> {
+    (any::<u128>(), vec(change(), 0..4))
+        .prop_map(|(client, changes)| ClientBatch { client: ClientId(client), changes })
+}
+
+pub fn position() -> impl Strategy<Value = Position> {
+    (any::<u32>(), any::<u64>(), any::<u16>()).prop_map(|(epoch, offset, place)| Position {
+        epoch: Epoch(epoch),
+        offset: Offset(offset),
+        place,
+    })
+}
+
+pub fn source() -> impl Strategy<Value = Source> {
+    (any::<u32>(), position(), option::of(position()), any::<i64>()).prop_map(
+        |(partition, position, previous, micros)| Source {
+            partition: PartitionId(partition),
+            position,
+            previous,
+            append_time: Timestamp::from_micros(micros),
+        },
+    )
+}
+
+fn name() -> impl Strategy<Value = String> {
+    "[a-zA-Zäß漢_][a-z0-9 .-]{0,10}"
+}
+
+fn ttl_us() -> impl Strategy<Value = Option<i64>> {
+    option::of(1..=TTL_US_MAX)
+}
+
+pub fn store_options() -> impl Strategy<Value = StoreOptions> {
+    (ttl_us(), any::<bool>(), 1..=u32::MAX).prop_map(|(ttl_us, versioned, heartbeat_ms)| {
+        StoreOptions { ttl_us, versioned, heartbeat_ms }
+    })
+}
+
+pub fn field_spec() -> impl Strategy<Value = FieldSpec> {
+    (name(), field_type(), ttl_us())
+        .prop_flat_map(|(name, ty, ttl)| {
+            (Just(name), Just(ty), option::of(value_of(ty)), Just(ttl))
+        })
+        .prop_map(|(name, field_type, default, ttl_us)| FieldSpec {
+            name,
+            field_type,
+            default,
+            ttl_us,
+        })
+}
+
+fn key_type() -> impl Strategy<Value = KeyType> {
+    select(vec![KeyType::String, KeyType::Bytes, KeyType::Int64])
+}
+
+/// Specs that a definition can be made of: no name twice, the partition key among the fields.
+pub fn store_spec() -> impl Strategy<Value = StoreSpec> {
+    let fields = btree_map(name(), field_spec(), 0..6).prop_map(|fields| {
+        let renamed = fields.into_iter().map(|(name, field)| FieldSpec { name, ..field });
+        renamed.collect::<Vec<_>>()
+    });
+    let shape = (name(), key_type(), 1..=PARTITIONS_MAX, store_options(), any::<bool>());
+    (shape, fields, any::<bool>()).prop_map(
+        |((name, key_type, partitions, options, key_value), fields, partitioned)| {
+            if key_value {
+                return StoreSpec { options, ..StoreSpec::key_value(name, key_type, partitions) };
+            }
+            let can_partition = |field: &&FieldSpec| {
+                use ScalarType::{Bytes, Int64, String};
+                matches!(field.field_type, FieldType::Scalar(String | Bytes | Int64))
+            };
+            let partition_key = fields.iter().find(can_partition).filter(|_| partitioned);
+            let partition_key = partition_key.map(|field| field.name.clone());
+            let spec = StoreSpec::documents(name, key_type, partitions);
+            StoreSpec { partition_key, fields, options, ..spec }
+        },
+    )
+}
+
+pub fn alteration() -> impl Strategy<Value = Alteration> {
+    prop_oneof![
+        field_spec().prop_map(Alteration::AddField),
+        name().prop_map(Alteration::DropField),
+        "[a-c]{0,1}".prop_map(Alteration::DropFieldsByPrefix),
+        (name(), name()).prop_map(|(from, to)| Alteration::RenameField { from, to }),
+        (name(), field_type()).prop_map(|(name, to)| Alteration::WidenField { name, to }),
+        Just(Alteration::DropAll),
+        store_options().prop_map(Alteration::SetOptions),
+    ]
+}
+
+/// A definition with a history: fields dropped, renamed and widened. Alterations that it refuses
+/// are left out.
+pub fn definition() -> impl Strategy<Value = Definition> {
+    let alterations = vec((alteration(), any::<prop::sample::Index>()), 0..6);
+    (1..=u64::MAX, store_spec(), alterations).prop_map(|(store, spec, alterations)| {
+        let mut definition = spec.define(StoreId(store)).expect("a spec that can be defined");
+        for (mut alteration, place) in alterations {
+            aim(&mut alteration, &definition, place);
+            definition = definition.altered(&[alteration]).unwrap_or(definition);
+        }
+        definition
+    })
+}
+
+/// Points an alteration at a field that the definition has.
+fn aim(alteration: &mut Alteration, definition: &Definition, place: prop::sample::Index) {
+    if definition.fields.is_empty() {
+        return;
+    }
+    let field = place.get(&definition.fields);
+    match alteration {
+        Alteration::DropField(name) => name.clone_from(&field.name),
+        Alteration::RenameField { from, .. } => from.clone_from(&field.name),
+        Alteration::WidenField { name, to } => {
+            name.clone_from(&field.name);
+            *to = FieldType::Scalar(ScalarType::Float64);
+        }
+        _ => {}
+    }
+}
+
+pub fn control_record() -> impl Strategy<Value = ControlRecord> {
+    prop_oneof![
+        definition().prop_map(|definition| ControlRecord::Define(Box::new(definition))),
+        any::<u64>().prop_map(|store| ControlRecord::Delete(StoreId(store))),
+    ]
+}
+
+pub fn entry_body() -> impl Strategy<Value = EntryBody> {
+    prop_oneof![
+        1 => Just(EntryBody::Opening),
+        4 => vec(client_batch(), 0..4).prop_map(EntryBody::Changes),
+        1 => Just(EntryBody::Definition),
+        1 => Just(EntryBody::Heartbeat),
+        1 => Just(EntryBody::Barrier),
+        1 => control_record().prop_map(EntryBody::Control),
+    ]
+}
+
+pub fn entry() -> impl Strategy<Value = Entry> {
+    (any::<u64>(), any::<u32>(), any::<u32>(), option::of(source()), entry_body()).prop_map(
+        |(log_id, epoch, schema_version, source, body)| Entry {
+            log_id: LogId(log_id),
+            epoch: Epoch(epoch),
+            schema_version: SchemaVersion(schema_version),
+            source,
+            body,
+        },
+    )
+}
+
+pub fn token() -> impl Strategy<Value = Token> {
+    let partition = (0..PARTITIONS_MAX).prop_map(PartitionId);
+    let place = (any::<u64>().prop_map(LogId), position());
+    (any::<u64>(), btree_map(partition, place, 0..20))
+        .prop_map(|(store, positions)| Token { store: StoreId(store), positions })
+}
+
+pub fn error() -> impl Strategy<Value = Error> {
+    let context = (
+        option::of(name()),
+        option::of(any::<u32>()),
+        option::of(name()),
+        option::of(any::<u64>()),
+        option::of(any::<u64>()),
+        option::of(any::<u64>()),
+    )
+        .prop_map(|(store, partition, field, key_digest, limit, actual)| ErrorContext {
+            store,
+            partition: partition.map(PartitionId),
+            field,
+            key_digest,
+            limit,
+            actual,
+        });
+    (select(&ErrorCode::ALL[..]), any::<String>(), context)
+        .prop_map(|(code, message, context)| Error::new(code, message).with_context(context))
+}

@@ -1,0 +1,278 @@
+//! The golden vectors of entries and tokens: one generator, and the test that holds the code to
+//! what it wrote. `UPDATE_VECTORS=1` writes the files anew; review the difference.
+
+use std::path::PathBuf;
+
+use forebay_core::ErrorCode;
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{
+    Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
+};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{
+    ClientId, DocumentVersion, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion,
+    Sequence, StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::schema::{Alteration, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_wire::entry::{decode_entry, encode_entry};
+use forebay_wire::token::Token;
+use forebay_wire::v1;
+use half::f16;
+use serde_json::{Value as Json, json};
+
+use crate::frames::{good_change, sealed_as, sealed_change, sealed_entry};
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn bytes_of(hex: &Json) -> Vec<u8> {
+    let hex = hex.as_str().unwrap();
+    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+}
+
+/// Compares with the file, or writes it; returns what the file holds.
+fn golden(name: &str, made: Json) -> Json {
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("../../proto/vectors").join(name);
+    if std::env::var_os("UPDATE_VECTORS").is_some() {
+        let text = serde_json::to_string_pretty(&made).unwrap() + "\n";
+        std::fs::write(&path, text).unwrap();
+    }
+    let fix = "write it with UPDATE_VECTORS=1 cargo test -p forebay-wire --test wire vectors";
+    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}; {fix}"));
+    let held: Json = serde_json::from_str(&text).unwrap();
+    assert_eq!(held, made, "{name} differs; if the format was meant to change, {fix}");
+    held
+}
+
+fn position(offset: u64, place: u16) -> Position {
+    Position { epoch: Epoch(2), offset: Offset(offset), place }
+}
+
+fn every_value() -> Vec<Value> {
+    vec![
+        Value::Bool(true),
+        Value::Int32(-41),
+        Value::Int64(i64::MIN),
+        Value::Float32(1.5),
+        Value::Float64(-0.0),
+        Value::String("grün".into()),
+        Value::Bytes(vec![0, 255]),
+        Value::Timestamp(1_700_000_000_000_000),
+        Value::List(ScalarType::Bool, vec![Value::Bool(false), Value::Bool(true)]),
+        Value::List(ScalarType::String, vec![Value::String(String::new())]),
+        Value::List(ScalarType::Int64, Vec::new()),
+        Value::VectorF32(vec![0.5, -2.0]),
+        Value::VectorF16(vec![f16::from_f32(0.25)]),
+        Value::VectorI8(vec![-128, 127]),
+    ]
+}
+
+fn change(sequence: u64, verb: Verb, ops: Vec<FieldOp>) -> Change {
+    let fields = ops.into_iter().enumerate().map(|(place, op)| FieldChange {
+        field: FieldId(place as u32 + 1),
+        op,
+        ttl_us: (place == 1).then_some(60_000_000),
+    });
+    Change {
+        sequence: Sequence(sequence),
+        key: Key::plain(b"user-1").unwrap(),
+        verb,
+        fields: fields.collect(),
+        condition: None,
+        ttl_us: None,
+    }
+}
+
+fn every_op() -> Vec<FieldOp> {
+    let ids = |ids: &[i64]| ids.iter().copied().map(Value::Int64).collect::<Vec<_>>();
+    vec![
+        FieldOp::Set(None),
+        FieldOp::Remove,
+        FieldOp::Increment(Value::Int64(5)),
+        FieldOp::Min(Value::Float64(0.5)),
+        FieldOp::Max(Value::Timestamp(7)),
+        FieldOp::ListAppend { items: ids(&[1, 2]), bound: 100 },
+        FieldOp::SetAdd { items: vec![Value::String("a".into())], bound: 3 },
+        FieldOp::SetRemove { items: ids(&[]) },
+    ]
+}
+
+fn changes() -> EntryBody {
+    let put = every_value().into_iter().map(|value| FieldOp::Set(Some(value))).collect();
+    let conditional = |sequence, condition| Change {
+        condition: Some(condition),
+        ttl_us: Some(3_600_000_000),
+        ..change(sequence, Verb::Upsert, vec![FieldOp::Set(Some(Value::Int64(9)))])
+    };
+    let partitioned = Key::partitioned(b"tenant", b"user-2").unwrap();
+    let one = ClientBatch {
+        client: ClientId(0x0011_2233_4455_6677_8899_aabb_ccdd_eeff),
+        changes: vec![
+            change(1, Verb::Put, put),
+            change(2, Verb::Upsert, every_op()),
+            Change { key: partitioned, ..change(300, Verb::Delete, Vec::new()) },
+        ],
+    };
+    let other = ClientBatch {
+        client: ClientId(1),
+        changes: vec![
+            conditional(u64::MAX, Condition::IfAbsent),
+            conditional(1, Condition::IfVersion(DocumentVersion(7 << 16))),
+            conditional(2, Condition::IfNewer(FieldId(1))),
+        ],
+    };
+    EntryBody::Changes(vec![one, other])
+}
+
+fn define() -> EntryBody {
+    let mut spec = StoreSpec::documents("users", KeyType::Int64, 8)
+        .field("tenant", FieldType::Scalar(ScalarType::String))
+        .field("age", FieldType::Scalar(ScalarType::Int32))
+        .field("tags", FieldType::List(ScalarType::String))
+        .field("embedding", FieldType::Vector(VectorType::F16, 16));
+    spec.partition_key = Some("tenant".into());
+    spec.options.ttl_us = Some(86_400_000_000);
+    spec.options.versioned = true;
+    spec.fields[1].default = Some(Value::Int32(-1));
+    spec.fields[2].ttl_us = Some(1_000_000);
+    let definition = spec.define(StoreId(0xfeed)).unwrap();
+    let (from, to) = ("age".into(), "age_years".into());
+    let definition = definition.altered(&[
+        Alteration::DropField("embedding".into()),
+        Alteration::RenameField { from, to },
+        Alteration::DropAll,
+    ]);
+    EntryBody::Control(ControlRecord::Define(Box::new(definition.unwrap())))
+}
+
+fn entries() -> Vec<(&'static str, &'static str, Entry)> {
+    let entry = |schema_version, source, body| Entry {
+        log_id: LogId(0x0123_4567_89ab_cdef),
+        epoch: Epoch(2),
+        schema_version: SchemaVersion(schema_version),
+        source,
+        body,
+    };
+    let first = Source {
+        partition: PartitionId(5),
+        position: position(41, 0),
+        previous: None,
+        append_time: Timestamp::from_micros(1_700_000_000_000_001),
+    };
+    let copied = Source { previous: Some(position(40, 3)), ..first };
+    let delete = EntryBody::Control(ControlRecord::Delete(StoreId(0xfeed)));
+    vec![
+        ("opening", "opening", entry(0, None, EntryBody::Opening)),
+        ("changes", "changes", entry(3, None, changes())),
+        ("no changes", "changes", entry(3, None, EntryBody::Changes(Vec::new()))),
+        ("definition", "definition", entry(3, None, EntryBody::Definition)),
+        ("heartbeat", "heartbeat", entry(3, None, EntryBody::Heartbeat)),
+        ("barrier", "barrier", entry(3, None, EntryBody::Barrier)),
+        ("define a store", "control", entry(0, None, define())),
+        ("delete a store", "control", entry(0, None, delete)),
+        ("first copied heartbeat", "heartbeat", entry(3, Some(first), EntryBody::Heartbeat)),
+        ("copied changes", "changes", entry(3, Some(copied), changes())),
+    ]
+}
+
+fn refused_entries() -> Vec<(&'static str, ErrorCode, Vec<u8>)> {
+    let good = sealed_change(good_change());
+    let flipped = |at: usize| {
+        let mut frame = good.clone();
+        frame[at] ^= 1;
+        frame
+    };
+    let newer_verb = sealed_change(v1::Change { verb: 4, ..good_change() });
+    let no_verb = sealed_change(v1::Change { verb: 0, ..good_change() });
+    vec![
+        ("nothing", ErrorCode::Corrupt, Vec::new()),
+        ("a header cut short", ErrorCode::Corrupt, good[..23].to_vec()),
+        ("a body cut short", ErrorCode::Corrupt, good[..good.len() - 1].to_vec()),
+        ("one byte more", ErrorCode::Corrupt, [&good[..], &[0]].concat()),
+        ("another magic", ErrorCode::Corrupt, flipped(0)),
+        ("a flipped log id", ErrorCode::Corrupt, flipped(8)),
+        ("a flipped checksum", ErrorCode::Corrupt, flipped(20)),
+        ("a flipped body", ErrorCode::Corrupt, flipped(24)),
+        ("format version 0", ErrorCode::Corrupt, sealed_as(0, 0, b"")),
+        ("format version 2", ErrorCode::UpgradeNeeded, sealed_as(2, 0, b"")),
+        ("an unknown flag", ErrorCode::UpgradeNeeded, sealed_as(1, 1, b"")),
+        ("a body that is no protobuf", ErrorCode::Corrupt, sealed_as(1, 0, b"\x08")),
+        ("no kind of entry", ErrorCode::UpgradeNeeded, sealed_entry(None)),
+        ("a newer verb", ErrorCode::UpgradeNeeded, newer_verb),
+        ("no verb", ErrorCode::Corrupt, no_verb),
+    ]
+}
+
+#[test]
+fn entries_are_as_the_vectors_say() {
+    let entries = entries();
+    let made = entries.iter().map(|(name, kind, entry)| {
+        json!({
+            "name": name,
+            "kind": kind,
+            "log_id": format!("{:016x}", entry.log_id),
+            "epoch": entry.epoch.0,
+            "schema_version": entry.schema_version.0,
+            "changes": entry.change_count(),
+            "copied": entry.source.is_some(),
+            "frame": hex(&encode_entry(entry).unwrap()),
+        })
+    });
+    let refused = refused_entries();
+    let refused = refused.iter().map(
+        |(name, code, frame)| json!({ "name": name, "code": code.name(), "frame": hex(frame) }),
+    );
+    let made = json!({
+        "spec": "proto/spec/entry.md",
+        "entries": made.collect::<Vec<_>>(),
+        "refused": refused.collect::<Vec<_>>(),
+    });
+    let held = golden("entry.json", made);
+    for (vector, (name, _, entry)) in held["entries"].as_array().unwrap().iter().zip(&entries) {
+        assert_eq!(decode_entry(&bytes_of(&vector["frame"])).as_ref(), Ok(entry), "{name}");
+    }
+    for vector in held["refused"].as_array().unwrap() {
+        let error = decode_entry(&bytes_of(&vector["frame"])).unwrap_err();
+        assert_eq!(error.code().name(), vector["code"], "{}", vector["name"]);
+    }
+}
+
+#[test]
+fn tokens_are_as_the_vectors_say() {
+    let positions = [
+        (PartitionId(0), (LogId(1), position(0, 0))),
+        (PartitionId(7), (LogId(0x0123_4567_89ab_cdef), position(1 << 40, 16_383))),
+        (PartitionId(4_095), (LogId(u64::MAX), position(u64::MAX, u16::MAX))),
+    ];
+    let tokens: Vec<Token> = [0, 1, 3]
+        .map(|count| Token {
+            store: StoreId(0xfeed_0000_0000_0001),
+            positions: positions[..count].iter().copied().collect(),
+        })
+        .into();
+    let made = tokens.iter().map(|token| {
+        let positions = token.positions.iter().map(|(partition, (log, position))| {
+            json!({
+                "partition": partition.0,
+                "log_id": format!("{log:016x}"),
+                "epoch": position.epoch.0,
+                "offset": position.offset.to_string(),
+                "place": position.place,
+            })
+        });
+        json!({
+            "store_id": format!("{:016x}", token.store.0),
+            "positions": positions.collect::<Vec<_>>(),
+            "token": hex(&token.encode()),
+        })
+    });
+    let made = json!({ "spec": "proto/spec/token.md", "tokens": made.collect::<Vec<_>>() });
+    let held = golden("token.json", made);
+    for (vector, token) in held["tokens"].as_array().unwrap().iter().zip(&tokens) {
+        assert_eq!(Token::decode(&bytes_of(&vector["token"])).as_ref(), Ok(token));
+    }
+}
