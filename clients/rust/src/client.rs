@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use forebay_core::backoff::Backoff;
@@ -10,17 +10,19 @@ use forebay_core::change::ClientBatch;
 use forebay_core::clock::Timestamp;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{ClientId, StoreId};
-use forebay_core::limits::{CLIENT_BACKOFF_MS_MAX, CLIENT_BACKOFF_MS_MIN, MESSAGE_BYTES_MAX};
+use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::status::{error_of_status, write_error_of_status};
 use forebay_wire::v1;
 use forebay_wire::v1::writer_client::WriterClient;
 use parking_lot::Mutex;
-use tonic::transport::{Channel, Endpoint};
+use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
+use crate::connect::{connect, new_backoff};
 use crate::options::{ClientOptions, ClientParts};
+use crate::reader::{Following, Reader, ReaderOptions};
 use crate::store::{Store, StoreState};
 
 /// Writes to stores and administers them. Cheap to clone; clones share everything.
@@ -46,9 +48,12 @@ pub struct Client {
 /// What all handles of a client share.
 pub(crate) struct ClientInner {
     rpc: WriterClient<Channel>,
+    channel: Channel,
     id: ClientId,
     options: ClientOptions,
     parts: ClientParts,
+    /// What the readers of this client share; started by the first of them.
+    following: OnceLock<Following>,
     /// Sequences outlive the handles: a store that is opened again goes on counting.
     stores: Mutex<BTreeMap<StoreId, Arc<StoreState>>>,
 }
@@ -70,38 +75,9 @@ impl Client {
     /// # Errors
     /// `InvalidArgument` for an address that is none, `Unavailable` when nobody answers there.
     pub async fn connect(endpoint: &str, options: ClientOptions) -> Result<Self> {
-        let address = match endpoint.contains("://") {
-            true => endpoint.to_owned(),
-            false => format!("http://{endpoint}"),
-        };
-        let endpoint = Endpoint::from_shared(address.clone())
-            .map_err(|_| Error::invalid_argument("give the writer's address as host:port"))?
-            .connect_timeout(options.attempt)
-            .http2_keep_alive_interval(options.attempt)
-            .keep_alive_timeout(options.attempt)
-            .keep_alive_while_idle(true);
         let parts = ClientParts::default();
-        let mut backoff = new_backoff();
-        let mut last = None;
-        let connect = async {
-            loop {
-                match endpoint.connect().await {
-                    Ok(channel) => return channel,
-                    Err(error) => last = Some(error),
-                }
-                tokio::time::sleep(backoff.next_wait(parts.entropy.as_ref())).await;
-            }
-        };
-        match tokio::time::timeout(options.deadline, connect).await {
-            Ok(channel) => Self::from_channel(channel, options, parts),
-            Err(_) => {
-                let why = last.as_ref().map_or("no answer".to_owned(), root_cause);
-                Err(Error::unavailable(format!(
-                    "nobody answers at {address} ({why}); start `forebayd dev`, or correct the \
-                     address"
-                )))
-            }
-        }
+        let channel = connect(endpoint, &options, parts.entropy.as_ref()).await?;
+        Self::from_channel(channel, options, parts)
     }
 
     /// A client over a channel that the caller has made, with its own clock and randomness.
@@ -113,12 +89,13 @@ impl Client {
         options: ClientOptions,
         parts: ClientParts,
     ) -> Result<Self> {
-        let rpc = WriterClient::new(channel)
+        let rpc = WriterClient::new(channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let id = parts.entropy.client_id()?;
-        let stores = Mutex::new(BTreeMap::new());
-        Ok(Self { inner: Arc::new(ClientInner { rpc, id, options, parts, stores }) })
+        let (following, stores) = (OnceLock::new(), Mutex::new(BTreeMap::new()));
+        let inner = ClientInner { rpc, channel, id, options, parts, following, stores };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Opens a store: asks for its definition, and keeps it.
@@ -129,6 +106,16 @@ impl Client {
     pub async fn store(&self, name: &str) -> Result<Store> {
         let definition = self.inner.describe(name, 0).await?;
         Ok(Store::new(self.inner.state(definition)))
+    }
+
+    /// Opens an embedded reader over this client's connection; see [`Reader::open`].
+    ///
+    /// # Errors
+    /// As [`Reader::open`].
+    pub async fn reader(&self, options: ReaderOptions) -> Result<Reader> {
+        let start = || Following::start(self.inner.channel.clone(), &self.inner.parts);
+        let following = self.inner.following.get_or_init(start);
+        following.open(options, &self.inner.parts).await
     }
 
     /// The client's random id, as its changes carry it.
@@ -333,11 +320,6 @@ impl Repeat {
     }
 }
 
-fn new_backoff() -> Backoff {
-    let (first, longest) = (CLIENT_BACKOFF_MS_MIN, CLIENT_BACKOFF_MS_MAX);
-    Backoff::new(Duration::from_millis(first), Duration::from_millis(longest))
-}
-
 /// The definition that a call answers.
 ///
 /// # Errors
@@ -347,10 +329,4 @@ pub(crate) fn definition_of(response: v1::DefinitionResponse) -> Result<Definiti
         Error::corrupt("the writer answered no definition; check that its version fits this one")
     })?;
     definition.try_into()
-}
-
-fn root_cause(error: &tonic::transport::Error) -> String {
-    let first: &dyn std::error::Error = error;
-    let chain = std::iter::successors(Some(first), |error| error.source());
-    chain.last().map_or_else(|| error.to_string(), ToString::to_string)
 }

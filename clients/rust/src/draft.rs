@@ -9,6 +9,7 @@ use forebay_core::partition::partition_of;
 use forebay_core::schema::{Definition, Field};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, Result};
+use forebay_index::DocumentKey;
 
 use crate::fit::{fit, fit_items};
 
@@ -26,10 +27,9 @@ impl From<KeyValue<'_>> for GivenKey {
 }
 
 impl GivenKey {
-    /// Refuses a key of another type; text is bytes too.
+    /// Refuses a key of another type: a key is never converted, so that a read finds it again.
     fn check(&self, declared: KeyType, part: &str) -> Result<()> {
-        let is_text_as_bytes = declared == KeyType::Bytes && self.key_type == KeyType::String;
-        if self.key_type == declared || is_text_as_bytes {
+        if self.key_type == declared {
             return Ok(());
         }
         let (given, declared) = (self.key_type.name(), declared.name());
@@ -66,11 +66,11 @@ pub(crate) struct Routed {
 }
 
 impl Draft {
-    pub(crate) fn new(verb: Verb, key: KeyValue<'_>) -> Self {
+    pub(crate) fn new(verb: Verb, key: DocumentKey<'_>) -> Self {
         Self {
             verb,
-            key: key.into(),
-            partition_key: None,
+            key: key.primary().into(),
+            partition_key: key.partition_key().map(Into::into),
             fields: Vec::new(),
             field_ttls: Vec::new(),
             conditions: Vec::new(),
@@ -255,7 +255,8 @@ mod tests {
         assert_eq!(error.code(), ErrorCode::InvalidArgument);
         assert!(error.message().contains("int64") && error.message().contains("string"));
         let bytes = StoreSpec::documents("raw", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
-        assert!(Draft::new(Verb::Delete, "text".into()).resolve(&bytes).is_ok());
+        assert!(Draft::new(Verb::Delete, b"\xff\x00".into()).resolve(&bytes).is_ok());
+        assert!(Draft::new(Verb::Delete, "text".into()).resolve(&bytes).is_err());
     }
 
     #[test]
@@ -264,15 +265,14 @@ mod tests {
             .field("user", FieldType::Scalar(ScalarType::Int64));
         spec.partition_key = Some("user".to_owned());
         let carts = spec.define(StoreId(1)).unwrap();
-        let mut draft = Draft::new(Verb::Delete, "cart-1".into());
-        let error = draft.resolve(&carts).unwrap_err();
+        let cart = DocumentKey::from("cart-1");
+        let resolve = |key, store| Draft::new(Verb::Delete, key).resolve(store);
+        let error = resolve(cart, &carts).unwrap_err();
         assert_eq!(error.context().field.as_deref(), Some("user"));
-        draft.partition_key = Some(KeyValue::from(9i64).into());
-        let routed = draft.resolve(&carts).unwrap();
+        let routed = resolve(cart.with_partition_key(9), &carts).unwrap();
         assert_eq!(routed.partition, partition_of(&9i64.to_le_bytes(), carts.partitions));
-        assert!(draft.resolve(&users()).is_err());
-        draft.partition_key = Some(KeyValue::from("nine").into());
-        assert!(draft.resolve(&carts).is_err());
+        assert!(resolve(cart.with_partition_key(9), &users()).is_err());
+        assert!(resolve(cart.with_partition_key("nine"), &carts).is_err());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! Forebay's Rust client: write once through a durable log, read in the process that needs it.
 //!
+//! A [`Reader`] holds a live copy of a store in this process and answers from its own memory.
 //! A [`Client`] writes to stores and administers them over gRPC. Each write is numbered, so that it
 //! happens once however often it has to be sent: over lost answers, restarts of the writer and
 //! retries by hand.
@@ -35,12 +36,14 @@
 mod admin;
 mod batch;
 mod client;
+mod connect;
 mod draft;
 mod fit;
 mod options;
 mod outcome;
 mod pending;
 mod plan;
+mod reader;
 mod request_stream;
 mod sequence;
 mod settle;
@@ -53,6 +56,7 @@ pub use client::Client;
 pub use options::{ClientOptions, ClientParts, StreamOptions};
 pub use outcome::{BatchOutcome, WriteError, WriteOutcome, WriteResult};
 pub use pending::PendingWrite;
+pub use reader::Reader;
 pub use store::Store;
 pub use stream::{Acknowledgement, StreamSummary, WriteStream};
 pub use write::Write;
@@ -61,9 +65,19 @@ pub use forebay_core::clock::{Clock, SystemClock, Timestamp};
 pub use forebay_core::entropy::{Entropy, SystemEntropy};
 pub use forebay_core::id::{DocumentVersion, PartitionId, SchemaVersion, StoreId};
 pub use forebay_core::key::{KeyType, KeyValue};
+pub use forebay_core::row::{Document, FieldCell, Presence};
 pub use forebay_core::schema::{Alteration, Definition, Field, FieldSpec, StoreOptions, StoreSpec};
 pub use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 pub use forebay_core::{Error, ErrorCode, Result};
+pub use forebay_index::{
+    Conversion, CopyOut, DocumentKey, Element, FieldHandle, FieldRead, FieldScalar, GatherColumns,
+    GatherField, GatherOut, GatherPlan, KeyAnswer, KeyList, KeyStatus, PackedKeys, PackedValues,
+    RowRef, Scan, ScannedDocument, View,
+};
+pub use forebay_reader::{
+    CatchUp, Counts, OnSchemaChange, OnSkipped, PartitionFilter, PartitionStatus, Phase, Read,
+    ReaderMetrics, ReaderOptions, ReaderStatus, Rebuilding, Skipped,
+};
 pub use forebay_wire::token::Token;
 
 /// The generated client of the writer service.

@@ -50,12 +50,13 @@ impl PendingWrite {
     ) -> Result<Self> {
         let state = store.state();
         let (definition, routed) = state.resolve(&drafts).await?;
-        let items = routed.iter().enumerate().map(|(place, routed)| Item::new(routed, place));
+        let item = |(place, routed)| Item::new(routed, place);
+        let items = routed.iter().enumerate().map(item).collect::<Result<_>>();
         let settlement = Settlement::new(
             state.clone(),
             definition.version,
             Route::Calls,
-            items.collect(),
+            items.map_err(|error| error.with_store(state.name()))?,
             LastError::default(),
         );
         Ok(Self { settlement, deadline })

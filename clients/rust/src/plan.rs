@@ -8,7 +8,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use forebay_core::id::PartitionId;
-use forebay_core::limits::{CLIENT_REQUEST_BYTES_AIM, REQUEST_CHANGES_MAX};
+use forebay_core::limits::{CLIENT_REQUEST_BYTES_AIM, ENTRY_BYTES_MAX, REQUEST_CHANGES_MAX};
+use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use prost::Message;
 
@@ -25,10 +26,17 @@ pub(crate) struct Item {
 }
 
 impl Item {
-    pub(crate) fn new(routed: &Routed, place: usize) -> Self {
+    /// # Errors
+    /// `LimitExceeded` for a change that fits no entry.
+    pub(crate) fn new(routed: &Routed, place: usize) -> Result<Self> {
         let change = v1::Change::from(&routed.change);
         let bytes = change.encoded_len();
-        Self { partition: routed.partition, change, bytes, place }
+        if bytes > ENTRY_BYTES_MAX {
+            let (limit, actual) = (ENTRY_BYTES_MAX as u64, bytes as u64);
+            let error = Error::limit_exceeded("split the document", limit, actual);
+            return Err(error.with_key_digest(routed.change.key.digest()));
+        }
+        Ok(Self { partition: routed.partition, change, bytes, place })
     }
 }
 

@@ -36,8 +36,8 @@ pub(crate) type LastError = Arc<Mutex<Option<Error>>>;
 pub(crate) enum Route {
     /// A call per request, for a caller who waits: back-pressure and refusals are its to handle.
     Calls,
-    /// A bidirectional stream, for bulk: back-pressure is waited out, a refused request is sent
-    /// again change by change, and a change in the log is not sent again to hear its outcome.
+    /// A bidirectional stream, for bulk: back-pressure is waited out, and a change in the log is
+    /// not sent again to hear its outcome.
     Stream(Arc<RequestStream>),
 }
 
@@ -74,7 +74,6 @@ pub(crate) struct Settlement {
     last_error: LastError,
     /// When the oldest unsettled change got its sequence.
     since: Option<Timestamp>,
-    one_by_one: bool,
 }
 
 impl Settlement {
@@ -87,19 +86,16 @@ impl Settlement {
     ) -> Self {
         let token = Token::new(store.id());
         let results = items.iter().map(|_| None).collect();
-        let (waiting, unsettled) = (rounds(items), Vec::new());
-        let (since, one_by_one) = (None, false);
         Self {
             store,
             schema_version,
             route,
-            waiting,
-            unsettled,
+            waiting: rounds(items),
+            unsettled: Vec::new(),
             results,
             token,
             last_error,
-            since,
-            one_by_one,
+            since: None,
         }
     }
 
@@ -134,7 +130,6 @@ impl Settlement {
     /// Gives the next round its sequences. Windows are entered by ascending partition, so that two
     /// batches never wait for each other.
     async fn number_round(&mut self) {
-        self.one_by_one = false;
         self.since = None;
         while let Some(chunk) = self.waiting.front().and_then(|round| round.front()) {
             let Some(first) = chunk.first() else { break };
@@ -150,12 +145,10 @@ impl Settlement {
         self.waiting.pop_front();
     }
 
-    /// Sends what is unsettled once; whether anything was settled or decided.
+    /// Sends what is unsettled once; whether anything was settled.
     async fn attempt(&mut self) -> bool {
-        let next = if self.one_by_one { 1 } else { self.unsettled.len() };
         let sizes = |sent: &Sent| (sent.item.partition, sent.item.bytes);
-        let ranges = requests(self.unsettled.iter().take(next).map(sizes));
-        let earlier: Vec<_> = self.unsettled.iter().map(|sent| sent.maybe_in_log).collect();
+        let ranges = requests(self.unsettled.iter().map(sizes));
         let calls: Vec<_> = ranges
             .iter()
             .map(|range| {
@@ -169,29 +162,20 @@ impl Settlement {
                 }
             })
             .collect();
-        for range in &ranges {
-            self.unsettled[range.clone()].iter_mut().for_each(|sent| sent.maybe_in_log = true);
-        }
+        let mark = |sent: &mut Sent| std::mem::replace(&mut sent.maybe_in_log, true);
+        let earlier: Vec<_> = self.unsettled.iter_mut().map(mark).collect();
         let answers = join_all(calls).await;
-        let mut heard: Vec<Option<Heard>> = earlier.iter().map(|_| None).collect();
-        let mut progress = false;
+        let mut heard = Vec::with_capacity(earlier.len());
         for (range, answer) in ranges.into_iter().zip(answers) {
-            let answer = answer.and_then(|response| self.read(&range, response));
-            if self.is_to_be_split(&range, &earlier, &answer) {
-                self.one_by_one = true;
-                progress = true;
-            }
-            let results = match answer {
-                Ok(results) => results,
-                Err(error) => range.clone().map(|_| Err(error.clone())).collect(),
-            };
-            for (place, result) in range.zip(results) {
-                heard[place] = Some(Heard { earlier: earlier[place], result });
+            match answer.and_then(|response| self.read(&range, response)) {
+                Ok(results) => heard.extend(results),
+                Err(error) => heard.extend(range.map(|_| Err(error.clone()))),
             }
         }
+        let heard = earlier.into_iter().zip(heard);
         let before = self.unsettled.len();
-        self.hear(heard);
-        progress || self.unsettled.len() < before
+        self.hear(heard.map(|(earlier, result)| Heard { earlier, result }));
+        self.unsettled.len() < before
     }
 
     fn request(&self, range: &Range<usize>) -> v1::WriteRequest {
@@ -216,6 +200,7 @@ impl Settlement {
         range: &Range<usize>,
         response: v1::WriteResponse,
     ) -> Result<Vec<Result<ChangeResult>>> {
+        self.store.notice_version(response.schema_version);
         if let Some(error) = response.error {
             return Err(error.into());
         }
@@ -238,27 +223,10 @@ impl Settlement {
         }
     }
 
-    /// Whether a stream's request of many changes was refused as a whole: one of them is the cause.
-    fn is_to_be_split(
-        &self,
-        range: &Range<usize>,
-        earlier: &[bool],
-        answer: &Result<Vec<Result<ChangeResult>>>,
-    ) -> bool {
-        let Err(error) = answer else { return false };
-        let settles = |earlier: &bool| !earlier && !is_retried(error) && !is_back_pressure(error);
-        self.route.is_stream() && range.len() > 1 && earlier[range.clone()].iter().all(settles)
-    }
-
-    /// Takes in what an attempt said.
-    fn hear(&mut self, heard: Vec<Option<Heard>>) {
-        let split = self.one_by_one && heard.iter().flatten().count() > 1;
+    /// Takes in what an attempt said of each unsettled change.
+    fn hear(&mut self, heard: impl Iterator<Item = Heard>) {
         let unsettled = std::mem::take(&mut self.unsettled);
-        for (mut sent, heard) in unsettled.into_iter().zip(heard) {
-            let Some(Heard { earlier, result }) = heard else {
-                self.unsettled.push(sent);
-                continue;
-            };
+        for (mut sent, Heard { earlier, result }) in unsettled.into_iter().zip(heard) {
             let (is_in_log, error) = match result {
                 Ok(ChangeResult { outcome: ChangeOutcome::Failed(error), position }) => {
                     (position.is_some(), error)
@@ -278,7 +246,7 @@ impl Settlement {
                 ErrorCode::LimitExceeded if is_in_log => true,
                 _ if earlier || is_retried(&error) => false,
                 _ if self.route.is_stream() && is_back_pressure(&error) => false,
-                _ => !split,
+                _ => true,
             };
             if is_final {
                 self.settle(sent, Err(error));
@@ -321,9 +289,10 @@ impl Settlement {
     pub(crate) fn at_deadline(&self) -> Error {
         let last = self.last_error.lock().clone();
         let why = last.as_ref().map_or("no answer yet".to_owned(), ToString::to_string);
-        let error = if self.unsettled.iter().any(|sent| sent.maybe_in_log) {
-            let message = format!("the write may be in the log; retry the same write ({why})");
-            Error::unknown_outcome(message)
+        let is_in_log = self.results.iter().flatten().any(Result::is_ok);
+        let error = if is_in_log || self.unsettled.iter().any(|sent| sent.maybe_in_log) {
+            let part = if is_in_log { "a part of the batch is" } else { "the write may be" };
+            Error::unknown_outcome(format!("{part} in the log; retry the same write ({why})"))
         } else if let Some(error) = last.filter(|error| error.code() == ErrorCode::Unavailable) {
             error
         } else {

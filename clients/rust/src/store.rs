@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use forebay_core::change::Verb;
 use forebay_core::id::{PartitionId, StoreId};
-use forebay_core::key::KeyValue;
 use forebay_core::schema::{Definition, KEY_VALUE_FIELD};
 use forebay_core::{Error, ErrorCode, Result};
+use forebay_index::DocumentKey;
 use parking_lot::RwLock;
 
 use crate::batch::Batch;
@@ -65,27 +65,33 @@ impl Store {
     /// Changes the fields that are named and keeps the others; makes the document if there is none.
     ///
     /// This is the default verb: an older program that upserts keeps fields that it does not know.
-    pub fn upsert<'k>(&self, key: impl Into<KeyValue<'k>>) -> Write {
+    /// A store that is partitioned by a field takes
+    /// `DocumentKey::from(key).with_partition_key(value)`, here as in every read and write.
+    pub fn upsert<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.write(Verb::Upsert, key.into())
     }
 
     /// Replaces the whole document by the fields that are named; others become absent, those that
     /// this program does not know too.
-    pub fn put<'k>(&self, key: impl Into<KeyValue<'k>>) -> Write {
+    pub fn put<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.write(Verb::Put, key.into())
     }
 
     /// Deletes the document.
-    pub fn delete<'k>(&self, key: impl Into<KeyValue<'k>>) -> Write {
+    pub fn delete<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
         self.write(Verb::Delete, key.into())
     }
 
     /// Puts the value of a key in a key-value store.
-    pub fn put_value<'k>(&self, key: impl Into<KeyValue<'k>>, value: impl Into<Vec<u8>>) -> Write {
+    pub fn put_value<'k>(
+        &self,
+        key: impl Into<DocumentKey<'k>>,
+        value: impl Into<Vec<u8>>,
+    ) -> Write {
         self.write(Verb::Put, key.into()).set(KEY_VALUE_FIELD, value.into())
     }
 
-    pub(crate) fn write(&self, verb: Verb, key: KeyValue<'_>) -> Write {
+    pub(crate) fn write(&self, verb: Verb, key: DocumentKey<'_>) -> Write {
         Write::new(self.clone(), Draft::new(verb, key))
     }
 

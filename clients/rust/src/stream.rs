@@ -153,7 +153,8 @@ impl WriteStream {
         let prepare = async {
             let (definition, routed) = state.resolve(std::slice::from_ref(&draft)).await?;
             let no_change = || Error::internal("a draft gave no change");
-            let item = Item::new(routed.first().ok_or_else(no_change)?, 0);
+            let item = Item::new(routed.first().ok_or_else(no_change)?, 0)
+                .map_err(|error| error.with_store(state.name()))?;
             let room = self.room(item.bytes).await?;
             Ok::<_, Error>((definition.version, item, room))
         };

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use forebay_core::change::FieldOp;
 use forebay_core::id::DocumentVersion;
-use forebay_core::key::KeyValue;
 use forebay_core::value::Value;
 
 use crate::draft::{Draft, GivenCondition, ttl_us};
@@ -54,12 +53,6 @@ impl Write {
 
     pub(crate) fn into_draft(self) -> Draft {
         self.draft
-    }
-
-    /// The value of the store's partition key, where it declares one.
-    pub fn partition_key<'k>(mut self, key: impl Into<KeyValue<'k>>) -> Self {
-        self.draft.partition_key = Some(key.into().into());
-        self
     }
 
     /// Sets a field. The value becomes the field's declared type, where that loses nothing.

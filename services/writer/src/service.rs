@@ -51,6 +51,7 @@ impl WriterService {
             token: token.encode(),
             results: results.iter().map(Into::into).collect(),
             error: None,
+            schema_version: self.0.newest_version(store).0,
         })
     }
 

@@ -190,6 +190,13 @@ impl Writer {
         self.queue(at).log().log_id().await
     }
 
+    /// Newest version of a store's definition that this writer knows; 0 when it knows none.
+    pub fn newest_version(&self, store: StoreId) -> SchemaVersion {
+        let catalog = self.parts.catalog.catalog();
+        let newest = catalog.store(store).and_then(|history| history.newest());
+        newest.map_or(SchemaVersion(0), |schema| schema.definition.version)
+    }
+
     /// The definition that a client wrote with, and the newest one.
     async fn definitions(
         &self,

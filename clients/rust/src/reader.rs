@@ -1,0 +1,123 @@
+//! The embedded reader over a connection: the change stream to follow, the writer for barriers.
+
+use std::fmt;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use forebay_core::Result;
+use forebay_core::row::Document;
+use forebay_index::DocumentKey;
+use forebay_log::{CatalogFollower, ChangeLog, RemoteLog};
+use forebay_reader::{LogBarriers, Read, ReaderParts};
+use tonic::transport::Channel;
+
+pub use forebay_reader::ReaderOptions;
+
+use crate::connect::connect;
+use crate::options::{ClientOptions, ClientParts};
+
+/// A live copy of a store in this process: reads are local, and cost two accesses to memory.
+///
+/// Everything that a reader does it takes from [`forebay_reader::Reader`], which it derefs to;
+/// this type adds how it is opened, and the reads of whole documents. Cheap to clone, safe to share
+/// between threads; the last clone that goes closes it.
+///
+/// ```no_run
+/// use std::time::Duration;
+/// use forebay::{Reader, ReaderOptions};
+/// # async fn example() -> forebay::Result<()> {
+/// let users = Reader::open("127.0.0.1:4400", ReaderOptions::new("users")).await?;
+/// users.await_ready(Duration::from_secs(30)).await?;
+/// let age = users.handle_of_own_type("age")?;
+/// let age = users.read_local(None, |view| view.get_scalar::<i64>("u1", &age))?;
+/// println!("{age:?}");
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Reader {
+    replica: forebay_reader::Reader,
+}
+
+impl Reader {
+    /// Connects to a node, `forebayd dev` for example, and starts to follow a store. Returns before
+    /// anything is read: wait with [`forebay_reader::Reader::await_ready`].
+    ///
+    /// Readers of several stores share a connection when a [`Client`](crate::Client) opens them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an address that is none, and those of
+    /// [`forebay_reader::Reader::open`].
+    pub async fn open(endpoint: &str, options: ReaderOptions) -> Result<Self> {
+        let parts = ClientParts::default();
+        let connection =
+            ClientOptions { deadline: options.open_timeout, ..ClientOptions::default() };
+        let channel = connect(endpoint, &connection, parts.entropy.as_ref()).await?;
+        Following::start(channel, &parts).open(options, &parts).await
+    }
+
+    /// The whole document as it is here now, or `None`. Reads local memory only and waits for
+    /// nothing; it copies every field, so read single ones through a handle.
+    ///
+    /// # Errors
+    /// As [`forebay_reader::Reader::read_local`].
+    pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<Document>> {
+        self.read_local(None, |view| view.get_document(key))
+    }
+
+    /// The whole document, behind what `read` waits for.
+    ///
+    /// # Errors
+    /// As [`forebay_reader::Reader::read`].
+    pub async fn get_with<'k>(
+        &self,
+        read: &Read,
+        key: impl Into<DocumentKey<'k>>,
+    ) -> Result<Option<Document>> {
+        let key = key.into();
+        let partition = self.partition_of(key)?;
+        self.read(read, &[partition], |view| view.get_document(key)).await
+    }
+}
+
+impl Deref for Reader {
+    type Target = forebay_reader::Reader;
+
+    fn deref(&self) -> &Self::Target {
+        &self.replica
+    }
+}
+
+impl fmt::Debug for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Reader").field("store", &self.store()).finish_non_exhaustive()
+    }
+}
+
+/// What the readers of one connection share.
+pub(crate) struct Following {
+    log: Arc<dyn ChangeLog>,
+    catalog: Arc<CatalogFollower>,
+}
+
+impl Following {
+    /// Starts to follow the control log, on the current runtime.
+    pub(crate) fn start(channel: Channel, parts: &ClientParts) -> Self {
+        let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel));
+        let entropy = Arc::clone(&parts.entropy);
+        let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy));
+        Self { log, catalog }
+    }
+
+    pub(crate) async fn open(&self, options: ReaderOptions, parts: &ClientParts) -> Result<Reader> {
+        let parts = ReaderParts {
+            log: Arc::clone(&self.log),
+            catalog: Arc::clone(&self.catalog),
+            clock: Arc::clone(&parts.clock),
+            entropy: Arc::clone(&parts.entropy),
+            barriers: Arc::new(LogBarriers(Arc::clone(&self.log))),
+            on_skipped: None,
+        };
+        Ok(Reader { replica: forebay_reader::Reader::open(options, parts).await? })
+    }
+}
