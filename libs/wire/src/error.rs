@@ -7,8 +7,8 @@ use forebay_core::{Error, ErrorCode};
 
 use crate::v1;
 
-/// Longest message of an error on the wire, in bytes. A status travels in trailers, which are
-/// bounded to 16 KiB by usual HTTP/2 peers and hold the message twice.
+/// Longest message of an error on the wire, in bytes. A status travels in trailers, which peers
+/// bound, some to 8 KiB; they hold the message twice, once at up to three bytes for each.
 pub const ERROR_MESSAGE_BYTES_MAX: usize = 1_024;
 
 impl From<&Error> for v1::Error {
