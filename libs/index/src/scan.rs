@@ -96,9 +96,18 @@ impl Scan {
             while visited < documents_max {
                 let Some(identity) = listed.take_next() else { break };
                 let key = view.inner.shape.name(identity)?;
-                if let Lookup::Found(row) = view.look_up(&key)? {
-                    visited += 1;
-                    visit(ScannedDocument { partition, key, row })?;
+                match view.look_up(&key)? {
+                    Lookup::Found(row) => {
+                        visited += 1;
+                        visit(ScannedDocument { partition, key, row })?;
+                    }
+                    Lookup::Absent => {}
+                    // Refused since the batch began: the key's turn comes again.
+                    Lookup::Refused(id, status) => {
+                        let refused = view.refused(id, status);
+                        listed.next -= 1;
+                        return Err(refused);
+                    }
                 }
             }
             if visited == documents_max {

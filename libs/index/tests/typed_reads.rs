@@ -342,3 +342,32 @@ fn what_is_held_and_read_is_counted() {
     let after = store.index.metrics().reads;
     assert_eq!((after.hits - before.hits, after.misses - before.misses), (0, 3));
 }
+
+#[test]
+fn a_scan_that_is_refused_on_the_way_goes_on_where_it_was() {
+    let mut store = Store::new(spec(1, &[("age", INT32)]));
+    let keys: Vec<_> = (0..5).map(|n| format!("key-{n}")).collect();
+    let changes = keys.iter().map(|key| store.upsert(key, &[("age", None)])).collect();
+    store.write(changes, 1_000);
+    // Asked once for the list, once for the batch, then for each key: the third key is refused.
+    let asked = std::cell::Cell::new(0);
+    let turns_stale = |_| {
+        asked.set(asked.get() + 1);
+        if asked.get() == 5 { Admission::Stale } else { Admission::Serve }
+    };
+    let mut seen = Vec::new();
+    let mut scan = store.index.scan();
+    let mut batch = |most: usize| {
+        scan.next_batch(at(2_000).admission(&turns_stale), most, |document| {
+            seen.push(format!("{:?}", document.key));
+            Ok(())
+        })
+    };
+    refused(batch(10), ErrorCode::Stale, &["partition 0"]);
+    assert_eq!(batch(10).unwrap(), 3);
+    assert_eq!(batch(10).unwrap(), 0);
+    refused(batch(0), ErrorCode::InvalidArgument, &["batch"]);
+    seen.sort();
+    seen.dedup();
+    assert_eq!(seen.len(), keys.len());
+}
