@@ -1,4 +1,4 @@
-//! The one error of Forebay's public surface: a code from the table of `proto/forebay/v1/error.proto`,
+//! The one error of Forebay's public surface: a code of the table `proto/forebay/v1/error.proto`,
 //! a message that says what happened and what to do next, and where it happened. Never a value.
 
 use std::fmt;

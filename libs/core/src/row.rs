@@ -1,8 +1,8 @@
 //! Documents and the row codec: a document as a value, and as the bytes that an index holds.
 //!
 //! A row is `version u16 | flags u8 | state bits | fixed fields | ends of tail values | tail |
-//! footers`; see `proto/spec/row.md` for every byte. A decoder takes any bytes: what contradicts the
-//! format is `Corrupt`, a flag of a newer format `UpgradeNeeded`, never a panic.
+//! footers`; see `proto/spec/row.md` for every byte. A decoder takes any bytes: what contradicts
+//! the format is `Corrupt`, a flag of a newer format `UpgradeNeeded`, never a panic.
 
 mod document;
 mod value_codec;

@@ -1,17 +1,18 @@
-//! A store's definition: its fields by id, its options, and which alterations keep old data readable.
+//! A store's definition: its fields by id, its options, and which alterations keep data readable.
 //!
 //! A definition is complete, never a delta: whoever holds version N needs no earlier one to write.
 //! A field is an id that is never used again; names are only how people find ids.
 
+mod check;
+
 use std::collections::BTreeSet;
 
+use self::check::check_field_id;
+pub use self::check::check_name;
+pub(crate) use self::check::check_ttl;
 use crate::error::{Error, Result};
-use crate::id::{FieldId, PartitionCount, PartitionRef, SchemaVersion, StoreId};
+use crate::id::{FieldId, PartitionCount, SchemaVersion, StoreId};
 use crate::key::KeyType;
-use crate::limits::{
-    ALIASES_MAX, FIELD_ID_MAX, FIELDS_MAX, NAME_BYTES_MAX, ROW_BYTES_MAX, SCHEMA_VERSION_MAX,
-    TTL_US_MAX,
-};
 use crate::value::{FieldType, ScalarType, Value};
 
 /// Name of the one field of a key-value store.
@@ -360,191 +361,4 @@ impl Definition {
         }
         Ok(())
     }
-
-    /// Refuses a definition that breaks a limit or contradicts itself; decoders call it too.
-    pub fn check(&self) -> Result<()> {
-        let at_store = |error: Error| error.with_store(&self.name);
-        check_name(&self.name).map_err(at_store)?;
-        if self.store == PartitionRef::CONTROL.store {
-            return Err(at_store(Error::invalid_argument("store id 0 names the control log")));
-        }
-        PartitionCount::new(self.partitions.0).map_err(at_store)?;
-        if self.version.0 == 0 || self.version.0 > SCHEMA_VERSION_MAX {
-            let advice = "the store used up its schema versions; move it into a new store";
-            return Err(at_store(Error::limit_exceeded(
-                advice,
-                SCHEMA_VERSION_MAX.into(),
-                self.version.0.into(),
-            )));
-        }
-        if self.fields.len() > FIELDS_MAX {
-            let found = self.fields.len() as u64;
-            let advice = "drop fields, or split the store";
-            return Err(at_store(Error::limit_exceeded(advice, FIELDS_MAX as u64, found)));
-        }
-        check_ttl(self.options.ttl_us).map_err(at_store)?;
-        if self.options.heartbeat_ms == 0 {
-            let message = "heartbeat_ms must be at least 1";
-            return Err(at_store(Error::invalid_argument(message)));
-        }
-        self.check_ids().map_err(at_store)?;
-        self.check_fields().map_err(at_store)?;
-        self.check_key_value().map_err(at_store)?;
-        self.check_partition_key().map_err(at_store)
-    }
-
-    /// Refuses a definition that cannot come right after `previous` in one store's history.
-    ///
-    /// # Errors
-    /// `InvalidArgument`, naming what would make earlier rows or keys unreadable.
-    pub fn check_follows(&self, previous: &Self) -> Result<()> {
-        let refuse =
-            |message: &str| Err(Error::invalid_argument(message).with_store(&previous.name));
-        let fixed =
-            |of: &Self| (of.store, of.key_type, of.partition_key, of.partitions, of.key_value);
-        if fixed(self) != fixed(previous) || self.name != previous.name {
-            return refuse("a store's id, name, keys and partition count are fixed");
-        }
-        if previous.version.0.checked_add(1) != Some(self.version.0) {
-            return refuse("a definition's version is one above the version before");
-        }
-        if self.drop_all_count < previous.drop_all_count {
-            return refuse("a definition takes no drop-all back");
-        }
-        let forgets = previous.retired.difference(&self.retired).next().is_some();
-        if forgets || self.next_field_id < previous.next_field_id {
-            return refuse("a field id is never used again");
-        }
-        for field in &previous.fields {
-            let Some(now) = self.field_by_id(field.id) else {
-                if self.retired.contains(&field.id) {
-                    continue;
-                }
-                return refuse("a dropped field's id is retired");
-            };
-            let (from, to) = (field.field_type, now.field_type);
-            if from != to && !from.widens_to(to) {
-                return refuse(&format!("{from} does not widen to {to}"));
-            }
-        }
-        let is_new = |field: &&Field| previous.field_by_id(field.id).is_none();
-        if self.fields.iter().filter(is_new).any(|field| field.id < previous.next_field_id) {
-            return refuse("a new field takes a new id");
-        }
-        Ok(())
-    }
-
-    fn check_ids(&self) -> Result<()> {
-        check_field_id(FieldId(self.next_field_id.0.saturating_sub(1)))?;
-        match self.retired.last() {
-            Some(last) if *last >= self.next_field_id => {
-                Err(Error::invalid_argument("a retired field id was never given"))
-            }
-            _ => Ok(()),
-        }
-    }
-
-    fn check_key_value(&self) -> Result<()> {
-        let is_value = |field: &Field| {
-            field.name == KEY_VALUE_FIELD
-                && field.field_type == FieldType::Scalar(ScalarType::Bytes)
-        };
-        let fits = matches!(self.fields.as_slice(), [field] if is_value(field));
-        if !self.key_value || (fits && self.partition_key.is_none()) {
-            return Ok(());
-        }
-        let message = "a key-value store has one bytes field named `value` and no partition key";
-        Err(Error::invalid_argument(message))
-    }
-
-    fn check_fields(&self) -> Result<()> {
-        let mut names = BTreeSet::new();
-        let mut last = FieldId(0);
-        let mut fixed_bytes = 0;
-        for field in &self.fields {
-            let at_field = |error: Error| error.with_field(&field.name);
-            let id = field.id;
-            if id <= last || id >= self.next_field_id || self.retired.contains(&id) {
-                return Err(at_field(Error::invalid_argument("its field id is used twice")));
-            }
-            last = id;
-            if field.aliases.len() > ALIASES_MAX {
-                let (limit, actual) = (ALIASES_MAX as u64, field.aliases.len() as u64);
-                let advice = "rename it back to one of its aliases, or add another field";
-                return Err(at_field(Error::limit_exceeded(advice, limit, actual)));
-            }
-            for name in std::iter::once(&field.name).chain(&field.aliases) {
-                check_name(name).map_err(at_field)?;
-                if !names.insert(name.as_str()) {
-                    return Err(at_field(Error::invalid_argument("two fields share a name")));
-                }
-            }
-            if matches!(field.field_type, FieldType::Vector(_, 0)) {
-                return Err(at_field(Error::invalid_argument("a vector has a component or more")));
-            }
-            if let Some(default) = &field.default {
-                default.check(field.field_type).map_err(at_field)?;
-            }
-            check_ttl(field.ttl_us).map_err(at_field)?;
-            fixed_bytes += field.field_type.width().unwrap_or(4);
-        }
-        if fixed_bytes > ROW_BYTES_MAX / 2 {
-            let advice = "use fewer or shorter vectors";
-            let limit = (ROW_BYTES_MAX / 2) as u64;
-            return Err(Error::limit_exceeded(advice, limit, fixed_bytes as u64));
-        }
-        Ok(())
-    }
-
-    fn check_partition_key(&self) -> Result<()> {
-        let Some(id) = self.partition_key else { return Ok(()) };
-        let field = self
-            .field_by_id(id)
-            .ok_or_else(|| Error::invalid_argument("declare the partition key among the fields"))?;
-        match field.field_type {
-            FieldType::Scalar(ScalarType::String | ScalarType::Bytes | ScalarType::Int64) => Ok(()),
-            other => {
-                let message = format!("a partition key is a string, bytes or int64, not {other}");
-                Err(Error::invalid_argument(message).with_field(&field.name))
-            }
-        }
-    }
-}
-
-fn check_field_id(id: FieldId) -> Result<()> {
-    if id.0 <= FIELD_ID_MAX {
-        return Ok(());
-    }
-    let advice = "the store used up its field ids; move it into a new store";
-    Err(Error::limit_exceeded(advice, FIELD_ID_MAX.into(), id.0.into()))
-}
-
-/// Refuses a time to live that is not above 0, or over the limit.
-pub(crate) fn check_ttl(ttl_us: Option<i64>) -> Result<()> {
-    match ttl_us {
-        Some(ttl) if ttl <= 0 => Err(Error::invalid_argument(
-            "a time to live is above 0 microseconds; delete to end a value now",
-        )),
-        Some(ttl) if ttl > TTL_US_MAX => Err(Error::limit_exceeded(
-            "shorten the time to live, or leave it out to keep the value for ever",
-            TTL_US_MAX as u64,
-            ttl as u64,
-        )),
-        _ => Ok(()),
-    }
-}
-
-/// Refuses a store or field name that is empty, too long or not printable.
-pub fn check_name(name: &str) -> Result<()> {
-    if name.is_empty() {
-        return Err(Error::invalid_argument("a name has at least one character"));
-    }
-    if name.len() > NAME_BYTES_MAX {
-        let (limit, actual) = (NAME_BYTES_MAX as u64, name.len() as u64);
-        return Err(Error::limit_exceeded("shorten the name", limit, actual));
-    }
-    if name.chars().any(char::is_control) {
-        return Err(Error::invalid_argument("a name has no control characters"));
-    }
-    Ok(())
 }

@@ -232,8 +232,8 @@ impl Value {
         }
     }
 
-    /// The value, a NaN replaced by the quiet NaN without sign and payload: processors differ in the
-    /// NaN that arithmetic and widening give, and replicas must not.
+    /// The value, a NaN replaced by the quiet NaN without sign and payload: processors differ in
+    /// the NaN that arithmetic and widening give, and replicas must not.
     #[must_use]
     pub(crate) fn canonical(self) -> Self {
         match self {

@@ -1,9 +1,9 @@
 //! The naive model of one partition: what a log prefix means, told as simply as possible.
 //!
-//! It keeps a map of documents, each a map of fields, and a set of everything that was ever applied,
-//! and throws away at each entry what has expired. It shares no code with the fold that it judges
-//! but the domain types and `Change::check`. It knows no limit on the size of a row or a value: a
-//! caller keeps its documents small.
+//! It keeps a map of documents, each a map of fields, and a set of everything that was ever
+//! applied, and throws away at each entry what has expired. It shares no code with the fold that it
+//! judges but the domain types and `Change::check`. It knows no limit on the size of a row or a
+//! value: a caller keeps its documents small.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -84,8 +84,8 @@ impl Document {
     /// of a narrower type are widened.
     ///
     /// # Errors
-    /// `LimitExceeded` for a value or a row over its limit, `InvalidArgument` for a value of another
-    /// type.
+    /// `LimitExceeded` for a value or a row over its limit, `InvalidArgument` for a value of
+    /// another type.
     pub fn encode(&self, layout: &Layout) -> Result<Vec<u8>> {
         let mut row = vec![0; layout.tail_at()];
         row[..2].copy_from_slice(&(layout.version().0 as u16).to_le_bytes());
