@@ -5,8 +5,8 @@
 //! it and put in its place once it may be: when it has passed the old one's position, where both
 //! are of one log, or when it has caught up, where its log is another one.
 //!
-//! A checkpoint of a copy is its fold state and the rows that the index's writer visits: both are of
-//! one position, since the tail alone moves them.
+//! A checkpoint of a copy is its fold state and the rows that the index's writer visits: both are
+//! of one position, since the tail alone moves them.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Blocked, PartitionState, Record};

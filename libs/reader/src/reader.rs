@@ -167,7 +167,7 @@ impl Reader {
         ReaderMetrics::of(self.shared())
     }
 
-    /// Waits until everything that the token speaks of is applied here, or gives up after `timeout`.
+    /// Waits until everything that the token speaks of is applied here, at most `timeout` long.
     /// Positions of partitions that this reader does not follow are not waited for.
     ///
     /// # Errors

@@ -212,7 +212,7 @@ impl Tail {
         Ok(())
     }
 
-    /// Decodes a record. A damaged one is read once more: the damage may lie between the log and us.
+    /// Decodes a record. A damaged one is read once more: the damage may lie on the way to us.
     async fn decode(&self, record: LogRecord) -> Result<(LogRecord, Result<Entry>), Pause> {
         let entry = decode_entry(&record.entry);
         if !entry.as_ref().is_err_and(|error| error.code() == ErrorCode::Corrupt) {

@@ -14,7 +14,7 @@ use forebay_core::id::{LogId, Offset, PartitionId};
 use forebay_core::schema::{Alteration, FieldSpec};
 use forebay_core::value::{FieldType, ScalarType};
 use forebay_log::ChangeLog;
-use forebay_reader::{Phase, Read, Reader, ReaderOptions, ReaderParts, Skipped};
+use forebay_reader::{Phase, Read, Reader, ReaderOptions, ReaderParts, Rebuilding, Skipped};
 use forebay_wire::entry::encode_entry;
 
 use world::{LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
@@ -186,24 +186,22 @@ async fn a_replaced_log_is_built_beside_the_old_copy_until_it_has_caught_up() {
     let (world, rim) = rimmed(1).await;
     let old = world.put("ann", 1).await;
     let reader = world.caught_up().await;
-    rim.reads_off.store(true, Ordering::SeqCst);
+    rim.reads_below.store(5, Ordering::SeqCst);
     world.replace_logs(OTHER_LOG).await;
     for number in 0..20 {
         world.write_to(OTHER_LOG, change("bob", Verb::Put, &[("age", number)])).await;
     }
-    rim.reads_off.store(false, Ordering::SeqCst);
-    // Damage holds the new copy up before it has caught up.
-    let far = rim.clone();
-    rim.twist(move |records| {
-        // The first read looks for the log's id; the next one is the new copy's.
-        let _ = &records;
-        far.twist(|records| records.records.truncate(5));
-    });
-    until(&reader, |status| status.rebuilding.is_some()).await;
+    let is_held_up = |rebuilding: &Rebuilding| rebuilding.catch_up.offset_applied == Offset(5);
+    until(&reader, |status| status.rebuilding.as_ref().is_some_and(is_held_up)).await;
     assert_eq!(age(&reader, "ann").unwrap(), Some(1), "the old copy is served meanwhile");
     assert_eq!(age(&reader, "bob").unwrap(), None);
     assert_eq!(reader.log_id(FIRST).unwrap(), Some(LOG));
+    let before = reader.status().age.unwrap();
+    tokio::time::sleep(5 * SECOND).await;
+    assert!(reader.status().age.unwrap() >= before + 5 * SECOND);
+    reader.wait_token(&old, SECOND).await.unwrap();
 
+    rim.reads_below.store(u64::MAX, Ordering::SeqCst);
     until(&reader, |status| status.generation == 2).await;
     assert_eq!(reader.log_id(FIRST).unwrap(), Some(OTHER_LOG));
     assert_eq!(age(&reader, "ann").unwrap(), None);

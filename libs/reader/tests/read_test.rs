@@ -1,4 +1,4 @@
-//! What a reader of a healthy log promises: documents, catch-up, tokens, latest, age, filter, close.
+//! What a reader of a healthy log promises: documents, catch-up, tokens, age, filter, close.
 
 mod world;
 

@@ -1,7 +1,7 @@
 //! The log in memory behind a rim that a test can break: off, silent about time, or answering what
 //! it does not hold.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -18,8 +18,8 @@ pub struct Rim {
     log: MemoryLog,
     /// Nothing of a store's logs is reachable; the control log is.
     pub is_off: AtomicBool,
-    /// Bounds are answered, reads are not.
-    pub reads_off: AtomicBool,
+    /// Records from this offset on are not reachable; bounds are.
+    pub reads_below: AtomicU64,
     /// Bounds tell no time.
     pub is_timeless: AtomicBool,
     twist: Mutex<Option<Twist>>,
@@ -30,7 +30,7 @@ impl Rim {
         Arc::new(Self {
             log: MemoryLog::new(TokioClock::new()),
             is_off: AtomicBool::new(false),
-            reads_off: AtomicBool::new(false),
+            reads_below: AtomicU64::new(u64::MAX),
             is_timeless: AtomicBool::new(false),
             twist: Mutex::new(None),
         })
@@ -41,9 +41,9 @@ impl Rim {
         *self.twist.lock().unwrap() = Some(Box::new(twist));
     }
 
-    fn check(&self, at: PartitionRef, is_read: bool) -> Result<()> {
+    fn check(&self, at: PartitionRef, from: Offset) -> Result<()> {
         let is_off = self.is_off.load(Ordering::SeqCst);
-        let is_off = is_off || is_read && self.reads_off.load(Ordering::SeqCst);
+        let is_off = is_off || from.0 >= self.reads_below.load(Ordering::SeqCst);
         if at.store != PartitionRef::CONTROL.store && is_off {
             return Err(Error::unavailable("the rim is off"));
         }
@@ -67,9 +67,13 @@ impl ChangeLog for Rim {
     }
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
-        self.check(at, true)?;
+        self.check(at, from)?;
         let mut records = self.log.read(at, from, limit).await?;
-        self.check(at, true)?;
+        self.check(at, from)?;
+        let below = self.reads_below.load(Ordering::SeqCst);
+        if at.store != PartitionRef::CONTROL.store {
+            records.records.retain(|record| record.offset.0 < below);
+        }
         if at.store != PartitionRef::CONTROL.store && !records.records.is_empty() {
             let twist = self.twist.lock().unwrap().take();
             twist.into_iter().for_each(|twist| twist(&mut records));
@@ -78,7 +82,7 @@ impl ChangeLog for Rim {
     }
 
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
-        self.check(at, false)?;
+        self.check(at, Offset(0))?;
         let bounds = self.log.bounds(at).await?;
         let server_time = bounds.server_time.filter(|_| !self.is_timeless.load(Ordering::SeqCst));
         Ok(Bounds { server_time, ..bounds })
