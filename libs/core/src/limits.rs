@@ -105,7 +105,10 @@ pub const CATALOG_BACKOFF_MS_MAX: u64 = 2_000;
 pub const STREAM_READ_BYTES_MAX: usize = 1024 * 1024;
 /// Silence after which a change stream sends an empty answer, in milliseconds.
 pub const STREAM_SILENCE_MS: u64 = 1_000;
-/// Longest wait of a remote log for one answer, in milliseconds.
+/// Bytes that a change stream may send ahead of its reader.
+pub const REMOTE_STREAM_WINDOW_BYTES: u32 = 2 * 1024 * 1024;
+/// Longest wait of a remote log for one answer, and longest time that it keeps a subscription which
+/// nobody reads, in milliseconds.
 pub const REMOTE_CALL_TIMEOUT_MS: u64 = 10_000;
 
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);

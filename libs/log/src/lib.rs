@@ -12,7 +12,7 @@ pub mod embedded;
 mod end_signal;
 pub mod faulty;
 mod memory;
-mod remote;
+pub mod remote;
 pub mod serve;
 
 pub use catalog::CatalogFollower;

@@ -2,15 +2,23 @@
 //!
 //! The default tail beyond a handful of readers, and the only one for clients that cannot reach
 //! Kafka. A read keeps its subscription open behind it, so that reading on costs no round trip.
+//!
+//! What the server has sent on a kept subscription and nobody has read counts against the window of
+//! the whole connection. Were that used up, every other partition would wait for a reader that may
+//! be waiting for one of them. So [`endpoint`] makes the connection's window far larger than those of
+//! its streams, subscriptions that are not read from are given up after a while, and a log that
+//! finds its server silent gives up all that are kept.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
-use forebay_core::limits::{MESSAGE_BYTES_MAX, REMOTE_CALL_TIMEOUT_MS, STREAM_SILENCE_MS};
+use forebay_core::limits::{
+    MESSAGE_BYTES_MAX, REMOTE_CALL_TIMEOUT_MS, REMOTE_STREAM_WINDOW_BYTES, STREAM_SILENCE_MS,
+};
 use forebay_core::{Error, Result};
 use forebay_wire::status::{error_of_status, write_error_of_status};
 use forebay_wire::v1;
@@ -19,12 +27,14 @@ use forebay_wire::v1::writer_client::WriterClient;
 use parking_lot::Mutex;
 use tokio::time::{Instant, timeout, timeout_at};
 use tonic::Streaming;
-use tonic::transport::Channel;
+use tonic::transport::{Channel, Endpoint};
 
 use crate::change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records, check_entry};
 
 /// Open subscriptions that are kept per partition, one for each reader of it in this process.
 const IDLE_MAX: usize = 4;
+/// Longest wait of one read; far enough that nobody meets it, near enough to be added to any time.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 /// A connection is given up after this many missed answers of the server.
 const SILENCES_MAX: u64 = 5;
 
@@ -32,7 +42,39 @@ const SILENCES_MAX: u64 = 5;
 pub struct RemoteLog {
     stream: ChangeStreamClient<Channel>,
     writer: WriterClient<Channel>,
-    idle: Mutex<HashMap<PartitionRef, VecDeque<Subscription>>>,
+    idle: Mutex<Idle>,
+}
+
+/// Open subscriptions that nobody reads at the moment.
+#[derive(Default)]
+struct Idle {
+    kept: BTreeMap<PartitionRef, VecDeque<Subscription>>,
+    /// When those that nobody came back for were last given up.
+    swept: Option<Instant>,
+}
+
+/// An endpoint whose connections suit a [`RemoteLog`]: any number of its partitions may fall behind
+/// without holding up the others.
+///
+/// # Errors
+/// `InvalidArgument` for an address that is no URI.
+pub fn endpoint(address: impl Into<String>) -> Result<Endpoint> {
+    let address = address.into();
+    let endpoint = Endpoint::from_shared(address.clone()).map_err(|error| {
+        let message = format!("{address:?} is no address of a service: {error}; give one as a URI");
+        Error::invalid_argument(message)
+    })?;
+    // The largest window that HTTP/2 knows.
+    let connection_bytes = i32::MAX as u32;
+    Ok(endpoint
+        .initial_stream_window_size(REMOTE_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(connection_bytes))
+}
+
+/// The runtime's clock, which the simulator drives.
+#[allow(clippy::disallowed_methods, reason = "measures silence; no answer depends on it")]
+fn now() -> Instant {
+    Instant::now()
 }
 
 /// One open subscription, with what it has received and nobody has read.
@@ -42,10 +84,13 @@ struct Subscription {
     next: Offset,
     end: Offset,
     heard: Instant,
+    /// When it was last read from.
+    kept_since: Instant,
 }
 
 impl RemoteLog {
-    /// A log behind this channel, which must lead to a node that serves both services.
+    /// A log behind this channel, which must lead to a node that serves both services; best made
+    /// from an [`endpoint`].
     pub fn new(channel: Channel) -> Self {
         let stream = ChangeStreamClient::new(channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
@@ -64,30 +109,39 @@ impl RemoteLog {
         };
         let mut stream = self.stream.clone();
         let open = async {
-            let answers = stream.subscribe(request).await?.into_inner();
-            let received = VecDeque::new();
+            let answers = stream.subscribe(request).await;
+            let answers = answers.map_err(|status| located(&status, at))?.into_inner();
+            let (received, heard) = (VecDeque::new(), now());
             let mut subscription =
-                Subscription { answers, received, next: from, end: from, heard: Instant::now() };
+                Subscription { answers, received, next: from, end: from, heard, kept_since: heard };
             // The first answer says what the log holds now, and whether it holds the offset.
-            subscription.receive().await?;
+            subscription.receive(at).await?;
             Ok(subscription)
         };
-        match timeout(call_timeout(), open).await {
-            Ok(opened) => opened.map_err(|status: tonic::Status| located(&status, at)),
-            Err(_) => Err(silent(at)),
-        }
+        timeout(call_timeout(), open).await.unwrap_or_else(|_| Err(self.silent(at)))
+    }
+
+    /// The server went silent. Should it be because kept subscriptions use up the connection, they
+    /// no longer do.
+    fn silent(&self, at: PartitionRef) -> Error {
+        self.idle.lock().kept.clear();
+        let message = "the server of the log went silent; try again, or see whether it runs";
+        Error::unavailable(message).with_partition(at.partition)
     }
 
     fn take_idle(&self, at: PartitionRef, from: Offset) -> Option<Subscription> {
         let mut idle = self.idle.lock();
-        let subscriptions = idle.get_mut(&at)?;
+        let subscriptions = idle.kept.get_mut(&at)?;
         let place = subscriptions.iter().position(|open| open.next == from)?;
         subscriptions.remove(place)
     }
 
-    fn keep_idle(&self, at: PartitionRef, subscription: Subscription) {
+    fn keep_idle(&self, at: PartitionRef, mut subscription: Subscription) {
+        let now = now();
+        subscription.kept_since = now;
         let mut idle = self.idle.lock();
-        let subscriptions = idle.entry(at).or_default();
+        idle.sweep(now);
+        let subscriptions = idle.kept.entry(at).or_default();
         if subscriptions.len() == IDLE_MAX {
             subscriptions.pop_front();
         }
@@ -95,32 +149,57 @@ impl RemoteLog {
     }
 }
 
+impl Idle {
+    /// Gives up what nobody has come back for, now and then.
+    fn sweep(&mut self, now: Instant) {
+        if self.swept.is_some_and(|swept| now - swept < call_timeout()) {
+            return;
+        }
+        self.swept = Some(now);
+        self.kept.retain(|_, subscriptions| {
+            subscriptions.retain(|open| now - open.kept_since < call_timeout());
+            !subscriptions.is_empty()
+        });
+    }
+}
+
 impl Subscription {
-    async fn receive(&mut self) -> std::result::Result<(), tonic::Status> {
-        let answer = self.answers.message().await?;
-        let answer = answer.ok_or_else(|| tonic::Status::unavailable("the stream has ended"))?;
-        self.heard = Instant::now();
+    async fn receive(&mut self, at: PartitionRef) -> Result<()> {
+        let answer = self.answers.message().await.map_err(|status| located(&status, at))?;
+        let answer = answer.ok_or_else(|| {
+            let message = "the server of the log ended the stream; try again";
+            Error::unavailable(message).with_partition(at.partition)
+        })?;
+        self.heard = now();
         self.end = Offset(answer.end_offset);
-        self.received.extend(answer.records.into_iter().map(|record| LogRecord {
-            offset: Offset(record.offset),
-            append_time: Timestamp::from_micros(record.append_time_us),
-            entry: record.entry,
-        }));
+        let mut expected = self.received.back().map_or(self.next, |last| last.offset.next());
+        for record in answer.records {
+            let offset = Offset(record.offset);
+            if offset < expected || offset.0 == u64::MAX {
+                let message = format!(
+                    "the server sent offset {offset} where {expected} comes next in log {at}; see \
+                     that the address is that of a Forebay service"
+                );
+                return Err(Error::corrupt(message).with_partition(at.partition));
+            }
+            expected = offset.next();
+            let append_time = Timestamp::from_micros(record.append_time_us);
+            self.received.push_back(LogRecord { offset, append_time, entry: record.entry });
+        }
         Ok(())
     }
 
-    /// Waits for a first record until `deadline`.
-    async fn wait(&mut self, at: PartitionRef, deadline: Instant) -> Result<()> {
+    /// Waits for a first record until `deadline`; `false` when the server has gone silent.
+    async fn wait(&mut self, at: PartitionRef, deadline: Instant) -> Result<bool> {
         let lost_after = Duration::from_millis(SILENCES_MAX * STREAM_SILENCE_MS);
         while self.received.is_empty() {
             let lost = self.heard + lost_after;
-            match timeout_at(deadline.min(lost), self.receive()).await {
-                Ok(received) => received.map_err(|status| located(&status, at))?,
-                Err(_) if lost <= deadline => return Err(silent(at)),
-                Err(_) => return Ok(()),
+            match timeout_at(deadline.min(lost), self.receive(at)).await {
+                Ok(received) => received?,
+                Err(_) => return Ok(deadline < lost),
             }
         }
-        Ok(())
+        Ok(true)
     }
 
     fn take(&mut self, bytes_max: usize) -> Records {
@@ -144,11 +223,6 @@ fn call_timeout() -> Duration {
 
 fn located(status: &tonic::Status, at: PartitionRef) -> Error {
     error_of_status(status).with_partition(at.partition)
-}
-
-fn silent(at: PartitionRef) -> Error {
-    let message = "the server of the log went silent; try again, or see whether it runs";
-    Error::unavailable(message).with_partition(at.partition)
 }
 
 fn ask_the_writer(verb: &str) -> Error {
@@ -185,7 +259,7 @@ impl ChangeLog for RemoteLog {
     }
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
-        let deadline = Instant::now() + limit.wait_max;
+        let deadline = now() + limit.wait_max.min(WAIT_MAX);
         // What a kept subscription has not received yet, only a new one tells at once.
         let kept = self
             .take_idle(at, from)
@@ -194,7 +268,9 @@ impl ChangeLog for RemoteLog {
             Some(kept) => kept,
             None => self.subscribe(at, from).await?,
         };
-        subscription.wait(at, deadline).await?;
+        if !subscription.wait(at, deadline).await? {
+            return Err(self.silent(at));
+        }
         let records = subscription.take(limit.bytes_max);
         self.keep_idle(at, subscription);
         Ok(records)
@@ -205,7 +281,7 @@ impl ChangeLog for RemoteLog {
         let mut stream = self.stream.clone();
         let answer = match timeout(call_timeout(), stream.bounds(request)).await {
             Ok(answer) => answer.map_err(|status| located(&status, at))?.into_inner(),
-            Err(_) => return Err(silent(at)),
+            Err(_) => return Err(self.silent(at)),
         };
         Ok(Bounds {
             start: Offset(answer.start_offset),
