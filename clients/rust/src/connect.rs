@@ -6,6 +6,7 @@ use forebay_core::backoff::Backoff;
 use forebay_core::entropy::Entropy;
 use forebay_core::limits::{CLIENT_BACKOFF_MS_MAX, CLIENT_BACKOFF_MS_MIN};
 use forebay_core::{Error, Result};
+use forebay_log::remote::with_windows;
 use tonic::transport::{Channel, Endpoint};
 
 use crate::options::ClientOptions;
@@ -30,7 +31,8 @@ pub(crate) async fn connect(
         false => format!("http://{endpoint}"),
     };
     let endpoint = Endpoint::from_shared(address.clone())
-        .map_err(|_| Error::invalid_argument("give the address of a service as host:port"))?
+        .map_err(|_| Error::invalid_argument("give the address of a service as host:port"))?;
+    let endpoint = with_windows(endpoint)
         .connect_timeout(options.attempt)
         .http2_keep_alive_interval(options.attempt)
         .keep_alive_timeout(options.attempt)

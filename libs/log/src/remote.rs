@@ -5,7 +5,7 @@
 //!
 //! What the server has sent on a kept subscription and nobody has read counts against the window of
 //! the whole connection. Were that used up, every other partition would wait for a reader that may
-//! be waiting for one of them. So [`endpoint`] makes the connection's window far larger than those of
+//! be waiting for one of them. So [`with_windows`] makes the connection's window far larger than those of
 //! its streams, subscriptions that are not read from are given up after a while, and a log that
 //! finds its server silent gives up all that are kept.
 
@@ -53,22 +53,15 @@ struct Idle {
     swept: Option<Instant>,
 }
 
-/// An endpoint whose connections suit a [`RemoteLog`]: any number of its partitions may fall behind
-/// without holding up the others.
-///
-/// # Errors
-/// `InvalidArgument` for an address that is no URI.
-pub fn endpoint(address: impl Into<String>) -> Result<Endpoint> {
-    let address = address.into();
-    let endpoint = Endpoint::from_shared(address.clone()).map_err(|error| {
-        let message = format!("{address:?} is no address of a service: {error}; give one as a URI");
-        Error::invalid_argument(message)
-    })?;
+/// The same endpoint with the windows that a [`RemoteLog`] needs: any number of its partitions may
+/// fall behind without holding up the others.
+#[must_use]
+pub fn with_windows(endpoint: Endpoint) -> Endpoint {
     // The largest window that HTTP/2 knows.
     let connection_bytes = i32::MAX as u32;
-    Ok(endpoint
+    endpoint
         .initial_stream_window_size(REMOTE_STREAM_WINDOW_BYTES)
-        .initial_connection_window_size(connection_bytes))
+        .initial_connection_window_size(connection_bytes)
 }
 
 /// The runtime's clock, which the simulator drives.
@@ -90,7 +83,7 @@ struct Subscription {
 
 impl RemoteLog {
     /// A log behind this channel, which must lead to a node that serves both services; best made
-    /// from an [`endpoint`].
+    /// from an endpoint [`with_windows`].
     pub fn new(channel: Channel) -> Self {
         let stream = ChangeStreamClient::new(channel.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)

@@ -12,7 +12,7 @@ use forebay_core::clock::{Clock, ManualClock, Timestamp};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_log::conformance::Fixture;
-use forebay_log::remote::endpoint;
+use forebay_log::remote::with_windows;
 use forebay_log::serve::ChangeStreamService;
 use forebay_log::{ChangeLog, MemoryLog, ReadLimit, RemoteLog, change_log_conformance};
 use forebay_wire::status::status_of_error;
@@ -22,7 +22,7 @@ use forebay_wire::v1::writer_server::{Writer, WriterServer};
 use futures::stream::{self, Stream, StreamExt};
 use tokio::runtime::Runtime;
 use tokio_stream::wrappers::TcpListenerStream;
-use tonic::transport::{Channel, Server};
+use tonic::transport::{Channel, Endpoint, Server};
 use tonic::{Request, Response, Status};
 
 type StreamOf<T> = std::pin::Pin<Box<dyn Stream<Item = Result<T, Status>> + Send>>;
@@ -134,8 +134,8 @@ impl Node {
     }
 
     async fn channel(&self) -> Channel {
-        let address = format!("http://{}", self.address);
-        endpoint(address).unwrap().connect().await.unwrap()
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        with_windows(endpoint).connect().await.unwrap()
     }
 
     async fn log(&self) -> Arc<RemoteLog> {
