@@ -266,7 +266,7 @@ mod tests {
         spec.partition_key = Some("user".to_owned());
         let carts = spec.define(StoreId(1)).unwrap();
         let cart = DocumentKey::from("cart-1");
-        let resolve = |key, store| Draft::new(Verb::Delete, key).resolve(store);
+        let resolve = |key, store: &Definition| Draft::new(Verb::Delete, key).resolve(store);
         let error = resolve(cart, &carts).unwrap_err();
         assert_eq!(error.context().field.as_deref(), Some("user"));
         let routed = resolve(cart.with_partition_key(9), &carts).unwrap();

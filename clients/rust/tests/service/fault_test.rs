@@ -1,0 +1,220 @@
+//! Failures between a write and its answer: a write happens once, or nobody says that it failed.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::{
+    Client, ClientOptions, ClientParts, ErrorCode, KeyType, StoreSpec, SystemEntropy, Timestamp,
+};
+use forebay_core::clock::ManualClock;
+use forebay_log::faulty::FaultRates;
+use futures::future::join_all;
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use crate::world::{PATIENCE, SOON, World, counters, counts};
+
+/// A fault that hits every other call.
+const HALF: u32 = 5_000;
+
+#[tokio::test]
+async fn over_refused_lost_and_late_answers_each_write_happens_once() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 2).await;
+    let rates = [
+        FaultRates { append_refused: HALF, ..FaultRates::default() },
+        FaultRates { append_in_doubt_appended: HALF, ..FaultRates::default() },
+        FaultRates { append_in_doubt_lost: HALF, ..FaultRates::default() },
+        FaultRates {
+            append_in_doubt_late: HALF,
+            delay_max: Duration::from_millis(20),
+            ..FaultRates::default()
+        },
+    ];
+    let rounds = rates.len() as i64;
+    for rates in rates {
+        world.log.set_rates(rates);
+        let keys: Vec<_> = (0..20).map(|number| format!("u{number}")).collect();
+        let sends = keys.iter().map(|key| store.upsert(key).increment("n", 1).send());
+        for sent in join_all(sends).await {
+            sent.unwrap();
+        }
+        let mut batch = store.batch();
+        for key in &keys {
+            batch.add(store.upsert(key).increment("n", 1)).unwrap();
+        }
+        batch.send().await.unwrap().into_complete().unwrap();
+    }
+    world.log.set_rates(FaultRates::default());
+    for (fault, times) in world.log.counts().by_name() {
+        assert_eq!(times > 0, fault.starts_with("append_") && fault != "append_delayed", "{fault}");
+    }
+    let counts = counts(&world.reader("counters").await).await;
+    assert_eq!(counts.len(), 20);
+    assert!(counts.values().all(|count| *count == 2 * rounds), "{counts:?}");
+    let appended = world.appended_everywhere(&store).await;
+    let all: usize = appended.iter().map(Vec::len).sum();
+    assert!(all > 2 * 20 * rounds as usize, "some changes stand in the log twice");
+}
+
+#[tokio::test]
+async fn a_passed_deadline_is_an_unknown_outcome_and_the_same_write_settles_it() {
+    let world = World::start().await;
+    let setup = world.client().await;
+    counters(&setup, 1).await;
+    let client = world.hasty_client(SOON).await;
+    let store = client.store("counters").await.unwrap();
+    world.log.inner().close();
+    let error = store.upsert("u").increment("n", 1).send().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
+    assert_eq!(error.error().context().store.as_deref(), Some("counters"));
+    let pending = error.into_pending().unwrap();
+    let error = pending.retry().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome);
+    world.log.inner().open();
+    let pending = error.into_pending().unwrap().with_deadline(PATIENCE);
+    pending.retry().await.unwrap().into_complete().unwrap();
+    let counts = counts(&world.reader("counters").await).await;
+    assert_eq!(counts[&b"u"[..]], 1);
+}
+
+#[tokio::test]
+async fn a_refusal_says_nothing_of_a_write_that_may_be_in_the_log() {
+    let world = World::start().await;
+    let setup = world.client().await;
+    counters(&setup, 1).await;
+    let client = world.hasty_client(SOON).await;
+    let store = client.store("counters").await.unwrap();
+    world.log.inner().close();
+    let error = store.upsert("u").increment("n", 1).send().await.unwrap_err();
+    setup.delete_store("counters").await.unwrap();
+    let error = error.into_pending().unwrap().retry().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
+    assert!(error.to_string().contains("NotFound"), "the cause is told: {error}");
+}
+
+#[tokio::test]
+async fn a_write_that_never_left_is_unavailable_and_can_be_retried() {
+    let mut world = World::start().await;
+    let setup = world.client().await;
+    counters(&setup, 1).await;
+    let client = world.hasty_client(SOON).await;
+    let store = client.store("counters").await.unwrap();
+    world.kill();
+    // The first call may still find the broken connection; the next one surely finds nobody.
+    drop(store.upsert("other").set("n", 1).send().await);
+    let error = store.upsert("u").increment("n", 1).send().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+    world.restart().await;
+    let pending = error.into_pending().unwrap().with_deadline(PATIENCE);
+    pending.retry().await.unwrap().into_complete().unwrap();
+    let counts = counts(&world.reader("counters").await).await;
+    assert_eq!(counts[&b"u"[..]], 1);
+}
+
+#[tokio::test]
+async fn a_writer_without_room_pushes_back_and_nothing_hangs() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let spec = StoreSpec::key_value("blobs", KeyType::Int64, 1);
+    let store = client.create_store(&spec).await.unwrap();
+    world.log.inner().close();
+    // One at the gate and four in the queue are all that fits.
+    let send = |number: i64| store.put_value(number, vec![0; 15 << 20]).send();
+    let mut sends: FuturesUnordered<_> = (0..7).map(send).collect();
+    let first = sends.next().await.unwrap().unwrap_err();
+    assert_eq!(first.code(), ErrorCode::LimitExceeded, "{first}");
+    assert!(first.error().context().limit.is_some());
+    assert!(first.into_pending().is_none(), "it is not in the log");
+    world.log.inner().open();
+    let mut appended = 0;
+    while let Some(sent) = sends.next().await {
+        match sent {
+            Ok(_) => appended += 1,
+            Err(error) => assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}"),
+        }
+    }
+    assert!(appended > 0);
+}
+
+#[tokio::test]
+async fn a_held_write_keeps_others_inside_its_window() {
+    let world = World::start().await;
+    let setup = world.client().await;
+    counters(&setup, 1).await;
+    let client = world.hasty_client(SOON).await;
+    let store = client.store("counters").await.unwrap();
+    world.log.inner().close();
+    let held = store.upsert("u").increment("n", 1).send().await.unwrap_err().into_pending();
+    world.log.inner().open();
+    let mut batch = store.batch().deadline(PATIENCE);
+    for _ in 0..1_023 {
+        batch.add(store.upsert("u").increment("n", 1)).unwrap();
+    }
+    batch.send().await.unwrap().into_complete().unwrap();
+    let error = store.upsert("u").increment("n", 1).send().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DeadlineExceeded, "{error}");
+    held.unwrap().with_deadline(PATIENCE).retry().await.unwrap().into_complete().unwrap();
+    let late = error.into_pending().unwrap().with_deadline(PATIENCE);
+    late.retry().await.unwrap().into_complete().unwrap();
+    let counts = counts(&world.reader("counters").await).await;
+    assert_eq!(counts[&b"u"[..]], 1_025);
+}
+
+#[tokio::test]
+async fn a_write_that_its_partition_may_have_forgotten_is_not_sent_again() {
+    let world = World::start().await;
+    let setup = world.client().await;
+    let counters = counters(&setup, 1).await;
+    let clock = Arc::new(ManualClock::at(Timestamp::from_micros(0)));
+    let parts = ClientParts { clock: clock.clone(), entropy: Arc::new(SystemEntropy) };
+    let endpoint = format!("http://{}", world.endpoint());
+    let channel = tonic::transport::Endpoint::from_shared(endpoint).unwrap().connect_lazy();
+    let options = ClientOptions { deadline: SOON, attempt: SOON / 3 };
+    let client = Client::from_channel(channel, options, parts).unwrap();
+    let store = client.store("counters").await.unwrap();
+    world.log.inner().close();
+    let pending = store.upsert("u").increment("n", 1).send().await.unwrap_err().into_pending();
+    clock.advance_micros(13 * 60 * 60 * 1_000_000);
+    world.log.inner().open();
+    let outcome = pending.unwrap().retry().await.unwrap();
+    let error = outcome.into_complete().unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
+    // The client itself goes on: what it sends now gets sequences of its own.
+    store.upsert("v").set("n", 1).deadline(PATIENCE).send().await.unwrap();
+    let appended = world.appended(&counters, forebay::PartitionId(0)).await;
+    let last = appended.last().unwrap().1;
+    assert_eq!(last.0, 2);
+}
+
+#[tokio::test]
+async fn a_killed_writer_loses_nothing_and_doubles_nothing() {
+    let mut world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 4).await;
+    let writers = 16;
+    let per_writer = 40;
+    let tasks: Vec<_> = (0..writers)
+        .map(|writer| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                for _ in 0..per_writer {
+                    store.upsert(&format!("u{writer}")).increment("n", 1).send().await.unwrap();
+                }
+            })
+        })
+        .collect();
+    for kill in 1..=3 {
+        // Each kill comes behind a quarter of the writes, wherever the others are.
+        while world.appended_everywhere(&store).await.concat().len() < kill * 160 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        world.restart().await;
+    }
+    for task in tasks {
+        task.await.unwrap();
+    }
+    let counts = counts(&world.reader("counters").await).await;
+    assert_eq!(counts.len(), writers);
+    assert!(counts.values().all(|count| *count == per_writer), "{counts:?}");
+}

@@ -1,0 +1,9 @@
+//! The client and its reader against the real node, over a log in memory that a test can break.
+
+mod admin_test;
+mod fault_test;
+mod gate;
+mod stream_test;
+mod value_test;
+mod world;
+mod write_test;

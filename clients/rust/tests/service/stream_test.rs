@@ -1,0 +1,161 @@
+//! Streams of writes: order and exactness over failures and restarts, and how they push back.
+
+use std::collections::HashSet;
+
+use forebay::{ErrorCode, Store, StreamOptions, WriteResult};
+use forebay_log::faulty::FaultRates;
+use futures::stream::{FuturesUnordered, StreamExt};
+
+use crate::world::{PATIENCE, SOON, World, counters, counts};
+
+/// In every partition's log the first of each sequence stands behind the ones before it.
+async fn assert_in_order(world: &World, store: &Store) {
+    for appended in world.appended_everywhere(store).await {
+        let mut seen = HashSet::new();
+        let firsts = appended.into_iter().filter(|change| seen.insert(*change));
+        let firsts: Vec<_> = firsts.map(|(_, sequence)| sequence.0).collect();
+        let dense: Vec<_> = (1..=firsts.len() as u64).collect();
+        assert_eq!(firsts, dense);
+    }
+}
+
+#[tokio::test]
+async fn a_stream_acknowledges_every_write() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 3).await;
+    let mut stream = store.write_stream(StreamOptions::default()).unwrap();
+    let mut acknowledgements = Vec::new();
+    for number in 0..6_000 {
+        let write = store.upsert(&format!("u{}", number % 100)).increment("n", 1);
+        acknowledgements.push(stream.send(write).await.unwrap());
+    }
+    let taken = store.upsert("u0").set("n", 1).if_absent();
+    let taken = stream.send(taken).await.unwrap();
+    let summary = stream.finish().await.unwrap();
+    assert_eq!((summary.settled, summary.not_met, summary.failed), (6_001, 1, 0));
+    assert_eq!(summary.token.positions.len(), 3);
+    for acknowledgement in acknowledgements {
+        assert_eq!(acknowledgement.await.unwrap().result, WriteResult::Appended);
+    }
+    assert_eq!(taken.await.unwrap().result, WriteResult::NotMet(None));
+    let counts = counts(&world.reader("counters").await).await;
+    assert!(counts.len() == 100 && counts.values().all(|count| *count == 60), "{counts:?}");
+    assert_in_order(&world, &store).await;
+}
+
+#[tokio::test]
+async fn order_and_count_survive_lost_answers_and_restarts_of_the_writer() {
+    let mut world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 3).await;
+    let rates =
+        FaultRates { append_refused: 1_000, append_in_doubt_appended: 1_000, ..Default::default() };
+    let mut stream = store.write_stream(StreamOptions::default()).unwrap();
+    let writes = 20_000;
+    for number in 0..writes {
+        if number % 5_000 == 2_500 {
+            world.log.set_rates(rates);
+        }
+        if number % 5_000 == 4_000 {
+            world.log.set_rates(FaultRates::default());
+            world.restart().await;
+        }
+        let write = store.upsert(&format!("u{}", number % 10)).set("name", "x");
+        stream.send(write.increment("n", 1)).await.unwrap();
+        // Small requests, so that there are many of them to fail.
+        if number % 50 == 0 {
+            tokio::task::yield_now().await;
+        }
+    }
+    world.log.set_rates(FaultRates::default());
+    let summary = stream.finish().await.unwrap();
+    assert_eq!((summary.settled, summary.failed), (writes, 0));
+    assert_in_order(&world, &store).await;
+    let counts = counts(&world.reader("counters").await).await;
+    assert!(counts.values().all(|count| *count == writes as i64 / 10), "{counts:?}");
+    assert_eq!(counts.len(), 10);
+}
+
+#[tokio::test]
+async fn a_deadline_ends_the_call_and_not_the_stream() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 1).await;
+    let options = StreamOptions { changes_max: 10, ..StreamOptions::default() };
+    let mut stream = store.write_stream(options).unwrap().with_deadline(SOON);
+    world.log.inner().close();
+    for _ in 0..10 {
+        stream.send(store.upsert("u").increment("n", 1)).await.unwrap();
+    }
+    let error = stream.send(store.upsert("u").increment("n", 1)).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+    let error = stream.flush().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
+    assert!(error.message().starts_with("10 writes"), "{error}");
+    assert_eq!(stream.summary().settled, 0);
+    world.log.inner().open();
+    let mut stream = stream.with_deadline(PATIENCE);
+    assert_eq!(stream.flush().await.unwrap().settled, 10);
+    stream.send(store.upsert("u").increment("n", 1)).await.unwrap();
+    assert_eq!(stream.finish().await.unwrap().settled, 11);
+    let counts = counts(&world.reader("counters").await).await;
+    assert_eq!(counts[&b"u"[..]], 11);
+}
+
+#[tokio::test]
+async fn a_refused_write_is_told_and_those_around_it_go_on() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 2).await;
+    let mut stream = store.write_stream(StreamOptions::default()).unwrap();
+    stream.send(store.upsert("a").increment("n", 1)).await.unwrap();
+    let error = stream.send(store.upsert("a").set("n", "text")).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    stream.send(store.upsert("a").increment("n", 1)).await.unwrap();
+    assert_eq!(stream.flush().await.unwrap().settled, 2);
+    world.client().await.delete_store("counters").await.unwrap();
+    let refused = stream.send(store.upsert("a").increment("n", 1)).await.unwrap();
+    let error = stream.flush().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+    assert_eq!(refused.await.unwrap_err(), error);
+    assert_eq!(stream.summary().failed, 1);
+    stream.flush().await.unwrap();
+    let no_room = StreamOptions { bytes_max: 0, ..StreamOptions::default() };
+    let error = store.write_stream(no_room).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+}
+
+#[tokio::test]
+async fn what_a_dropped_stream_held_is_unknown() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 1).await;
+    let mut stream = store.write_stream(StreamOptions::default()).unwrap();
+    world.log.inner().close();
+    let held = stream.send(store.upsert("u").increment("n", 1)).await.unwrap();
+    drop(stream);
+    assert_eq!(held.await.unwrap_err().code(), ErrorCode::UnknownOutcome);
+}
+
+#[tokio::test]
+async fn a_stream_waits_out_back_pressure() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let spec = forebay::StoreSpec::key_value("blobs", forebay::KeyType::Int64, 1);
+    let store = client.create_store(&spec).await.unwrap();
+    world.log.inner().close();
+    // One at the gate and four in the queue are all that fits.
+    let blob = || vec![0; 15 << 20];
+    let send = |number: i64| tokio::spawn(store.put_value(number, blob()).send());
+    let mut sends: FuturesUnordered<_> = (0..7).map(send).collect();
+    let refused = sends.next().await.unwrap().unwrap().unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::LimitExceeded);
+    let mut stream = store.write_stream(StreamOptions::default()).unwrap().with_deadline(SOON);
+    stream.send(store.put_value(9, blob())).await.unwrap();
+    let error = stream.flush().await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
+    assert!(error.message().contains("queue is full"), "{error}");
+    world.log.inner().open();
+    assert_eq!(stream.with_deadline(PATIENCE).finish().await.unwrap().settled, 1);
+}

@@ -1,0 +1,204 @@
+//! A node on loopback that can be killed and started again over the same log.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
+use std::time::Duration;
+
+use forebay::{
+    Client, ClientOptions, ClientParts, Document, DocumentKey, FieldType, KeyType, PartitionId,
+    Read, Reader, ReaderOptions, ScalarType, Store, StoreSpec, Token, Value,
+};
+use forebay_core::change::EntryBody;
+use forebay_core::clock::SystemClock;
+use forebay_core::entropy::{SeededEntropy, SystemEntropy};
+use forebay_core::id::{ClientId, Offset, PartitionRef, Sequence};
+use forebay_log::faulty::{FaultRates, FaultyLog};
+use forebay_log::{ChangeLog, MemoryLog, ReadLimit};
+use forebay_wire::entry::decode_entry;
+use forebayd::{Node, NodeParts};
+use tokio::net::TcpListener;
+use tokio::runtime::Runtime;
+use tokio::sync::oneshot;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use crate::gate::GatedLog;
+
+pub const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+pub const STRING: FieldType = FieldType::Scalar(ScalarType::String);
+/// Longest wait for what must happen; a test that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A deadline that passes soon, for what must not happen.
+pub const SOON: Duration = Duration::from_millis(300);
+
+static HOSTS: AtomicU8 = AtomicU8::new(1);
+
+pub struct World {
+    pub log: Arc<FaultyLog<GatedLog>>,
+    address: SocketAddr,
+    /// A runtime of its own, so that a kill takes everything with it, in the middle of anything.
+    node: Option<Runtime>,
+}
+
+impl World {
+    pub async fn start() -> Self {
+        let memory: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+        let entropy = Arc::new(SeededEntropy::new(11));
+        let log = FaultyLog::new(GatedLog::new(memory), entropy, FaultRates::default());
+        // A host of its own: nobody else takes the port while the node is down.
+        let host = HOSTS.fetch_add(1, Ordering::Relaxed);
+        let address = SocketAddr::from(([127, 0, 1, host], 0));
+        let mut world = Self { log: Arc::new(log), address, node: None };
+        world.restart().await;
+        world
+    }
+
+    /// Kills the node, if it runs, and starts it again on the same address.
+    pub async fn restart(&mut self) {
+        self.kill();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(1)
+            .enable_all()
+            .build()
+            .unwrap();
+        let (ready, address) = oneshot::channel();
+        runtime.spawn(serve(self.log.clone(), self.address, ready));
+        self.node = Some(runtime);
+        self.address = address.await.unwrap();
+    }
+
+    /// Ends the node in the middle of whatever it does; its socket is closed when this returns.
+    pub fn kill(&mut self) {
+        if let Some(node) = self.node.take() {
+            // A runtime may not be dropped by a thread that runs async code.
+            std::thread::spawn(move || drop(node)).join().unwrap();
+        }
+    }
+
+    pub fn endpoint(&self) -> String {
+        self.address.to_string()
+    }
+
+    pub async fn client(&self) -> Client {
+        self.client_with(ClientOptions { deadline: PATIENCE, ..ClientOptions::default() }).await
+    }
+
+    /// A client that hears of silence soon.
+    pub async fn hasty_client(&self, deadline: Duration) -> Client {
+        self.client_with(ClientOptions { deadline, attempt: SOON / 3 }).await
+    }
+
+    pub async fn client_with(&self, options: ClientOptions) -> Client {
+        // Connecting is not what these tests hurry.
+        let connected = tonic::transport::Endpoint::from_shared(format!("http://{}", self.address));
+        let channel = connected.unwrap().connect().await.unwrap();
+        Client::from_channel(channel, options, ClientParts::default()).unwrap()
+    }
+
+    pub async fn reader(&self, store: &str) -> Reader {
+        let reader = Reader::open(&self.endpoint(), ReaderOptions::new(store)).await.unwrap();
+        reader.await_ready(PATIENCE).await.unwrap();
+        reader
+    }
+
+    /// The changes of a partition's log in its order, each as often as it was appended.
+    pub async fn appended(
+        &self,
+        store: &Store,
+        partition: PartitionId,
+    ) -> Vec<(ClientId, Sequence)> {
+        let at = PartitionRef { store: store.definition().store, partition };
+        let end = self.log.inner().bounds(at).await.unwrap().end;
+        let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
+        let mut appended = Vec::new();
+        let mut next = Offset(0);
+        while next < end {
+            for record in self.log.inner().read(at, next, limit).await.unwrap().records {
+                next = record.offset.next();
+                let body = decode_entry(&record.entry).unwrap().body;
+                let EntryBody::Changes(batches) = body else { continue };
+                for batch in batches {
+                    let client = batch.client;
+                    appended.extend(batch.changes.iter().map(|change| (client, change.sequence)));
+                }
+            }
+        }
+        appended
+    }
+
+    /// Every partition's changes; see [`World::appended`].
+    pub async fn appended_everywhere(&self, store: &Store) -> Vec<Vec<(ClientId, Sequence)>> {
+        let mut all = Vec::new();
+        for partition in store.definition().partitions.partitions() {
+            all.push(self.appended(store, partition).await);
+        }
+        all
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        self.log.inner().open();
+        self.kill();
+    }
+}
+
+async fn serve(
+    log: Arc<FaultyLog<GatedLog>>,
+    address: SocketAddr,
+    ready: oneshot::Sender<SocketAddr>,
+) {
+    let listener = TcpListener::bind(address).await.unwrap();
+    let parts = NodeParts { log, clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) };
+    let node = loop {
+        // A fault may hit what a start reads; a supervisor would try again.
+        match Node::start(parts.clone()).await {
+            Ok(node) => break node,
+            Err(error) if error.code().is_retryable() => {}
+            Err(error) => panic!("start the node: {error}"),
+        }
+    };
+    ready.send(listener.local_addr().unwrap()).unwrap();
+    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+    Server::builder().add_routes(node.routes()).serve_with_incoming(incoming).await.unwrap();
+}
+
+/// A store of counters in this many partitions: `n` is a number, `name` a text.
+pub async fn counters(client: &Client, partitions: u32) -> Store {
+    let spec = StoreSpec::documents("counters", KeyType::String, partitions)
+        .field("n", INT64)
+        .field("name", STRING);
+    client.create_store(&spec).await.unwrap()
+}
+
+/// A document as it is once the token is applied.
+pub async fn document<'k>(
+    reader: &Reader,
+    token: &Token,
+    key: impl Into<DocumentKey<'k>>,
+) -> Option<Document> {
+    let read = Read::after_token(token.clone(), PATIENCE);
+    reader.get_with(&read, key).await.unwrap()
+}
+
+/// The field `n` of every document once everything in the log is applied.
+pub async fn counts(reader: &Reader) -> BTreeMap<Vec<u8>, i64> {
+    let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
+    reader.wait(&Read::latest(PATIENCE), &partitions).await.unwrap();
+    let n = reader.schema().definition.field("n").unwrap().id;
+    let mut counts = BTreeMap::new();
+    let mut scan = reader.scan();
+    loop {
+        let visited = reader.scan_next(&mut scan, None, 1_000, |found| {
+            if let Some(Value::Int64(count)) = found.row.document()?.value(n) {
+                found.key.primary().with_bytes(|key| counts.insert(key.to_vec(), *count));
+            }
+            Ok(())
+        });
+        if visited.unwrap() == 0 {
+            return counts;
+        }
+    }
+}
