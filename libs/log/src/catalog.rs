@@ -8,13 +8,14 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use forebay_core::backoff::Backoff;
 use forebay_core::catalog::{Catalog, SchemaAt};
 use forebay_core::change::EntryBody;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{LogId, Offset, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::{CATALOG_BACKOFF_MS_MAX, CATALOG_BACKOFF_MS_MIN};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_wire::entry::decode_entry;
+use forebay_wire::entry::{decode_entry, frame_log_id};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{error, warn};
@@ -62,7 +63,12 @@ impl CatalogFollower {
             catalog: Catalog::default(),
             log_id: None,
             next: None,
-            wait_ms: CATALOG_BACKOFF_MS_MIN,
+            is_sure: true,
+            is_published: true,
+            backoff: Backoff::new(
+                Duration::from_millis(CATALOG_BACKOFF_MS_MIN),
+                Duration::from_millis(CATALOG_BACKOFF_MS_MAX),
+            ),
         };
         Self { shared, task: tokio::spawn(tail.run()) }
     }
@@ -143,14 +149,18 @@ struct Tail {
     log_id: Option<LogId>,
     /// First offset not folded; `None` when the log's start must be looked up.
     next: Option<Offset>,
-    wait_ms: u64,
+    /// Whether nothing failed since the log was seen to be the one that is folded.
+    is_sure: bool,
+    /// Whether what was folded is what others see.
+    is_published: bool,
+    backoff: Backoff,
 }
 
 impl Tail {
     async fn run(mut self) {
         loop {
             match self.step().await {
-                Ok(true) => self.wait_ms = CATALOG_BACKOFF_MS_MIN,
+                Ok(true) => self.backoff.reset(),
                 Ok(false) => return,
                 Err(error) if error.code() == ErrorCode::UpgradeNeeded => {
                     error!(%error, "the catalog is halted");
@@ -160,18 +170,28 @@ impl Tail {
                 Err(error) => {
                     if error.code() == ErrorCode::TokenLost {
                         warn!(%error, "the control log was replaced; folding it anew");
-                        self.catalog = Catalog::default();
-                        self.log_id = None;
-                        self.next = None;
+                        self.start_over();
                     }
-                    self.back_off().await;
+                    self.is_sure = false;
+                    tokio::time::sleep(self.backoff.next_wait(&*self.entropy)).await;
                 }
             }
         }
     }
 
+    fn start_over(&mut self) {
+        self.catalog = Catalog::default();
+        self.log_id = None;
+        self.next = None;
+        self.is_published = false;
+    }
+
     /// Reads and folds some records; `false` when nobody wants them any more.
     async fn step(&mut self) -> Result<bool> {
+        if !self.is_sure {
+            self.check_log_id().await?;
+            self.is_sure = true;
+        }
         let from = match self.next {
             Some(next) => next,
             None => self.log.bounds(PartitionRef::CONTROL).await?.start,
@@ -181,8 +201,31 @@ impl Tail {
         for record in &read.records {
             self.fold(record)?;
             self.next = Some(record.offset.next());
+            self.is_published = false;
         }
         Ok(self.publish(None))
+    }
+
+    /// Starts over when the log is another one than before, by its first well-formed entry: after an
+    /// error, the service behind it may have come back with other data.
+    async fn check_log_id(&mut self) -> Result<()> {
+        let Some(expected) = self.log_id else { return Ok(()) };
+        let mut from = self.log.bounds(PartitionRef::CONTROL).await?.start;
+        let limit = ReadLimit { wait_max: Duration::ZERO, ..READ };
+        loop {
+            let read = self.log.read(PartitionRef::CONTROL, from, limit).await?;
+            let found = read.records.iter().find_map(|record| frame_log_id(&record.entry).ok());
+            match (found, read.records.last()) {
+                (Some(found), _) if found == expected => return Ok(()),
+                (None, Some(last)) => from = last.offset.next(),
+                // Another log, or one without a well-formed entry.
+                _ => {
+                    warn!("the control log was replaced; folding it anew");
+                    self.start_over();
+                    return Ok(());
+                }
+            }
+        }
     }
 
     fn fold(&mut self, record: &LogRecord) -> Result<()> {
@@ -205,24 +248,14 @@ impl Tail {
     }
 
     /// Publishes the catalog, then how far it is; `false` when the follower is gone.
-    fn publish(&self, halted: Option<Error>) -> bool {
+    fn publish(&mut self, halted: Option<Error>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
-        let offset_applied = self.next.unwrap_or_default();
-        if shared.progress.borrow().offset_applied != offset_applied {
+        if !self.is_published || halted.is_some() {
             shared.catalog.store(Arc::new(self.catalog.clone()));
+            let offset_applied = self.next.unwrap_or_default();
+            shared.progress.send_replace(Progress { offset_applied, halted });
+            self.is_published = true;
         }
-        shared.progress.send_if_modified(|progress| {
-            let changed = progress.offset_applied != offset_applied || halted.is_some();
-            *progress = Progress { offset_applied, halted };
-            changed
-        });
         true
-    }
-
-    async fn back_off(&mut self) {
-        let half = self.wait_ms / 2;
-        let jitter = self.entropy.next_u64().map_or(half, |bits| bits % (half + 1));
-        tokio::time::sleep(Duration::from_millis(half + jitter)).await;
-        self.wait_ms = (self.wait_ms * 2).min(CATALOG_BACKOFF_MS_MAX);
     }
 }

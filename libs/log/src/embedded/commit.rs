@@ -191,22 +191,22 @@ impl Committer {
         });
         let file = written.map_err(|error| {
             let refusal = self.not_written(&path, &error, HEADER_BYTES);
-            self.remove_unmade(&path).map_or_else(|stopped| stopped, |()| refusal)
+            let removed = self.remove_unmade(&partition.dir, &path);
+            removed.map_or_else(|stopped| stopped, |()| refusal)
         })?;
         self.sync_file(&path, &*file)?;
         self.sync_dir(&partition.dir)?;
         Ok((Active { base, bytes: HEADER_BYTES, synced_bytes: HEADER_BYTES }, file))
     }
 
-    /// Removes a segment whose header could not be written.
-    fn remove_unmade(&self, path: &Path) -> Result<()> {
+    /// Removes a segment whose header could not be written, durably: the one before it goes on, and
+    /// may pass the offset that this one's name says.
+    fn remove_unmade(&self, dir: &Path, path: &Path) -> Result<()> {
         self.shared.files.forget(path);
         match self.shared.disk.remove(path) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                self.shared.poison.set("remove", path, &error);
-                self.shared.poison.check()
-            }
-            _ => Ok(()),
+            Ok(()) => self.sync_dir(dir),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+            Err(error) => Err(self.stop("remove", path, &error)),
         }
     }
 

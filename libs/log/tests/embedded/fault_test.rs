@@ -42,6 +42,27 @@ async fn a_full_disk_refuses_typed_and_the_log_goes_on() {
     assert_eq!(records.len() as u64, acknowledged, "a refused entry is in the log");
 }
 
+/// A segment that could not be made leaves nothing that a later crash could bring back.
+#[tokio::test]
+async fn a_segment_that_found_the_disk_full_does_not_come_back() {
+    for seed in 0..8 {
+        let disk = sim_disk(seed);
+        let log = open(&disk, sim_options()).await.unwrap();
+        create(&log, 1).await;
+        log.append(at(0), bytes::Bytes::from(vec![1; 3_000])).await.unwrap();
+        disk.set_bytes_max(Some(disk.bytes_held() + 10));
+        let large = bytes::Bytes::from(vec![2; 3_000]);
+        assert_eq!(code(log.append(at(0), large).await), ErrorCode::LimitExceeded);
+        disk.set_bytes_max(None);
+        for number in 0..3 {
+            log.append(at(0), entry(number * 7)).await.unwrap();
+        }
+        disk.power_cut(Loss::RandomSectors);
+        let log = open(&disk, sim_options()).await.unwrap();
+        assert_eq!(read_all(&log, at(0), Offset(0)).await.unwrap().len(), 4);
+    }
+}
+
 #[tokio::test]
 async fn a_full_disk_refuses_a_new_store_and_takes_it_later() {
     let disk = sim_disk(2);
