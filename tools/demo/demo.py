@@ -29,10 +29,12 @@ FINISH_SECONDS = 180.0
 END_SECONDS = 20.0
 LOOK_SECONDS = 0.05
 READY_LINE = "forebayd ready "
+RATINGS_FILE = "ratings.csv"
 NOTES = [
     "this data set fits in the processor's cache; larger ones read more slowly",
-    "this is the dev profile: our own code is compiled without optimisation",
-    "a get is timed in blocks of many; the percentiles are over blocks",
+    "this is the dev profile: of our own code only the index is optimised",
+    "freshness counts from the moment at which the acknowledgement reaches the reader's process",
+    "a get is timed in blocks of 256, its percentiles are over blocks",
 ]
 
 
@@ -66,6 +68,14 @@ class Stage:
     def program(self, name: str) -> str:
         """Return the path of a built program."""
         return str(self.settings.programs / name)
+
+
+@dataclass(frozen=True)
+class Server:
+    """The running `forebayd dev`."""
+
+    child: Child
+    address: str
 
 
 def main() -> int:
@@ -125,19 +135,15 @@ def run(stage: Stage) -> bool:
     """Run the whole demo; returns whether the oracle agrees."""
     ratings = data.load(stage.settings.small)
     print(f"demo: {len(ratings):,} ratings in time order, into the stores movies and users")
-    file = str(stage.folder / "ratings.csv")
-    ratings.write_csv(Path(file))
-    server, address = start_server(stage)
-    loader = stage.program("examples/demo_load")
-    creator = stage.start("create", [loader, "create", "--address", address, "--ratings", file])
-    creator.await_message("created", CREATE_SECONDS)
-    creator.await_end(END_SECONDS)
-    readers = start_readers(stage, address)
+    ratings.write_csv(stage.folder / RATINGS_FILE)
+    server = start_server(stage)
+    create_stores(stage, server)
+    readers = start_readers(stage, server.address)
     console = Console()
-    loaded = load(stage, address, readers, console, 2 * len(ratings))
+    loaded = load(stage, server, readers, 2 * len(ratings), console)
     figures = finish(stage, readers, loaded["tokens"], ratings.keys())
     verdict = judge(stage, ratings, figures)
-    stop_server(server)
+    stop_server(server.child)
     table.show_results(console, table.result_rows(loaded, figures), NOTES)
     show_ranking(ratings, figures)
     for line in verdict.lines():
@@ -145,8 +151,8 @@ def run(stage: Stage) -> bool:
     return not verdict.mismatches
 
 
-def start_server(stage: Stage) -> tuple[Child, str]:
-    """Start `forebayd dev` on a free port; returns it and its address."""
+def start_server(stage: Stage) -> Server:
+    """Start `forebayd dev` on a free port and wait for its address."""
     folder = stage.folder / "forebay-data"
     options = ["--listen", "127.0.0.1:0", "--data-dir", str(folder)]
     began = time.monotonic()
@@ -157,7 +163,7 @@ def start_server(stage: Stage) -> tuple[Child, str]:
     if not line.startswith(READY_LINE):
         raise DemoError(f"forebayd began with '{line}', not with its address")
     print(f"demo: {line.strip()} after {time.monotonic() - began:.2f} s", flush=True)
-    return server, line.removeprefix(READY_LINE).strip()
+    return Server(server, line.removeprefix(READY_LINE).strip())
 
 
 def stop_server(server: Child) -> None:
@@ -165,6 +171,14 @@ def stop_server(server: Child) -> None:
     code = server.stop()
     if code != 0:
         raise DemoError(f"forebayd did not end well after SIGTERM: exit code {code}")
+
+
+def create_stores(stage: Stage, server: Server) -> None:
+    """Create the stores that the ratings need."""
+    command = [stage.program("examples/demo_load"), "create", "--address", server.address]
+    creator = stage.start("create", [*command, "--ratings", str(stage.folder / RATINGS_FILE)])
+    creator.await_message("created", CREATE_SECONDS)
+    creator.await_end(END_SECONDS)
 
 
 def start_readers(stage: Stage, address: str) -> dict[str, Child]:
@@ -181,11 +195,11 @@ def start_readers(stage: Stage, address: str) -> dict[str, Child]:
 
 
 def load(
-    stage: Stage, address: str, readers: dict[str, Child], console: Console, total: int
+    stage: Stage, server: Server, readers: dict[str, Child], total: int, console: Console
 ) -> dict[str, Any]:
     """Replay the ratings while the readers measure; returns what the loader says at its end."""
-    command = [stage.program("examples/demo_load"), "replay", "--address", address]
-    command += ["--ratings", str(stage.folder / "ratings.csv")]
+    command = [stage.program("examples/demo_load"), "replay", "--address", server.address]
+    command += ["--ratings", str(stage.folder / RATINGS_FILE)]
     loader = stage.start("load", [*command, *(["--plant"] if stage.settings.plant else [])])
     picture = table.Picture(total)
     heard = began = time.monotonic()
@@ -195,10 +209,8 @@ def load(
             now = time.monotonic()
             if now - heard > LOAD_SILENCE_SECONDS or now - began > LOAD_SECONDS:
                 raise DemoError(f"the load got stuck after {now - began:.0f} s")
-            for name, reader in readers.items():
-                while (told := reader.message(0)) is not None:
-                    if told[0] == "freshness":
-                        picture.freshness[name] = told[1]
+            server.child.check()
+            hear_freshness(readers, picture)
             if message is not None:
                 heard = now
                 kind, details = message
@@ -208,6 +220,14 @@ def load(
             display.show(picture)
     loader.await_end(END_SECONDS)
     return details
+
+
+def hear_freshness(readers: dict[str, Child], picture: table.Picture) -> None:
+    """Take in what the readers have said; a reader that has ended is an error."""
+    for name, reader in readers.items():
+        while (told := reader.message(0)) is not None:
+            if told[0] == "freshness":
+                picture.freshness[name] = told[1]
 
 
 def finish(

@@ -64,6 +64,11 @@ class Child:
             raise DemoError(f"{self.name} ended early ({self._ending()})")
         return line
 
+    def check(self) -> None:
+        """Pass over what the program has said; raises DemoError when it has ended."""
+        while self.line(0) is not None:
+            pass
+
     def message(self, seconds: float) -> Message | None:
         """Return the next line as a message: a JSON object with one name and its details."""
         line = self.line(seconds)

@@ -1,0 +1,64 @@
+//! What the demo's programs share: messages on standard output, percentiles. The
+//! messages are described in `tools/demo/README.md`.
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use hdrhistogram::Histogram;
+use serde_json::{Value, json};
+
+/// What ends a demo program early; it is printed and never handled.
+pub type Failure = Box<dyn std::error::Error + Send + Sync>;
+
+const NANOS_MAX: u64 = 600_000_000_000;
+const DIGITS: u8 = 3;
+
+/// Prints one message: a JSON object with one name and its details, in one line.
+pub fn say(kind: &str, details: Value) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    writeln!(out, "{}", json!({ kind: details }))?;
+    out.flush()
+}
+
+/// Many durations, kept as counts; three digits are exact.
+pub struct Times(Histogram<u64>);
+
+impl Times {
+    /// None yet.
+    pub fn new() -> Result<Self, Failure> {
+        Ok(Self(Histogram::new_with_max(NANOS_MAX, DIGITS)?))
+    }
+
+    /// Takes one in.
+    pub fn record(&mut self, time: Duration) {
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.0.saturating_record(nanos);
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The time that this share of them stays within, in nanoseconds.
+    pub fn nanos(&self, quantile: f64) -> u64 {
+        self.0.value_at_quantile(quantile)
+    }
+
+    /// The same in microseconds.
+    pub fn micros(&self, quantile: f64) -> f64 {
+        self.nanos(quantile) as f64 / 1_000.0
+    }
+}
+
+/// Ends a program: a failure goes to standard error, with exit code 1.
+pub fn ended(name: &str, result: Result<(), Failure>) -> ExitCode {
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(failure) => {
+            eprintln!("{name}: {failure}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! The dump: every document of two stores, by key and by iteration, one JSON object per line.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::{Path, PathBuf};
+
+use forebay::{Document, KeyValue, Reader, Value};
+use serde_json::{Map, json};
+
+use crate::Readers;
+use crate::demo::Failure;
+
+const SCAN_BATCH: usize = 512;
+
+/// One document of an iteration.
+pub struct Row {
+    /// Its key.
+    pub key: i64,
+    /// Its fields by name.
+    pub fields: Map<String, serde_json::Value>,
+}
+
+/// What the iterations have seen.
+pub struct Rows {
+    /// All movies.
+    pub movies: Vec<Row>,
+    /// All users.
+    pub users: Vec<Row>,
+}
+
+/// How many documents the reader says that it holds.
+pub fn documents(reader: &Reader) -> u64 {
+    reader.status().partitions.iter().map(|partition| partition.documents).sum()
+}
+
+/// Writes the dump of both stores; answers what the iterations have seen.
+pub fn write(
+    readers: &Readers,
+    keys: &BTreeMap<String, PathBuf>,
+    path: &Path,
+) -> Result<Rows, Failure> {
+    let mut out = BufWriter::new(File::create(path)?);
+    let mut dump = |store: &str, reader: &Reader| {
+        let keys = keys.get(store).ok_or("finish names no keys of a store")?;
+        by_key(reader, keys, &mut out)?;
+        by_iteration(reader, &mut out)
+    };
+    let rows =
+        Rows { movies: dump("movies", &readers.movies)?, users: dump("users", &readers.users)? };
+    out.flush()?;
+    Ok(rows)
+}
+
+fn by_key(reader: &Reader, keys: &Path, out: &mut impl Write) -> Result<(), Failure> {
+    for line in std::fs::read_to_string(keys)?.lines() {
+        let key: i64 = line.parse()?;
+        let document = reader.get(key)?.map(|document| fields(reader, &document)).transpose()?;
+        let store = reader.store();
+        let answer = json!({ "store": store, "by": "key", "key": key, "document": document });
+        writeln!(out, "{answer}")?;
+    }
+    Ok(())
+}
+
+fn by_iteration(reader: &Reader, out: &mut impl Write) -> Result<Vec<Row>, Failure> {
+    let mut documents = Vec::new();
+    let mut scan = reader.scan();
+    loop {
+        let seen = reader.scan_next(&mut scan, None, SCAN_BATCH, |seen| {
+            if let KeyValue::Int64(key) = seen.key.primary() {
+                documents.push((key, seen.row.document()?));
+            }
+            Ok(())
+        })?;
+        if seen == 0 {
+            break;
+        }
+    }
+    let mut rows = Vec::new();
+    for (key, document) in documents {
+        let row = Row { key, fields: fields(reader, &document)? };
+        let answer = json!({
+            "store": reader.store(), "by": "iteration", "key": key, "document": row.fields,
+        });
+        writeln!(out, "{answer}")?;
+        rows.push(row);
+    }
+    Ok(rows)
+}
+
+fn fields(reader: &Reader, document: &Document) -> Result<Map<String, serde_json::Value>, Failure> {
+    let schema = reader.schema();
+    let mut fields = Map::new();
+    for cell in document.cells() {
+        let field = schema.definition.field_by_id(cell.field).ok_or("a field of no definition")?;
+        let value = cell.value.as_ref().map(json_of).transpose()?;
+        fields.insert(field.name.clone(), json!(value));
+    }
+    Ok(fields)
+}
+
+/// A value of the demo's types as JSON; a timestamp is its microseconds.
+fn json_of(value: &Value) -> Result<serde_json::Value, Failure> {
+    Ok(match value {
+        Value::Int32(number) => json!(number),
+        Value::Int64(number) | Value::Timestamp(number) => json!(number),
+        Value::Float32(number) => json!(f64::from(*number)),
+        Value::Float64(number) => json!(number),
+        Value::String(text) => json!(text),
+        Value::List(_, items) => items.iter().map(json_of).collect::<Result<_, _>>()?,
+        _ => return Err("the demo's stores have no field of this type".into()),
+    })
+}

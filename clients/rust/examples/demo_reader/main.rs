@@ -1,0 +1,143 @@
+//! The demo's Rust reader: holds embedded readers of the demo's stores, measures how fresh they are
+//! while the load runs, then reads, ranks and dumps what it holds. Speaks the messages of
+//! `tools/demo/README.md`.
+
+#[path = "../demo/mod.rs"]
+mod demo;
+mod dump;
+mod measure;
+mod probe;
+mod rank;
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Parser;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions, Token};
+use serde::Deserialize;
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::demo::{Failure, ended, say};
+
+const READY_WAIT: Duration = Duration::from_secs(30);
+const TOKEN_WAIT: Duration = Duration::from_secs(60);
+
+/// Follows the stores of a running `forebayd dev`.
+#[derive(Parser)]
+struct Settings {
+    /// Address of the node.
+    #[arg(long)]
+    address: String,
+    /// Number of this reader among the languages; its probes take keys of their own.
+    #[arg(long)]
+    probe_key: i64,
+}
+
+/// The message that ends the load; by store where there are two.
+#[derive(Deserialize)]
+struct Finish {
+    tokens: BTreeMap<String, String>,
+    keys: BTreeMap<String, PathBuf>,
+    dump: PathBuf,
+}
+
+/// The readers of this process.
+struct Readers {
+    movies: Reader,
+    users: Reader,
+    probes: Reader,
+}
+
+fn main() -> ExitCode {
+    tracing_subscriber::fmt().with_writer(std::io::stderr).init();
+    let runtime = match tokio::runtime::Runtime::new() {
+        Ok(runtime) => runtime,
+        Err(error) => return ended("demo_reader", Err(error.into())),
+    };
+    let result = runtime.block_on(run(Settings::parse()));
+    // A thread that still listens to standard input must not hold up the end.
+    runtime.shutdown_background();
+    ended("demo_reader", result)
+}
+
+async fn run(settings: Settings) -> Result<(), Failure> {
+    let began = Instant::now();
+    let client = Client::connect(&settings.address, ClientOptions::default()).await?;
+    let readers = open(&client).await?;
+    let seconds = began.elapsed().as_secs_f64();
+    say("ready", json!({ "language": "rust", "seconds": seconds }))?;
+
+    let heard = tokio::task::spawn_blocking(hear_finish);
+    let mut probe = probe::Probe::new(client, readers.probes.clone(), settings.probe_key).await?;
+    let finish = tokio::select! {
+        heard = heard => heard??,
+        failed = probe.run() => return Err(failed),
+    };
+    readers.wait_tokens(&finish.tokens).await?;
+    let documents = json!({
+        "movies": dump::documents(&readers.movies),
+        "users": dump::documents(&readers.users),
+    });
+    let rows = dump::write(&readers, &finish.keys, &finish.dump)?;
+    let ranking = rank::rank(&readers, &rows)?;
+    say(
+        "figures",
+        json!({
+            "documents": documents,
+            "freshness": probe.figures(),
+            "get": measure::gets(&readers.movies, &rows)?,
+            "gather": measure::gathers(&readers.movies, &ranking.candidates)?,
+            "user": ranking.user,
+            "top": ranking.top,
+        }),
+    )?;
+    Ok(())
+}
+
+async fn open(client: &Client) -> Result<Readers, Failure> {
+    let mut readers = Vec::new();
+    for store in ["movies", "users", "probes"] {
+        readers.push(client.reader(ReaderOptions::new(store)).await?);
+    }
+    for reader in &readers {
+        reader.await_ready(READY_WAIT).await?;
+    }
+    let [movies, users, probes] =
+        readers.try_into().map_err(|_| "a store has no reader; open one per store")?;
+    Ok(Readers { movies, users, probes })
+}
+
+impl Readers {
+    /// Waits until everything that the load has written is applied here.
+    async fn wait_tokens(&self, tokens: &BTreeMap<String, String>) -> Result<(), Failure> {
+        for (store, reader) in [("movies", &self.movies), ("users", &self.users)] {
+            let token = tokens.get(store).ok_or("finish names no token of a store")?;
+            let token = Token::decode(&unhex(token)?)?;
+            reader.wait_token(&token, TOKEN_WAIT).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Waits for the demo's message; the end of the input means that the demo is gone.
+fn hear_finish() -> Result<Finish, Failure> {
+    let mut line = String::new();
+    std::io::stdin().read_line(&mut line)?;
+    if line.is_empty() {
+        return Err("the demo has gone away".into());
+    }
+    let mut message: BTreeMap<String, Finish> = serde_json::from_str(&line)?;
+    message.remove("finish").ok_or_else(|| "the only message is finish".into())
+}
+
+fn unhex(text: &str) -> Result<Vec<u8>, Failure> {
+    let digits: Vec<u8> = text
+        .chars()
+        .map(|digit| digit.to_digit(16).map(|digit| digit as u8))
+        .collect::<Option<_>>()
+        .ok_or("a token is written in hexadecimal digits")?;
+    Ok(digits.chunks(2).map(|pair| pair.iter().fold(0, |byte, digit| byte << 4 | digit)).collect())
+}

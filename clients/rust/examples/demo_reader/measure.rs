@@ -1,0 +1,106 @@
+//! What reads cost: gets of one field in blocks, and gathers into a reused matrix.
+
+use forebay::{
+    Conversion, FieldType, GatherField, GatherOut, GatherPlan, Reader, ScalarType, Value,
+};
+use serde_json::json;
+use tokio::time::Instant;
+
+use crate::demo::{Failure, Times};
+use crate::dump::Rows;
+
+/// One clock reading per block: a reading costs as much as a get.
+const GETS_PER_BLOCK: u32 = 256;
+const BLOCKS: usize = 1_000;
+const BLOCKS_BEFORE: usize = 100;
+const GATHERS: usize = 300;
+const GATHERS_BEFORE: usize = 30;
+/// Any number: which keys are read is the same in each run.
+const SEED: u64 = 41;
+/// The fields that are gathered, in this order.
+pub const GATHERED: [&str; 8] = [
+    "year",
+    "rating_count",
+    "rating_sum",
+    "rating_min",
+    "rating_max",
+    "last_rated",
+    "high_count",
+    "low_count",
+];
+
+/// Gets of one field of random movies that exist.
+pub fn gets(movies: &Reader, rows: &Rows) -> Result<serde_json::Value, Failure> {
+    let keys: Vec<i64> = rows.movies.iter().map(|movie| movie.key).collect();
+    let count = movies.handle("rating_count", FieldType::Scalar(ScalarType::Int64))?;
+    let mut random = SEED;
+    let mut times = Times::new()?;
+    let mut found = 0;
+    for block in 0..BLOCKS_BEFORE + BLOCKS {
+        let asked: Vec<i64> =
+            (0..GETS_PER_BLOCK).map(|_| keys[next(&mut random) as usize % keys.len()]).collect();
+        let began = Instant::now();
+        for key in asked {
+            let read = movies.read_local(None, |view| view.get_scalar::<i64>(&count, key))?;
+            found += u64::from(read.value().is_some());
+        }
+        let time = began.elapsed();
+        if block >= BLOCKS_BEFORE {
+            times.record(time / GETS_PER_BLOCK);
+        }
+    }
+    let expected = (BLOCKS_BEFORE + BLOCKS) as u64 * u64::from(GETS_PER_BLOCK);
+    if found != expected {
+        return Err(format!("{found} of {expected} gets found their movie").into());
+    }
+    Ok(json!({ "p50_ns": times.nanos(0.5), "p99_ns": times.nanos(0.99) }))
+}
+
+/// Gathers of the candidates, with a plan that is made once.
+pub fn gathers(movies: &Reader, candidates: &[i64]) -> Result<serde_json::Value, Failure> {
+    let plan = plan(movies)?;
+    let mut matrix = vec![0.0; candidates.len() * plan.width()];
+    let mut times = Times::new()?;
+    for round in 0..GATHERS_BEFORE + GATHERS {
+        let began = Instant::now();
+        gather(movies, &plan, candidates, &mut matrix)?;
+        let time = began.elapsed();
+        if round >= GATHERS_BEFORE {
+            times.record(time);
+        }
+    }
+    Ok(json!({
+        "keys": candidates.len(),
+        "fields": plan.width(),
+        "p50_us": times.micros(0.5),
+        "p99_us": times.micros(0.99),
+    }))
+}
+
+/// The plan of the gather. Counts and times are below 2^53, so nothing is lost in a float64.
+pub fn plan(movies: &Reader) -> Result<GatherPlan<f64>, Failure> {
+    let fields = GATHERED.map(|name| match name {
+        "year" => GatherField::new(name).or(Value::Int32(0)),
+        _ => GatherField::new(name),
+    });
+    Ok(movies.plan_gather(&fields, Conversion::Lossy)?)
+}
+
+/// One gather: a row per movie, a column per field.
+pub fn gather(
+    movies: &Reader,
+    plan: &GatherPlan<f64>,
+    keys: &[i64],
+    matrix: &mut [f64],
+) -> Result<(), Failure> {
+    let mut out = GatherOut::values(matrix);
+    Ok(movies.read_local(None, |view| view.gather(plan, keys, &mut out))?)
+}
+
+/// The next number of a repeatable sequence (xorshift).
+fn next(state: &mut u64) -> u64 {
+    *state ^= *state << 13;
+    *state ^= *state >> 7;
+    *state ^= *state << 17;
+    *state
+}
