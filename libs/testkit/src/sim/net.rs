@@ -23,7 +23,9 @@ use tower::service_fn;
 const PIPE_BYTES: usize = 64 * 1024;
 const CONNECTIONS_WAITING_MAX: usize = 1_024;
 
-/// How unreliable the network is, in parts of a million reads and writes.
+/// How unreliable the network is, in parts of a million transfers of some bytes. An end draws only
+/// when bytes have moved, from a sequence of its own: how often somebody merely looks for bytes is
+/// not the same in two runs of a seed, and must not matter.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NetFaults {
     /// Connections that break at a read or write.
@@ -50,7 +52,9 @@ pub struct NetCounts {
 pub struct SimNet(Arc<Inner>);
 
 struct Inner {
-    entropy: SeededEntropy,
+    seed: u64,
+    /// Connections made so far; each gives its ends sequences of their own.
+    connections: AtomicU64,
     faults: Mutex<NetFaults>,
     counts: NetCounts,
     server: Mutex<Option<Server>>,
@@ -80,7 +84,8 @@ impl SimNet {
     /// A network of this seed, without a server.
     pub fn new(seed: u64, faults: NetFaults) -> Self {
         Self(Arc::new(Inner {
-            entropy: SeededEntropy::new(seed),
+            seed,
+            connections: AtomicU64::new(0),
             faults: Mutex::new(faults),
             counts: NetCounts::default(),
             server: Mutex::new(None),
@@ -138,9 +143,12 @@ impl SimNet {
         let Server { accepts, links } = server.as_mut().ok_or_else(refuse)?;
         let (near, far) = tokio::io::duplex(PIPE_BYTES);
         let link = Arc::new(Link::default());
-        let stream = |pipe, end| SimStream {
+        let number = self.0.connections.fetch_add(1, Ordering::Relaxed);
+        let stream = |pipe, end: usize| SimStream {
             pipe,
             net: self.clone(),
+            entropy: SeededEntropy::new(self.0.seed ^ (2 * number + end as u64) << 24),
+            stalls_next: false,
             link: Arc::clone(&link),
             end,
             stall: None,
@@ -149,14 +157,6 @@ impl SimNet {
         links.retain(|link| link.strong_count() > 0);
         links.push(Arc::downgrade(&link));
         Ok(stream(near, 0))
-    }
-
-    fn happens(&self, per_million: u64) -> bool {
-        per_million > 0 && self.draw() % 1_000_000 < per_million
-    }
-
-    fn draw(&self) -> u64 {
-        self.0.entropy.next_u64().unwrap_or(0)
     }
 }
 
@@ -171,29 +171,40 @@ pub struct SimStream {
     link: Arc<Link>,
     /// Which end this is, 0 or 1.
     end: usize,
+    entropy: SeededEntropy,
+    /// The next read stalls.
+    stalls_next: bool,
     stall: Option<Pin<Box<Sleep>>>,
 }
 
 impl SimStream {
-    /// Breaks the connection now and then; a broken one stays broken.
     fn check(&self) -> io::Result<()> {
-        let faults = *lock(&self.net.0.faults);
-        if self.net.happens(faults.cut_per_million) {
-            self.net.0.counts.cuts.fetch_add(1, Ordering::Relaxed);
-            self.link.break_off();
-        }
         if self.link.broken.load(Ordering::SeqCst) {
             return Err(io::Error::from(io::ErrorKind::ConnectionReset));
         }
         Ok(())
     }
 
-    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+    fn draw(&self) -> u64 {
+        self.entropy.next_u64().unwrap_or_default()
+    }
+
+    /// After bytes have moved: breaks the connection now and then, or lets the next read stall.
+    fn moved(&mut self) {
         let faults = *lock(&self.net.0.faults);
-        if self.stall.is_none() && self.net.happens(faults.stall_per_million) {
-            let ms = 1 + self.net.draw() % faults.stall_ms_max.max(1);
+        if self.draw() % 1_000_000 < faults.cut_per_million {
+            self.net.0.counts.cuts.fetch_add(1, Ordering::Relaxed);
+            self.link.break_off();
+        }
+        self.stalls_next |= self.draw() % 1_000_000 < faults.stall_per_million;
+    }
+
+    fn poll_stall(&mut self, cx: &mut Context<'_>) -> Poll<()> {
+        if std::mem::take(&mut self.stalls_next) {
+            let ms_max = lock(&self.net.0.faults).stall_ms_max.max(1);
             self.net.0.counts.stalls.fetch_add(1, Ordering::Relaxed);
-            self.stall = Some(Box::pin(tokio::time::sleep(Duration::from_millis(ms))));
+            let stall = Duration::from_millis(1 + self.draw() % ms_max);
+            self.stall = Some(Box::pin(tokio::time::sleep(stall)));
         }
         if let Some(stall) = &mut self.stall {
             std::task::ready!(stall.as_mut().poll(cx));
@@ -212,7 +223,12 @@ impl AsyncRead for SimStream {
         self.check()?;
         std::task::ready!(self.poll_stall(cx));
         lock(&self.link.waiting)[self.end] = Some(cx.waker().clone());
-        Pin::new(&mut self.pipe).poll_read(cx, buffer)
+        let before = buffer.filled().len();
+        std::task::ready!(Pin::new(&mut self.pipe).poll_read(cx, buffer))?;
+        if buffer.filled().len() > before {
+            self.moved();
+        }
+        Poll::Ready(Ok(()))
     }
 }
 
@@ -223,7 +239,9 @@ impl AsyncWrite for SimStream {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         self.check()?;
-        Pin::new(&mut self.pipe).poll_write(cx, bytes)
+        let written = std::task::ready!(Pin::new(&mut self.pipe).poll_write(cx, bytes))?;
+        self.moved();
+        Poll::Ready(Ok(written))
     }
 
     fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {

@@ -1,0 +1,71 @@
+//! What happened in a run: a digest that two runs of one seed share, the last events for whoever
+//! must understand a failure, and how often each fault and recovery fired.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Mutex;
+
+use forebay_core::partition::xxh3_64;
+
+/// Events kept for a failure's report.
+const EVENTS_KEPT: usize = 60;
+
+/// The record of one run.
+#[derive(Debug, Default)]
+pub struct Trace {
+    inner: Mutex<Inner>,
+    is_printed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Inner {
+    digest: u64,
+    events: VecDeque<String>,
+    fired: BTreeMap<&'static str, u64>,
+}
+
+impl Trace {
+    /// A record that also prints each event as it comes.
+    pub fn printed() -> Self {
+        Self { inner: Mutex::default(), is_printed: true }
+    }
+
+    /// Notes an event at a time of the run, in microseconds.
+    pub fn event(&self, at_us: u64, what: String) {
+        let mut inner = self.lock();
+        let line = format!("{at_us:>10} us  {what}");
+        if self.is_printed {
+            println!("{line}");
+        }
+        let mut bytes = inner.digest.to_le_bytes().to_vec();
+        bytes.extend_from_slice(line.as_bytes());
+        inner.digest = xxh3_64(&bytes);
+        if inner.events.len() == EVENTS_KEPT {
+            inner.events.pop_front();
+        }
+        inner.events.push_back(line);
+    }
+
+    /// Counts a fault or a recovery path.
+    pub fn fired(&self, what: &'static str, times: u64) {
+        *self.lock().fired.entry(what).or_default() += times;
+    }
+
+    /// The same for two runs of one seed.
+    pub fn digest(&self) -> u64 {
+        self.lock().digest
+    }
+
+    /// The last events.
+    pub fn last_events(&self) -> Vec<String> {
+        self.lock().events.iter().cloned().collect()
+    }
+
+    /// How often each fault and recovery path fired.
+    pub fn counts(&self) -> BTreeMap<&'static str, u64> {
+        self.lock().fired.clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

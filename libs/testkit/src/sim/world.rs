@@ -1,0 +1,230 @@
+//! The simulated world: one node on a model of a disk, behind the simulated network.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, ClientParts};
+use forebay_core::Result;
+use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_log::disk::sim::{Loss, SimDisk};
+use forebay_log::embedded::{CommitMode, Durability};
+use forebay_log::{CatalogFollower, ChangeLog, EmbeddedLog, EmbeddedOptions, RemoteLog};
+use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
+use forebayd::{Node, NodeParts};
+use hyper::server::conn::http2;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::service::TowerToHyperService;
+use tokio::sync::mpsc;
+use tokio::task::{JoinHandle, JoinSet};
+use tonic::service::Routes;
+
+use super::clock::SimClock;
+use super::net::{NetFaults, SimNet, SimStream};
+use super::trace::Trace;
+
+/// Small segments, so that logs roll and recovery has several files to read.
+const SEGMENT_BYTES: u64 = 16 * 1024;
+/// Attempts to start the node; more would mean that a fault has not been healed.
+const STARTS_MAX: usize = 50;
+const START_WAIT: Duration = Duration::from_millis(100);
+/// Name of the store of the simulation.
+pub(crate) const STORE: &str = "simulated";
+
+/// A bug that a run is given on purpose, so that the checker is itself checked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Plant {
+    /// The log acknowledges what it has not synced.
+    AcknowledgesBeforeSync,
+    /// An application sends a change again under a new sequence.
+    SendsTwice,
+}
+
+/// Everything outside the code under test, and the node.
+pub(crate) struct World {
+    pub(crate) net: SimNet,
+    pub(crate) disk: SimDisk,
+    pub(crate) clock: Arc<SimClock>,
+    pub(crate) trace: Trace,
+    seed: u64,
+    plant: Option<Plant>,
+    /// Processes made so far; each draws from a sequence of its own.
+    processes: AtomicU64,
+    faults: SeededEntropy,
+    node: Mutex<Option<Running>>,
+}
+
+struct Running {
+    node: Node,
+    log: Arc<EmbeddedLog>,
+    server: JoinHandle<()>,
+}
+
+impl World {
+    /// A world of this seed, with nothing running in it.
+    pub(crate) fn new(seed: u64, plant: Option<Plant>, trace: Trace) -> Self {
+        let entropy = |part: u64| SeededEntropy::new(seed ^ (part << 56));
+        Self {
+            net: SimNet::new(seed ^ (1 << 56), NetFaults::default()),
+            disk: SimDisk::new(Arc::new(entropy(2))),
+            clock: Arc::new(SimClock::start()),
+            trace,
+            seed,
+            plant,
+            processes: AtomicU64::new(0),
+            faults: entropy(3),
+            node: Mutex::new(None),
+        }
+    }
+
+    /// Notes an event, with the time.
+    pub(crate) fn note(&self, what: String) {
+        self.trace.event(self.clock.elapsed_us(), what);
+    }
+
+    /// The randomness of one more process.
+    fn entropy(&self) -> Arc<dyn Entropy> {
+        let number = self.processes.fetch_add(1, Ordering::Relaxed);
+        Arc::new(SeededEntropy::new(self.seed ^ (4 << 56) ^ (number << 32)))
+    }
+
+    /// A random number below `bound`, of the faults' own sequence.
+    pub(crate) fn draw(&self, bound: u64) -> u64 {
+        self.faults.next_u64().unwrap_or_default() % bound.max(1)
+    }
+
+    /// Starts the node, again if need be, as a supervisor would.
+    ///
+    /// # Errors
+    /// The last refusal, after many attempts.
+    pub(crate) async fn start(&self) -> Result<()> {
+        let mut attempts = 1;
+        loop {
+            match self.try_start().await {
+                Ok(()) => return Ok(()),
+                Err(error) if attempts == STARTS_MAX => return Err(error),
+                Err(error) => {
+                    self.note(format!("the node does not start: {error}"));
+                    self.trace.fired("start refused", 1);
+                    attempts += 1;
+                    tokio::time::sleep(START_WAIT).await;
+                }
+            }
+        }
+    }
+
+    async fn try_start(&self) -> Result<()> {
+        let mut options = EmbeddedOptions::new("/data");
+        options.commit = CommitMode::Task;
+        options.segment_bytes = SEGMENT_BYTES;
+        if self.plant == Some(Plant::AcknowledgesBeforeSync) {
+            options.durability = Durability::Buffered;
+        }
+        let disk = Arc::new(self.disk.clone());
+        let log = Arc::new(EmbeddedLog::open(disk, self.clock.clone(), options).await?);
+        let parts = NodeParts {
+            log: Arc::clone(&log) as Arc<dyn ChangeLog>,
+            clock: self.clock.clone(),
+            entropy: self.entropy(),
+        };
+        let node = match Node::start(parts).await {
+            Ok(node) => node,
+            Err(error) => {
+                log.close().await;
+                return Err(error);
+            }
+        };
+        let server = tokio::spawn(serve(self.net.listen(), node.routes()));
+        self.note("the node runs".to_owned());
+        let running = Running { node, log, server };
+        *self.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
+        Ok(())
+    }
+
+    fn take_node(&self) -> Option<Running> {
+        self.node.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// Cuts the power of the node's host.
+    pub(crate) async fn power_cut(&self, loss: Loss) {
+        self.disk.power_cut(loss);
+        self.net.take_down();
+        if let Some(running) = self.take_node() {
+            running.server.abort();
+            running.node.stop();
+        }
+        // What was on its way inside the dead process ends before the next one starts.
+        tokio::time::sleep(Duration::from_millis(1)).await;
+        self.note(format!("power cut: {loss:?}"));
+    }
+
+    /// Stops the node as SIGTERM does.
+    pub(crate) async fn stop(&self) {
+        if let Some(running) = self.take_node() {
+            self.net.take_down();
+            running.server.abort();
+            running.node.stop();
+            running.log.close().await;
+            self.note("the node stopped".to_owned());
+        }
+    }
+
+    /// Waits until the node's log has failed for good, at most this long.
+    pub(crate) async fn log_failed(&self, wait_max: Duration) -> bool {
+        let log = {
+            let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+            node.as_ref().map(|running| Arc::clone(&running.log))
+        };
+        match log {
+            Some(log) => tokio::time::timeout(wait_max, log.failed()).await.is_ok(),
+            None => false,
+        }
+    }
+
+    /// The bug of this run, if it has one.
+    pub(crate) fn plant(&self) -> Option<Plant> {
+        self.plant
+    }
+
+    /// A client of its own connection.
+    pub(crate) fn client(&self) -> Result<Client> {
+        let parts = ClientParts { clock: self.clock.clone(), entropy: self.entropy() };
+        // Short, so that faults outlast some calls and the retry of a write is part of every run.
+        let options = ClientOptions {
+            deadline: Duration::from_millis(800),
+            attempt: Duration::from_millis(200),
+        };
+        Client::from_channel(self.net.channel(), options, parts)
+    }
+
+    /// An embedded reader over the change stream, on a connection of its own.
+    pub(crate) async fn reader(&self) -> Result<Reader> {
+        let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(self.net.channel()));
+        let entropy = self.entropy();
+        let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
+        let parts = ReaderParts {
+            log: Arc::clone(&log),
+            catalog: Arc::new(catalog),
+            clock: self.clock.clone(),
+            entropy,
+            barriers: Arc::new(LogBarriers(log)),
+            on_skipped: None,
+        };
+        Reader::open(ReaderOptions::new(STORE), parts).await
+    }
+}
+
+/// Serves connections as they come. This is tonic's own server but for its `select!`s, which choose
+/// by a thread's randomness and would make a run unrepeatable.
+async fn serve(mut connections: mpsc::Receiver<std::io::Result<SimStream>>, routes: Routes) {
+    let service = TowerToHyperService::new(routes.prepare());
+    let mut served = JoinSet::new();
+    while let Some(Ok(stream)) = connections.recv().await {
+        let mut http2 = http2::Builder::new(TokioExecutor::new());
+        let served_one =
+            http2.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service.clone());
+        // Connections end by faults all the time; the node's state is what is checked.
+        served.spawn(async move { drop(served_one.await) });
+        while served.try_join_next().is_some() {}
+    }
+}
