@@ -134,7 +134,7 @@ def live_table(picture: Picture) -> RenderableType:
     """Build the table of a running load."""
     progress = picture.progress
     written = progress.get("written", 0)
-    table = Table(title="Forebay: ratings through the log into embedded readers")
+    table = Table(title="Ratings on their way into readers")
     table.add_column("measure")
     table.add_column("now", justify="right")
     table.add_row("changes acknowledged", f"{count(written)} of {count(picture.total)}")

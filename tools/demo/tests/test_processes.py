@@ -96,3 +96,13 @@ def test_a_signal_outside_a_start_raises_at_once() -> None:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+
+
+def test_a_check_passes_over_lines_and_tells_an_end(start: Start) -> None:
+    child = start("import sys; print('hello', flush=True); sys.stdin.readline()")
+    child.check()
+    child.send("end", {})
+    child.await_end(30.0)
+    with pytest.raises(DemoError, match="exit code 0"):
+        while True:
+            child.check()
