@@ -9,11 +9,12 @@ use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::{Error, Result};
 use half::f16;
 
-/// The value as `to` holds it.
+/// The value as a field of type `to` holds it. Writes do this by themselves; it is for values that
+/// go elsewhere, such as a field's default.
 ///
 /// # Errors
 /// `InvalidArgument` naming both types when the value would not stay itself.
-pub(crate) fn fit(value: Value, to: FieldType) -> Result<Value> {
+pub fn fit(value: Value, to: FieldType) -> Result<Value> {
     if value.field_type() == Some(to) {
         return Ok(value);
     }

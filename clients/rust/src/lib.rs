@@ -53,6 +53,7 @@ mod write;
 
 pub use batch::Batch;
 pub use client::Client;
+pub use fit::fit;
 pub use options::{ClientOptions, ClientParts, StreamOptions};
 pub use outcome::{BatchOutcome, WriteError, WriteOutcome, WriteResult};
 pub use pending::PendingWrite;

@@ -29,7 +29,7 @@ use crate::options::{ClientOptions, ClientParts};
 /// let users = Reader::open("127.0.0.1:4400", ReaderOptions::new("users")).await?;
 /// users.await_ready(Duration::from_secs(30)).await?;
 /// let age = users.handle_of_own_type("age")?;
-/// let age = users.read_local(None, |view| view.get_scalar::<i64>("u1", &age))?;
+/// let age = users.read_local(None, |view| view.get_scalar::<i64>(&age, "u1"))?;
 /// println!("{age:?}");
 /// # Ok(())
 /// # }

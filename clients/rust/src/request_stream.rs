@@ -19,6 +19,8 @@ use tonic::Status;
 use crate::client::ClientInner;
 
 type Answer = Result<v1::WriteResponse>;
+/// The stream that a request went into, and where its answer comes.
+type Sent = (Arc<Mutex<Shared>>, oneshot::Receiver<Answer>);
 
 /// The stream that is open now, if any.
 #[derive(Default)]
@@ -77,22 +79,14 @@ impl RequestStream {
         }
     }
 
-    #[allow(clippy::type_complexity)]
-    fn send(
-        &self,
-        client: &Arc<ClientInner>,
-        request: v1::WriteRequest,
-    ) -> Result<(Arc<Mutex<Shared>>, oneshot::Receiver<Answer>)> {
+    fn send(&self, client: &Arc<ClientInner>, request: v1::WriteRequest) -> Result<Sent> {
         let mut open = self.open.lock();
-        if let Some(stream) = open.as_ref()
-            && stream.shared.lock().requests.is_some()
-            && let Some(answer) = stream.shared.lock().send(request.clone())
-        {
-            return Ok((Arc::clone(&stream.shared), answer));
+        if open.as_ref().is_none_or(Open::is_broken) {
+            *open = None;
         }
-        let stream = open.insert(Open::start(client));
-        let answer = stream.shared.lock().send(request).ok_or_else(broken)?;
-        Ok((Arc::clone(&stream.shared), answer))
+        let shared = &open.get_or_insert_with(|| Open::start(client)).shared;
+        let answer = shared.lock().send(request).ok_or_else(broken)?;
+        Ok((Arc::clone(shared), answer))
     }
 }
 
@@ -103,6 +97,10 @@ impl Open {
         let shared = Arc::new(Mutex::new(shared));
         let driver = tokio::spawn(drive(Arc::clone(client), receiver, Arc::clone(&shared)));
         Self { shared, driver }
+    }
+
+    fn is_broken(&self) -> bool {
+        self.shared.lock().requests.is_none()
     }
 }
 
