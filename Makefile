@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim dev
+.PHONY: help setup demo test check bench sim fuzz dev
 MAKEFLAGS += --no-print-directory
 
 SETUP := @sh tools/setup/setup.sh
@@ -43,6 +43,10 @@ bench-%: ## One benchmark, such as make bench-NAME QUICK=1
 sim: ## The simulator: SEEDS=1000 SEED=1
 	$(SETUP)
 	$(XTASK) sim
+
+fuzz: ## The fuzz targets: FUZZ_SECONDS=10 for each
+	$(SETUP)
+	$(XTASK) fuzz
 
 dev: ## forebayd dev in the foreground
 	$(SETUP)

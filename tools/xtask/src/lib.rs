@@ -6,6 +6,7 @@ pub mod bench;
 pub mod check;
 pub mod clock;
 pub mod demo;
+pub mod fuzz;
 pub mod layers;
 pub mod process;
 pub mod python;

@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bench, check, demo, layers, stages, tidy, workspace::Workspace};
+use xtask::{bench, check, demo, fuzz, layers, stages, tidy, workspace::Workspace};
 
 #[derive(Parser)]
 #[command(about = "Forebay's workshop; `make help` lists the everyday verbs")]
@@ -40,6 +40,12 @@ enum Verb {
         /// The benchmark's name, or none for all
         name: Option<String>,
     },
+    /// Run every fuzz target for a while
+    Fuzz {
+        /// How many seconds for each target
+        #[arg(long, env = "FUZZ_SECONDS", default_value_t = fuzz::SECONDS_DEFAULT)]
+        seconds: u64,
+    },
     /// Run the simulator over many seeds
     Sim {
         /// How many seeds
@@ -69,6 +75,7 @@ fn main() -> ExitCode {
         Verb::Tidy => tidy::run(&workspace),
         Verb::Demo => demo::demo(&workspace),
         Verb::Bench { name } => bench::run(&workspace, name.as_deref()),
+        Verb::Fuzz { seconds } => fuzz::run(&workspace, seconds),
         Verb::Sim { seeds, seed } => demo::sim(&workspace, seed, seeds),
         Verb::Dev => demo::dev(&workspace),
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::suite::{Counts, Suite, parse_libtest};
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{check, demo, process, python, unit};
+use crate::{check, demo, fuzz, process, python, unit};
 
 type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
 
@@ -29,6 +29,7 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "build", needs: &["setup"], run: |tree| tree.build().map(|()| vec![]) },
     Stage { name: "unit", needs: &["build"], run: |tree| unit::run(tree, &mut show) },
     Stage { name: "doc", needs: &["build"], run: doc },
+    Stage { name: "fuzz", needs: &["build"], run: fuzz::suites },
     Stage { name: "python", needs: &["setup"], run: python::run },
     Stage { name: "sim", needs: &["build"], run: demo::sim_suites },
     Stage { name: "demo", needs: &["build"], run: demo::demo_suites },

@@ -1,0 +1,145 @@
+//! Entries: any bytes are refused, or are an entry that comes back from its own frame, and that the
+//! fold applies, once.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, LazyLock};
+
+use forebay_core::ErrorCode;
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Applied, Blocked, Documents, PartitionState, Record, Schemas};
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
+use forebay_core::key::KeyType;
+use forebay_core::layout::Layout;
+use forebay_core::schema::{Alteration, StoreOptions, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, VectorType};
+use forebay_wire::entry::{
+    ENTRY_FORMAT_VERSION, ENTRY_HEADER_BYTES, ENTRY_MAGIC, decode_entry, encode_entry,
+};
+
+const STORE: StoreId = StoreId(1);
+const PARTITION: PartitionRef = PartitionRef { store: STORE, partition: PartitionId(0) };
+
+struct Versions(Vec<Arc<SchemaAt>>);
+
+impl Schemas for Versions {
+    fn at(&self, version: SchemaVersion) -> Option<Arc<SchemaAt>> {
+        self.0.iter().find(|at| at.definition.version == version).cloned()
+    }
+}
+
+#[derive(Default)]
+struct Rows(BTreeMap<Vec<u8>, Vec<u8>>);
+
+impl Documents for Rows {
+    fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
+        self.0.get(key).cloned()
+    }
+}
+
+/// A store with a field of each kind, and a second version that has dropped, widened and emptied.
+static VERSIONS: LazyLock<Versions> = LazyLock::new(|| {
+    let mut spec = StoreSpec::documents("fuzz", KeyType::Bytes, 1)
+        .field("count", FieldType::Scalar(ScalarType::Int32))
+        .field("name", FieldType::Scalar(ScalarType::String))
+        .field("score", FieldType::Scalar(ScalarType::Float64))
+        .field("tags", FieldType::List(ScalarType::Bytes))
+        .field("floats", FieldType::List(ScalarType::Float32))
+        .field("embedding", FieldType::Vector(VectorType::F16, 2));
+    spec.options.versioned = true;
+    let first = spec.define(STORE).expect("a definition of distinct fields");
+    let to = FieldType::Scalar(ScalarType::Int64);
+    let alterations = [
+        Alteration::DropField("name".to_owned()),
+        Alteration::WidenField { name: "count".to_owned(), to },
+        Alteration::DropAll,
+        Alteration::SetOptions(StoreOptions { ttl_us: Some(5), ..StoreOptions::default() }),
+    ];
+    let second = first.altered(&alterations).expect("alterations of its own fields");
+    let at = |definition| {
+        let layout = Layout::of(&definition);
+        Arc::new(SchemaAt { definition, layout })
+    };
+    Versions([first, second].map(at).into())
+});
+
+/// Input: how u8, then a frame; with an odd `how` a body, which gets a good frame.
+///
+/// # Panics
+/// When an entry does not come back from its own frame, or is applied twice.
+pub fn entry_decode(input: &[u8]) {
+    let Some((how, rest)) = input.split_first() else { return };
+    let frame = if how % 2 == 1 { framed(rest) } else { rest.to_vec() };
+    match decode_entry(&frame) {
+        Ok(entry) => {
+            let again = encode_entry(&entry).expect("what was decoded can be encoded");
+            let back = decode_entry(&again).expect("what was encoded can be decoded");
+            assert_eq!(encode_entry(&back).as_ref(), Ok(&again));
+            apply(&entry);
+        }
+        Err(error) => {
+            let codes = [ErrorCode::Corrupt, ErrorCode::UpgradeNeeded];
+            assert!(codes.contains(&error.code()), "{error}");
+        }
+    }
+}
+
+fn framed(body: &[u8]) -> Vec<u8> {
+    let mut frame = ENTRY_MAGIC.to_vec();
+    frame.extend(ENTRY_FORMAT_VERSION.to_le_bytes());
+    frame.extend([0, 0]);
+    frame.extend(7u64.to_le_bytes());
+    frame.extend((body.len() as u32).to_le_bytes());
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&frame), body);
+    frame.extend(checksum.to_le_bytes());
+    debug_assert_eq!(frame.len(), ENTRY_HEADER_BYTES);
+    frame.extend_from_slice(body);
+    frame
+}
+
+/// Applies an entry and then a repeat of it, which must write nothing.
+fn apply(entry: &Entry) {
+    let count = PartitionCount::new(1).expect("one partition");
+    let mut state = PartitionState::new(PARTITION, count);
+    let mut rows = Rows::default();
+    let Some(first) = apply_once(&mut state, &mut rows, entry) else { return };
+    let before = state.clone();
+    let Some(second) = apply_once(&mut state, &mut rows, entry) else {
+        panic!("an entry that was applied is blocked when it comes again");
+    };
+    if first.skipped.is_some() || entry.source.is_some() {
+        assert!(second.skipped.is_some(), "what was skipped, or copied, is skipped again");
+        return;
+    }
+    assert!(second.writes.is_empty() && second.outcomes.is_empty() && !second.drop_all);
+    assert_eq!(second.repeats, entry.change_count() as u64);
+    assert_eq!((state.dedup, state.partition_time), (before.dedup, before.partition_time));
+}
+
+fn apply_once(state: &mut PartitionState, rows: &mut Rows, entry: &Entry) -> Option<Applied> {
+    let before = state.clone();
+    let append_time = Timestamp::from_micros(1_000);
+    let offset = state.offset_applied;
+    let record = Record { offset, append_time, entry: Ok(entry.clone()) };
+    match state.apply(record, rows, &*VERSIONS) {
+        Ok(applied) => {
+            for (key, row) in &applied.writes {
+                match row {
+                    Some(row) => rows.0.insert(key.as_bytes().to_vec(), row.clone()),
+                    None => rows.0.remove(key.as_bytes()),
+                };
+            }
+            if applied.skipped.is_none() && !matches!(entry.body, EntryBody::Changes(_)) {
+                assert!(applied.writes.is_empty());
+            }
+            Some(applied)
+        }
+        Err(Blocked::NeedsDefinition(version)) => {
+            assert!(version > SchemaVersion(2), "{version} is known");
+            assert_eq!(*state, before);
+            None
+        }
+        Err(blocked) => panic!("{blocked:?}"),
+    }
+}

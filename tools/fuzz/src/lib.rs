@@ -1,0 +1,27 @@
+//! What Forebay's decoders promise about any bytes, one function each; a broken promise panics.
+//!
+//! Every function takes what a fuzzer brings. The first byte of an input says how the rest is meant,
+//! so that checksums and versions, which no fuzzer guesses, do not keep it at the door.
+
+mod canary;
+mod entry;
+mod row;
+mod segment;
+mod token;
+
+pub use canary::canary;
+pub use entry::entry_decode;
+pub use row::{LAYOUT_NAMES, row_decode};
+pub use segment::{embedded_segment, sound_segment};
+pub use token::token_decode;
+
+/// A target and the name of its corpus folder.
+pub type Target = (&'static str, fn(&[u8]));
+
+/// Every target, the canary aside.
+pub const TARGETS: [Target; 4] = [
+    ("row_decode", row_decode),
+    ("entry_decode", entry_decode),
+    ("token_decode", token_decode),
+    ("embedded_segment", embedded_segment),
+];

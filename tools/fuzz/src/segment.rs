@@ -1,0 +1,132 @@
+//! The embedded log: whatever stands in a segment, opening and reading end in a typed error or in
+//! entries that were appended.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::ErrorCode;
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::clock::{ManualClock, Timestamp};
+use forebay_core::entropy::SeededEntropy;
+use forebay_core::id::{
+    Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId,
+};
+use forebay_log::disk::SimDisk;
+use forebay_log::embedded::CommitMode;
+use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, ReadLimit};
+use forebay_wire::entry::encode_entry;
+
+const STORE: StoreId = StoreId(1);
+const AT: PartitionRef = PartitionRef { store: STORE, partition: PartitionId(0) };
+const ENTRIES: usize = 3;
+
+/// Input: how u8, then the bytes of a segment (`how` 0), bytes to put behind it (1), or edits of
+/// three bytes each: a place u16 and the byte to put there (others). Edits and additions cannot
+/// forge a checksum, so there what is read must be what was appended.
+///
+/// # Panics
+/// When an open or read fails untyped, or gives what was never appended.
+pub fn embedded_segment(input: &[u8]) {
+    let Some((how, rest)) = input.split_first() else { return };
+    runtime().block_on(damage_and_open(*how, rest));
+}
+
+/// The bytes of the segment before it is damaged, to start a corpus from.
+pub fn sound_segment() -> Vec<u8> {
+    let disk = runtime().block_on(async {
+        let (disk, _) = filled().await;
+        disk
+    });
+    disk.bytes(&segment(&disk)).expect("a file to read")
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    let mut runtime = tokio::runtime::Builder::new_current_thread();
+    runtime.enable_time().start_paused(true).build().expect("a runtime")
+}
+
+/// A closed log of a few entries in one segment, and those entries.
+async fn filled() -> (SimDisk, Vec<Bytes>) {
+    let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
+    let log = open(&disk).await.expect("an empty disk");
+    let count = PartitionCount::new(1).expect("one partition");
+    log.create(STORE, count).await.expect("a new store");
+    let mut appended = Vec::new();
+    for number in 0..ENTRIES {
+        let entry = entry(number as u64);
+        log.append(AT, entry.clone()).await.expect("an append to a good disk");
+        appended.push(entry);
+    }
+    log.close().await;
+    (disk, appended)
+}
+
+async fn damage_and_open(how: u8, rest: &[u8]) {
+    let (disk, appended) = filled().await;
+    disk.damage(&segment(&disk), |bytes| damage(how, rest, bytes)).expect("a file to damage");
+    match open(&disk).await {
+        Ok(log) => read(&log, how, &appended).await,
+        Err(error) => check_code(error.code()),
+    }
+}
+
+async fn open(disk: &SimDisk) -> forebay_core::Result<EmbeddedLog> {
+    let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1_000)));
+    let mut options = EmbeddedOptions::new("/log");
+    options.commit = CommitMode::Task;
+    EmbeddedLog::open(Arc::new(disk.clone()), clock, options).await
+}
+
+fn entry(number: u64) -> Bytes {
+    let body = if number == 0 { EntryBody::Opening } else { EntryBody::Heartbeat };
+    let schema_version = SchemaVersion(number as u32);
+    let entry = Entry { log_id: LogId(7), epoch: Epoch(0), schema_version, source: None, body };
+    encode_entry(&entry).expect("a small entry")
+}
+
+fn segment(disk: &SimDisk) -> PathBuf {
+    let of_store = format!("{:016x}", STORE.0);
+    let files = disk.files(Path::new("/log")).expect("a directory");
+    let is_segment = |path: &PathBuf| {
+        path.extension().is_some_and(|extension| extension == "seg")
+            && path.to_string_lossy().contains(&of_store)
+    };
+    files.into_iter().find(is_segment).expect("a segment of the store")
+}
+
+fn damage(how: u8, rest: &[u8], bytes: &mut Vec<u8>) {
+    match how {
+        0 => *bytes = rest.to_vec(),
+        1 => bytes.extend_from_slice(rest),
+        _ => {
+            for [low, high, byte] in rest.as_chunks::<3>().0 {
+                let at = usize::from(u16::from_le_bytes([*low, *high]));
+                match bytes.get_mut(at) {
+                    Some(place) => *place = *byte,
+                    None => bytes.truncate(bytes.len().min(at % (bytes.len() + 1))),
+                }
+            }
+        }
+    }
+}
+
+async fn read(log: &EmbeddedLog, how: u8, appended: &[Bytes]) {
+    let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+    let records = match log.read(AT, Offset(0), limit).await {
+        Ok(records) => records.records,
+        Err(error) => return check_code(error.code()),
+    };
+    if how != 0 {
+        assert!(records.len() <= appended.len(), "more was read than appended");
+        for (record, entry) in records.iter().zip(appended) {
+            assert_eq!(&record.entry, entry, "read at {}", record.offset);
+        }
+    }
+}
+
+fn check_code(code: ErrorCode) {
+    let codes = [ErrorCode::Corrupt, ErrorCode::UpgradeNeeded, ErrorCode::TokenLost];
+    assert!(codes.contains(&code), "{code:?}");
+}

@@ -1,0 +1,28 @@
+//! Tokens: any bytes are refused, or are a token in its one form.
+
+use forebay_core::ErrorCode;
+use forebay_wire::token::Token;
+
+/// Input: how u8, then a token; an odd `how` puts the checksum behind it.
+///
+/// # Panics
+/// When a token that was taken does not encode to its own bytes.
+pub fn token_decode(input: &[u8]) {
+    let Some((how, rest)) = input.split_first() else { return };
+    let mut bytes = rest.to_vec();
+    if how % 2 == 1 {
+        bytes.extend(crc32c::crc32c(rest).to_le_bytes());
+    }
+    match Token::decode(&bytes) {
+        Ok(token) => {
+            assert_eq!(&token.encode()[..], &bytes[..]);
+            let mut merged = token.clone();
+            merged.merge(&token).expect("a token merges with itself");
+            assert_eq!(merged, token);
+        }
+        Err(error) => {
+            let codes = [ErrorCode::InvalidArgument, ErrorCode::UpgradeNeeded];
+            assert!(codes.contains(&error.code()), "{error}");
+        }
+    }
+}
