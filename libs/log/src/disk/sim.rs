@@ -101,10 +101,7 @@ impl SimDisk {
         for node in state.nodes.values_mut() {
             match node {
                 Node::File(file) => torn += u64::from(file.power_cut(loss, || self.draw())),
-                Node::Dir(dir) if loss == Loss::Everything || self.draw().is_multiple_of(2) => {
-                    dir.live = dir.durable.clone();
-                }
-                Node::Dir(dir) => dir.durable = dir.live.clone(),
+                Node::Dir(dir) => dir.power_cut(loss, || self.draw()),
             }
         }
         state.counts.torn_files += torn;
@@ -227,7 +224,7 @@ impl State {
         let mut open = vec![ROOT];
         while let Some(id) = open.pop() {
             if let Some(Node::Dir(dir)) = self.nodes.get(&id) {
-                open.extend(dir.live.values().filter(|node| named.insert(**node)));
+                open.extend(dir.names().values().filter(|node| named.insert(**node)));
             }
         }
         self.nodes.retain(|id, node| {
@@ -255,7 +252,7 @@ impl State {
     fn find(&mut self, path: &Path) -> io::Result<NodeId> {
         let mut node = ROOT;
         for name in names(path) {
-            let found = self.dir(node)?.live.get(&name);
+            let found = self.dir(node)?.names().get(&name);
             node = *found.ok_or(io::ErrorKind::NotFound)?;
         }
         Ok(node)
@@ -271,7 +268,7 @@ impl State {
 
     fn add(&mut self, dir: NodeId, name: String, node: Node) -> io::Result<NodeId> {
         let id = self.node_next;
-        self.dir(dir)?.live.insert(name, id);
+        self.dir(dir)?.set(name, Some(id));
         self.node_next += 1;
         self.nodes.insert(id, node);
         Ok(id)
@@ -291,7 +288,7 @@ impl Disk for SimDisk {
         let mut state = self.change()?;
         let mut node = ROOT;
         for name in names(dir) {
-            let found = state.dir(node)?.live.get(&name).copied();
+            let found = state.dir(node)?.names().get(&name).copied();
             node = match found {
                 Some(found) => found,
                 None => state.add(node, name, Node::Dir(Dir::default()))?,
@@ -303,13 +300,13 @@ impl Disk for SimDisk {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         let mut state = self.0.state.lock();
         let node = state.find(dir)?;
-        Ok(state.dir(node)?.live.keys().cloned().collect())
+        Ok(state.dir(node)?.names().keys().cloned().collect())
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         let mut state = self.change()?;
         let (dir, name) = state.parent(path)?;
-        if state.dir(dir)?.live.contains_key(&name) {
+        if state.dir(dir)?.names().contains_key(&name) {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         let node = state.add(dir, name, Node::File(FileNode::default()))?;
@@ -327,8 +324,9 @@ impl Disk for SimDisk {
         let mut state = self.change()?;
         let (from_dir, from_name) = state.parent(from)?;
         let (to_dir, to_name) = state.parent(to)?;
-        let node = state.dir(from_dir)?.live.remove(&from_name).ok_or(io::ErrorKind::NotFound)?;
-        state.dir(to_dir)?.live.insert(to_name, node);
+        let node = state.find(from)?;
+        state.dir(from_dir)?.set(from_name, None);
+        state.dir(to_dir)?.set(to_name, Some(node));
         Ok(())
     }
 
@@ -337,7 +335,7 @@ impl Disk for SimDisk {
         let (dir, name) = state.parent(path)?;
         let node = state.find(path)?;
         state.file(node)?.is_linked = false;
-        state.dir(dir)?.live.remove(&name);
+        state.dir(dir)?.set(name, None);
         Ok(())
     }
 
@@ -347,7 +345,7 @@ impl Disk for SimDisk {
         }
         let mut state = self.change()?;
         let (parent, name) = state.parent(dir)?;
-        state.dir(parent)?.live.remove(&name);
+        state.dir(parent)?.set(name, None);
         Ok(())
     }
 
@@ -355,8 +353,7 @@ impl Disk for SimDisk {
         let mut state = self.change()?;
         self.sync_fails(&mut state)?;
         let node = state.find(dir)?;
-        let dir = state.dir(node)?;
-        dir.durable = dir.live.clone();
+        state.dir(node)?.sync();
         Ok(())
     }
 
@@ -368,7 +365,7 @@ impl Disk for SimDisk {
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
         let mut state = self.0.state.lock();
         let (dir, name) = state.parent(path)?;
-        let found = state.dir(dir)?.live.get(&name).copied();
+        let found = state.dir(dir)?.names().get(&name).copied();
         let node = match found {
             Some(node) => node,
             None => state.add(dir, name, Node::File(FileNode::default()))?,

@@ -45,7 +45,7 @@ async fn a_full_disk_refuses_typed_and_the_log_goes_on() {
 /// A segment that could not be made leaves nothing that a later crash could bring back.
 #[tokio::test]
 async fn a_segment_that_found_the_disk_full_does_not_come_back() {
-    for seed in 0..8 {
+    for seed in 0..40 {
         let disk = sim_disk(seed);
         let log = open(&disk, sim_options()).await.unwrap();
         create(&log, 1).await;
@@ -128,22 +128,47 @@ async fn a_failed_sync_stops_the_log_for_good() {
 /// The page cache holds what the disk forgot; a restart without a power cut must not believe it.
 #[tokio::test]
 async fn what_a_failed_sync_left_in_the_page_cache_is_made_durable_before_it_is_read() {
-    let disk = sim_disk(4);
-    let log = open(&disk, sim_options()).await.unwrap();
-    create(&log, 1).await;
-    log.append(at(0), entry(0)).await.unwrap();
-    disk.fail_syncs(1);
-    assert_eq!(code(log.append(at(0), entry(1)).await), ErrorCode::UnknownOutcome);
-    log.close().await;
-    let log = open(&disk, sim_options()).await.unwrap();
-    let seen = read_all(&log, at(0), Offset(0)).await.unwrap();
-    assert_eq!(seen.len(), 2, "the page cache had the entry");
-    log.append(at(0), entry(2)).await.unwrap();
-    disk.power_cut(Loss::Everything);
-    let log = open(&disk, sim_options()).await.unwrap();
-    let kept = read_all(&log, at(0), Offset(0)).await.unwrap();
-    assert_eq!(kept[..2], seen, "a record that was read is gone");
-    assert_eq!(kept.len(), 3);
+    for appends_after in 0..3 {
+        let disk = sim_disk(4);
+        let log = open(&disk, sim_options()).await.unwrap();
+        create(&log, 1).await;
+        log.append(at(0), entry(0)).await.unwrap();
+        disk.fail_syncs(1);
+        assert_eq!(code(log.append(at(0), entry(1)).await), ErrorCode::UnknownOutcome);
+        log.close().await;
+        let log = open(&disk, sim_options()).await.unwrap();
+        let seen = read_all(&log, at(0), Offset(0)).await.unwrap();
+        assert_eq!(seen.len(), 2, "the page cache had the entry");
+        for number in 0..appends_after {
+            log.append(at(0), entry(2 + number)).await.unwrap();
+        }
+        disk.power_cut(Loss::Everything);
+        let log = open(&disk, sim_options()).await.unwrap();
+        let kept = read_all(&log, at(0), Offset(0)).await.unwrap();
+        assert_eq!(kept[..2], seen, "a record that was read is gone");
+        assert_eq!(kept.len() as u64, 2 + appends_after);
+    }
+}
+
+/// An append that was refused is certainly not in the log, even when the power goes right after: the
+/// whole frames that a failed write left are cut away durably.
+#[tokio::test]
+async fn a_refused_append_does_not_come_back_after_a_power_cut() {
+    for seed in 0..60 {
+        let disk = sim_disk(seed);
+        let log = open(&disk, sim_options()).await.unwrap();
+        create(&log, 1).await;
+        log.append(at(0), entry(0)).await.unwrap();
+        disk.fail_writes(1);
+        let group = (1..5).map(|number| log.append(at(0), entry(number)));
+        for refused in futures::future::join_all(group).await {
+            assert_eq!(code(refused), ErrorCode::Unavailable);
+        }
+        disk.power_cut(Loss::TornPrefix);
+        let log = open(&disk, sim_options()).await.unwrap();
+        let records = read_all(&log, at(0), Offset(0)).await.unwrap();
+        assert_eq!(records.len(), 1, "seed {seed}: a refused entry is in the log");
+    }
 }
 
 #[tokio::test]

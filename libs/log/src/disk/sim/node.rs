@@ -18,8 +18,47 @@ pub(super) enum Node {
 
 #[derive(Default)]
 pub(super) struct Dir {
-    pub(super) live: BTreeMap<String, NodeId>,
-    pub(super) durable: BTreeMap<String, NodeId>,
+    live: BTreeMap<String, NodeId>,
+    durable: BTreeMap<String, NodeId>,
+    /// Changes of names since the last sync, in order: a name that was added or taken away.
+    unsynced: Vec<(String, Option<NodeId>)>,
+}
+
+impl Dir {
+    pub(super) fn names(&self) -> &BTreeMap<String, NodeId> {
+        &self.live
+    }
+
+    /// Makes a name lead to a node, or to none; answers where it led before.
+    pub(super) fn set(&mut self, name: String, node: Option<NodeId>) -> Option<NodeId> {
+        self.unsynced.push((name.clone(), node));
+        set(&mut self.live, name, node)
+    }
+
+    pub(super) fn sync(&mut self) {
+        self.unsynced.clear();
+        self.durable.clone_from(&self.live);
+    }
+
+    /// Leaves what a power cut leaves: file systems keep names in a journal, so that is a prefix of
+    /// the changes.
+    pub(super) fn power_cut(&mut self, loss: Loss, draw: impl FnOnce() -> u64) {
+        let unsynced = std::mem::take(&mut self.unsynced);
+        if loss != Loss::Everything {
+            let kept = (draw() % (unsynced.len() as u64 + 1)) as usize;
+            for (name, node) in unsynced.into_iter().take(kept) {
+                set(&mut self.durable, name, node);
+            }
+        }
+        self.live.clone_from(&self.durable);
+    }
+}
+
+fn set(names: &mut BTreeMap<String, NodeId>, name: String, node: Option<NodeId>) -> Option<NodeId> {
+    match node {
+        Some(node) => names.insert(name, node),
+        None => names.remove(&name),
+    }
 }
 
 pub(super) struct FileNode {
