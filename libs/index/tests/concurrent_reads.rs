@@ -112,6 +112,22 @@ fn check_document(document: &forebay_core::row::Document) -> i64 {
     numbers[0]
 }
 
+/// Checks every document of a scan and counts them.
+fn scan_all(index: &Index) -> usize {
+    let mut scan = index.scan();
+    let mut seen = 0;
+    loop {
+        let visited = scan.next_batch(at(0), 7, |document| {
+            check_document(&document.row.document()?);
+            seen += 1;
+            Ok(())
+        });
+        if visited.unwrap() == 0 {
+            return seen;
+        }
+    }
+}
+
 fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
     let lasting = keys();
     let fields: Vec<_> = ["a", "b", "c"].map(GatherField::new).into();
@@ -164,18 +180,7 @@ fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
         })
         .unwrap();
         drop(view);
-        let mut scan = index.scan();
-        let mut seen = 0;
-        loop {
-            let visited = scan.next_batch(at(0), 7, |document| {
-                check_document(&document.row.document()?);
-                seen += 1;
-                Ok(())
-            });
-            if visited.unwrap() == 0 {
-                break;
-            }
-        }
+        let seen = scan_all(index);
         let begun = read.iter().filter(|n| **n >= 0).count();
         assert!(seen >= begun, "a scan missed documents: {seen} of {begun}");
         rounds.fetch_add(1, Ordering::Relaxed);

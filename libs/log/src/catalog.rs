@@ -206,8 +206,8 @@ impl Tail {
         Ok(self.publish(None))
     }
 
-    /// Starts over when the log is another one than before, by its first well-formed entry: after an
-    /// error, the service behind it may have come back with other data.
+    /// Starts over when the log is another one than before, by its first well-formed entry: after
+    /// an error, the service behind it may have come back with other data.
     async fn check_log_id(&mut self) -> Result<()> {
         let Some(expected) = self.log_id else { return Ok(()) };
         let mut from = self.log.bounds(PartitionRef::CONTROL).await?.start;

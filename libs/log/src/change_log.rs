@@ -69,7 +69,8 @@ pub trait ChangeLog: Send + Sync + 'static {
     /// Makes the empty logs of a store's partitions. Making them again changes nothing.
     ///
     /// # Errors
-    /// `InvalidArgument` when the store's logs exist with another partition count; `Unavailable`, `LimitExceeded` (disk full), `Unsupported` where the log only reads.
+    /// `InvalidArgument` when the store's logs exist with another partition count; `Unavailable`,
+    /// `LimitExceeded` (disk full), `Unsupported` where the log only reads.
     async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()>;
 
     /// Removes the logs of a store. Removing what is not there changes nothing.

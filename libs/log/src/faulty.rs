@@ -1,5 +1,5 @@
-//! A log that fails on purpose, for tests and the simulator: it refuses, delays, and leaves callers in
-//! doubt about appends, as often as its rates say and exactly as its entropy says.
+//! A log that fails on purpose, for tests and the simulator: it refuses, delays, and leaves callers
+//! in doubt about appends, as often as its rates say and exactly as its entropy says.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +70,8 @@ impl FaultCounts {
     }
 }
 
-/// Any log, with faults. What it does answer is true: records are never doubled, reordered or made up.
+/// Any log, with faults. What it does answer is true: records are never doubled, reordered or made
+/// up.
 pub struct FaultyLog<L> {
     inner: Arc<L>,
     entropy: Arc<dyn Entropy>,

@@ -5,9 +5,9 @@
 //!
 //! What the server has sent on a kept subscription and nobody has read counts against the window of
 //! the whole connection. Were that used up, every other partition would wait for a reader that may
-//! be waiting for one of them. So [`with_windows`] makes the connection's window far larger than those of
-//! its streams, subscriptions that are not read from are given up after a while, and a log that
-//! finds its server silent gives up all that are kept.
+//! be waiting for one of them. So [`with_windows`] makes the connection's window far larger than
+//! those of its streams, subscriptions that are not read from are given up after a while, and a log
+//! that finds its server silent gives up all that are kept.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;

@@ -18,9 +18,9 @@ use crate::change_log::{ChangeLog, ReadLimit, Records};
 
 /// Serves the logs of all partitions of one [`ChangeLog`].
 ///
-/// A subscription sends what the log holds now at once, be it nothing, then each record as it comes;
-/// after a second without one it sends an empty answer, so that a subscriber can tell silence of the
-/// log from silence of the connection.
+/// A subscription sends what the log holds now at once, be it nothing, then each record as it
+/// comes; after a second without one it sends an empty answer, so that a subscriber can tell
+/// silence of the log from silence of the connection.
 #[derive(Clone)]
 pub struct ChangeStreamService {
     log: Arc<dyn ChangeLog>,

@@ -1,8 +1,8 @@
 //! The simulator: the real client, services, log and reader on one thread, a paused clock, a model
 //! of a disk and a network that breaks by the seed.
 //!
-//! [`run`] makes one run. Whatever it checks is in `expected`: nothing acknowledged is lost, nothing
-//! is applied twice, no reader turns back, a read after a token shows the write.
+//! [`run`] makes one run. Whatever it checks is in `expected`: nothing acknowledged is lost,
+//! nothing is applied twice, no reader turns back, a read after a token shows the write.
 
 mod clock;
 mod expected;

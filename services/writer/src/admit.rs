@@ -26,8 +26,8 @@ pub(crate) struct Part {
     pub(crate) bytes: usize,
 }
 
-/// Checks a batch that was made with `made_with`, turns it into what `newest` says, and splits it by
-/// partition.
+/// Checks a batch that was made with `made_with`, turns it into what `newest` says, and splits it
+/// by partition.
 ///
 /// # Errors
 /// `InvalidArgument` or `LimitExceeded`, naming the change by its place; nothing was appended.

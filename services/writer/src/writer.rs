@@ -161,7 +161,8 @@ impl Writer {
     /// Appends an entry that was made elsewhere: a barrier, a heartbeat or a copied entry.
     ///
     /// # Errors
-    /// `InvalidArgument` for other entries, `TokenLost` for another log's, else as the log's append.
+    /// `InvalidArgument` for other entries, `TokenLost` for another log's, else as the log's
+    /// append.
     pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<Appended> {
         let store = self.parts.catalog.catalog();
         let known = store.store(at.store).is_some_and(|history| {

@@ -18,7 +18,8 @@ use crate::ratings::Rating;
 const IN_FLIGHT: usize = 2_048;
 /// The last ratings, at most this many and at most a tenth, go as single writes.
 const UNARY_MAX: usize = 1_000;
-/// Single writes in flight per store; those of one document take one lane, so they keep their order.
+/// Single writes in flight per store; those of one document take one lane, so they keep their
+/// order.
 const LANES: i64 = 8;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Time that one write, or the end of a stream, may take.

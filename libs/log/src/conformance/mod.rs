@@ -1,7 +1,8 @@
 //! The one suite that every log passes: [`change_log_conformance!`](crate::change_log_conformance).
 //!
 //! Code for tests: a broken rule is an assertion that fails. A log under test comes as a
-//! [`Fixture`], which knows how to open it again and how to administer what a remote log only reads.
+//! [`Fixture`], which knows how to open it again and how to administer what a remote log only
+//! reads.
 
 mod cases;
 mod crash_cases;

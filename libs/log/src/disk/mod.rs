@@ -1,5 +1,5 @@
-//! The disk as an argument: the few things that a log does to files, so that the same code runs on a
-//! real file system and on one that loses power on command.
+//! The disk as an argument: the few things that a log does to files, so that the same code runs on
+//! a real file system and on one that loses power on command.
 //!
 //! Methods are synchronous; callers decide on which thread they block. Nothing is durable before
 //! [`DiskFile::sync_data`] (for bytes and length) and [`Disk::sync_dir`] (for names).

@@ -1,8 +1,8 @@
 //! The host's file system.
 //!
 //! The lock is an fcntl record lock: a forked child does not inherit it. Such a lock belongs to the
-//! process, and closing any descriptor of its file lets go of it, so a registry of what this process
-//! holds, keyed by device and inode, answers before the file is opened a second time.
+//! process, and closing any descriptor of its file lets go of it, so a registry of what this
+//! process holds, keyed by device and inode, answers before the file is opened a second time.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};

@@ -1,5 +1,5 @@
-//! The committer: takes what waits as one group, writes it, makes it durable by one sync per touched
-//! file, then shows it to readers and acknowledges it.
+//! The committer: takes what waits as one group, writes it, makes it durable by one sync per
+//! touched file, then shows it to readers and acknowledges it.
 //!
 //! A partition belongs to one committer, so nobody else appends to its files. A group goes through
 //! three stages: write (under the partition's `write` mutex), sync, publish. A deletion may come

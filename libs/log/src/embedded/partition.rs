@@ -1,8 +1,8 @@
 //! One partition of an embedded log: what its committer knows, and what its readers see.
 //!
-//! Two mutexes keep the two apart. `write` belongs to the committer while it lays frames down, and to
-//! whoever deletes the partition; `read` is held briefly by everybody, also by the committer once a
-//! group is durable. Whoever takes both takes `write` first.
+//! Two mutexes keep the two apart. `write` belongs to the committer while it lays frames down, and
+//! to whoever deletes the partition; `read` is held briefly by everybody, also by the committer
+//! once a group is durable. Whoever takes both takes `write` first.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -93,7 +93,8 @@ impl SegmentIndex {
 pub(super) struct Plan {
     pub(super) path: PathBuf,
     pub(super) base: Offset,
-    /// Place and offset of a frame at or before the one wanted; `None`: the index must be made first.
+    /// Place and offset of a frame at or before the one wanted; `None`: the index must be made
+    /// first.
     pub(super) place: Option<(u64, Offset)>,
     /// Bytes of the segment that may be read.
     pub(super) bytes: u64,

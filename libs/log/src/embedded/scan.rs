@@ -122,8 +122,8 @@ fn words(refused: Refused) -> &'static str {
     }
 }
 
-/// Whether damage at byte `damaged_at` of a segment, where offset `expected` should stand, hit bytes
-/// that were durable: a whole frame behind it says so.
+/// Whether damage at byte `damaged_at` of a segment, where offset `expected` should stand, hit
+/// bytes that were durable: a whole frame behind it says so.
 ///
 /// Reads the rest of the segment into memory. A checksum is computed only where the header names a
 /// plausible offset and a durable length past the damage, so the cost is about one pass.

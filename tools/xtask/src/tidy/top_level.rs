@@ -2,7 +2,8 @@
 //! are the design's; a tool that insists on one more file gets it by a change to them.
 
 /// What must stand there.
-const REQUIRED: [&str; 17] = [
+const REQUIRED: [&str; 18] = [
+    ".cargo",
     ".ci",
     "ARCHITECTURE.md",
     "BUILD.bazel",
