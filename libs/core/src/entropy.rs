@@ -18,9 +18,9 @@ pub trait Entropy: Send + Sync {
         Ok(LogId(self.next_u64()? | 1))
     }
 
-    /// A store id; never 0, which names the control log.
+    /// A store id; low ids, 0 for the control log, are reserved.
     fn store_id(&self) -> Result<StoreId> {
-        Ok(StoreId(self.next_u64()? | 1))
+        Ok(StoreId(self.next_u64()? | 1 << 63))
     }
 
     /// A client id.

@@ -1,7 +1,7 @@
 //! What Forebay's decoders promise about any bytes, one function each; a broken promise panics.
 //!
-//! Every function takes what a fuzzer brings. The first byte of an input says how the rest is meant,
-//! so that checksums and versions, which no fuzzer guesses, do not keep it at the door.
+//! Every function takes what a fuzzer brings. The first byte of an input says how the rest is
+//! meant, so that checksums and versions, which no fuzzer guesses, do not keep it at the door.
 
 mod canary;
 mod entry;

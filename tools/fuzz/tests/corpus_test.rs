@@ -1,5 +1,5 @@
-//! The checked-in corpus: it is what the golden vectors give (`UPDATE_VECTORS=1` writes it anew), and
-//! every input in it holds, without a fuzzer too.
+//! The checked-in corpus: it is what the golden vectors give (`UPDATE_VECTORS=1` writes it anew),
+//! and every input in it holds, without a fuzzer too.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -38,8 +38,8 @@ fn rows() -> Inputs {
     let mut inputs = Inputs::new();
     for list in ["rows", "refused"] {
         for row in held[list].as_array().unwrap() {
-            let of = |layout: &&str| row["definition"] == **layout;
-            let Some(which) = LAYOUT_NAMES.iter().position(|layout| of(&layout)) else { continue };
+            let of = |layout: &str| row["definition"] == *layout;
+            let Some(which) = LAYOUT_NAMES.iter().position(|layout| of(layout)) else { continue };
             let name = file_name(row["name"].as_str().unwrap());
             inputs.insert(name, input(which, &unhex(&row["row_hex"])));
         }
