@@ -1,0 +1,134 @@
+"""Forebay's Python client: write once through a durable log, read in the process that needs it.
+
+A `Client` (or, on asyncio, an `AsyncClient`) writes to stores and administers them. A `Reader` holds
+a live copy of a store in this process and answers from its own memory. All errors are `Error`; each
+code has its class.
+"""
+
+import os
+
+from forebay import _native
+from forebay._aio import AsyncClient, AsyncStore
+from forebay._changes import (
+    delete,
+    increment,
+    list_append,
+    maximum,
+    minimum,
+    put,
+    set_add,
+    set_remove,
+    upsert,
+)
+from forebay._client import Client, Store
+from forebay._errors import (
+    Closed,
+    Conflict,
+    Corrupt,
+    DeadlineExceeded,
+    Error,
+    Internal,
+    InvalidArgument,
+    LimitExceeded,
+    NotFound,
+    PermissionDenied,
+    Stale,
+    TokenLost,
+    Unauthenticated,
+    Unavailable,
+    UnknownOutcome,
+    Unsupported,
+    UpgradeNeeded,
+)
+from forebay._model import (
+    ABSENT,
+    Absent,
+    BatchOutcome,
+    Counts,
+    Definition,
+    Document,
+    Field,
+    Fields,
+    Key,
+    Keys,
+    KeyStatus,
+    PartitionedKey,
+    PartitionStatus,
+    Presence,
+    ReaderMetrics,
+    ReaderStatus,
+    Value,
+    WriteOutcome,
+)
+from forebay._native import (
+    Alteration,
+    Change,
+    FieldHandle,
+    FieldSpec,
+    GatherPlan,
+    Operation,
+    PendingWrite,
+)
+from forebay._reader import Reader
+
+# A fork copies no threads: what the parent has open answers `Closed` in the child.
+os.register_at_fork(after_in_child=_native.after_fork_in_child)
+
+__all__ = [
+    "ABSENT",
+    "Absent",
+    "Alteration",
+    "AsyncClient",
+    "AsyncStore",
+    "BatchOutcome",
+    "Change",
+    "Client",
+    "Closed",
+    "Conflict",
+    "Corrupt",
+    "Counts",
+    "DeadlineExceeded",
+    "Definition",
+    "Document",
+    "Error",
+    "Field",
+    "FieldHandle",
+    "FieldSpec",
+    "Fields",
+    "GatherPlan",
+    "Internal",
+    "InvalidArgument",
+    "Key",
+    "KeyStatus",
+    "Keys",
+    "LimitExceeded",
+    "NotFound",
+    "Operation",
+    "PartitionStatus",
+    "PartitionedKey",
+    "PendingWrite",
+    "PermissionDenied",
+    "Presence",
+    "Reader",
+    "ReaderMetrics",
+    "ReaderStatus",
+    "Stale",
+    "Store",
+    "TokenLost",
+    "Unauthenticated",
+    "Unavailable",
+    "UnknownOutcome",
+    "Unsupported",
+    "UpgradeNeeded",
+    "Value",
+    "WriteOutcome",
+    "delete",
+    "increment",
+    "list_append",
+    "maximum",
+    "minimum",
+    "put",
+    "set_add",
+    "set_remove",
+    "upsert",
+]

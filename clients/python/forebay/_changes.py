@@ -1,0 +1,96 @@
+"""Changes and operations: what a write does to a document and to its fields."""
+
+from collections.abc import Iterable, Mapping
+
+from forebay._model import Fields, Key, Value
+from forebay._native import Change, Operation
+
+
+def put(
+    key: Key,
+    fields: Fields,
+    *,
+    ttl: float | None = None,
+    field_ttl: Mapping[str, float] | None = None,
+    if_absent: bool = False,
+    if_version: int | None = None,
+    if_newer: str | None = None,
+) -> Change:
+    """Replace the whole document by these fields; others become absent, unknown ones too.
+
+    `ttl` is the document's time to live and `field_ttl` that of single fields, in seconds. With a
+    condition the change happens only if there is no document (`if_absent`), if it has exactly this
+    version (`if_version`), or if this field grows (`if_newer`).
+    """
+    return Change(
+        "put",
+        key,
+        dict(fields),
+        ttl=ttl,
+        field_ttl=None if field_ttl is None else dict(field_ttl),
+        if_absent=if_absent,
+        if_version=if_version,
+        if_newer=if_newer,
+    )
+
+
+def upsert(
+    key: Key,
+    fields: Fields,
+    *,
+    ttl: float | None = None,
+    field_ttl: Mapping[str, float] | None = None,
+    if_absent: bool = False,
+    if_version: int | None = None,
+    if_newer: str | None = None,
+) -> Change:
+    """Change these fields and keep the others; make the document if there is none.
+
+    The default verb: an older program that upserts keeps fields that it does not know. Time to live
+    and conditions are those of `put`.
+    """
+    return Change(
+        "upsert",
+        key,
+        dict(fields),
+        ttl=ttl,
+        field_ttl=None if field_ttl is None else dict(field_ttl),
+        if_absent=if_absent,
+        if_version=if_version,
+        if_newer=if_newer,
+    )
+
+
+def delete(key: Key, *, if_version: int | None = None) -> Change:
+    """Delete the document, if it has this version where one is given."""
+    return Change("delete", key, if_version=if_version)
+
+
+def increment(by: float) -> Operation:
+    """Add to a number; absent and null count as 0, and integers stop at their bounds."""
+    return Operation.increment(by)
+
+
+def minimum(value: Value) -> Operation:
+    """Keep the smaller of the field's value and this one."""
+    return Operation.minimum(value)
+
+
+def maximum(value: Value) -> Operation:
+    """Keep the larger of the field's value and this one."""
+    return Operation.maximum(value)
+
+
+def list_append(items: Iterable[Value], bound: int) -> Operation:
+    """Append components to a list; the last `bound` of them stay."""
+    return Operation.list_append(items, bound)
+
+
+def set_add(items: Iterable[Value], bound: int) -> Operation:
+    """Add the components that a list does not hold yet; the last `bound` of them stay."""
+    return Operation.set_add(items, bound)
+
+
+def set_remove(items: Iterable[Value]) -> Operation:
+    """Remove components from a list."""
+    return Operation.set_remove(items)

@@ -1,0 +1,224 @@
+"""What goes into calls and comes out of them: keys, definitions, outcomes, status."""
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, Literal, NamedTuple, TypeAlias
+
+import numpy as np
+import numpy.typing as npt
+
+from forebay._errors import Error
+from forebay._native import Operation
+
+
+class Absent(enum.Enum):
+    """The type of `ABSENT`, which is neither None nor an empty value."""
+
+    ABSENT = "ABSENT"
+
+    def __repr__(self) -> str:
+        """Return its name."""
+        return "forebay.ABSENT"
+
+    def __bool__(self) -> Literal[False]:
+        """Count as false."""
+        return False
+
+
+ABSENT: Final = Absent.ABSENT
+"""What a read answers for a field that is not there; in a write it makes the field absent."""
+
+
+class PartitionedKey(NamedTuple):
+    """A key of a store that is partitioned by a field: that field's value, then the primary key."""
+
+    partition_key: "str | bytes | int"
+    key: "str | bytes | int"
+
+
+Key: TypeAlias = str | bytes | int | PartitionedKey | tuple[str | bytes | int, str | bytes | int]
+"""A document's key: of the store's key type, never converted."""
+
+Keys: TypeAlias = list[Any] | tuple[Any, ...] | npt.NDArray[np.int64]
+"""Keys of a batch, in any order and as often as wanted; int64 keys also as an array."""
+
+Vector: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float16] | npt.NDArray[np.int8]
+
+Value: TypeAlias = bool | int | float | str | bytes | datetime | list[Any] | Vector
+"""A field's value. A timestamp is a datetime with a time zone, exact to the microsecond; a vector is
+a NumPy array of float32, float16 or int8."""
+
+Fields: TypeAlias = Mapping[str, "Value | None | Absent | Operation"]
+"""Fields of a write by name: a value, None for null, `ABSENT` to remove it, or an operation."""
+
+Document: TypeAlias = dict[str, Any]
+"""A document by field name: an absent field is missing, a null one None."""
+
+
+class Presence(enum.IntEnum):
+    """What a cell of a gathered matrix stands for, in the mask."""
+
+    ABSENT = 0
+    NULL = 1
+    VALUE = 2
+
+
+class KeyStatus(enum.IntEnum):
+    """What became of a key of a batch, in the statuses."""
+
+    ABSENT = 0
+    FOUND = 1
+    UNAVAILABLE = 2
+    STALE = 3
+    NOT_FOLLOWED = 4
+
+
+@dataclass(frozen=True)
+class WriteOutcome:
+    """What became of one write that is in the log."""
+
+    token: bytes
+    """Says where the log holds it; a read `after` this token sees it."""
+    result: Literal["appended", "applied", "not_met"]
+    """`appended`: it had no condition. `applied`: its condition held. `not_met`: it did not, and
+    nothing happened."""
+    version: int | None
+    """The document's version when the condition was not met, in a store that keeps versions."""
+
+
+@dataclass(frozen=True)
+class BatchOutcome:
+    """What became of a batch."""
+
+    token: bytes
+    """Says where the log holds every change that it holds."""
+    results: list[WriteOutcome | Error]
+    """What became of each change, in their order. An error here is final."""
+
+    def complete(self) -> "BatchOutcome":
+        """Return the outcome if every change is in the log; else raise the first error."""
+        for result in self.results:
+            if isinstance(result, Error):
+                raise result
+        return self
+
+
+@dataclass(frozen=True)
+class Field:
+    """One field of a definition."""
+
+    id: int
+    """Its lasting id, never used again."""
+    name: str
+    type: str
+    """`bool`, `int32`, `int64`, `float32`, `float64`, `string`, `bytes`, `timestamp`,
+    `list<TYPE>`, `f32[N]`, `f16[N]` or `i8[N]`."""
+    aliases: tuple[str, ...]
+    """Earlier names, which go on working until the field is dropped."""
+    default: Value | None
+    """What a gather writes for absent or null, where the call gives no default."""
+    ttl: float | None
+    """Time to live of each write that carries none, in seconds."""
+
+
+@dataclass(frozen=True)
+class Definition:
+    """A store's definition at one version: complete, never a delta."""
+
+    store_id: int
+    name: str
+    version: int
+    key: str
+    """Type of its primary key: `string`, `bytes` or `int64`."""
+    partition_key: str | None
+    """The field that partitions it, if not the primary key."""
+    partitions: int
+    fields: tuple[Field, ...]
+    key_value: bool
+    ttl: float | None
+    """Time to live of documents whose put carries none, in seconds."""
+    versioned: bool
+    heartbeat: float
+    """Silence after which a partition's replicator appends a heartbeat, in seconds."""
+
+    def field(self, name: str) -> Field | None:
+        """Return the field with this name or, after those, this alias."""
+        named = (field for field in self.fields if field.name == name)
+        called = (field for field in self.fields if name in field.aliases)
+        return next(named, None) or next(called, None)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """What has happened to records since the reader was opened."""
+
+    applied: int
+    read_bytes: int
+    skipped: int
+    """Records skipped, as all replicas skip them."""
+    repeats: int
+    """Changes skipped because their client sent them before."""
+    too_large: int
+    log_errors: int
+    rebuilds: int
+
+
+@dataclass(frozen=True)
+class PartitionStatus:
+    """One partition of a reader at one moment."""
+
+    partition: int
+    phase: Literal["bootstrapping", "serving", "poisoned"]
+    generation: int
+    log_id: int | None
+    position: str | None
+    offset_applied: int
+    """First offset not yet applied."""
+    end: int
+    """The log's end, as last heard."""
+    lag_records: int
+    age: float | None
+    """How old the served data may be, in seconds, clock error included; None while unknown."""
+    clock_error: float | None
+    schema_version: int
+    documents: int
+    bytes: int
+    percent: int
+    rebuilding: Error | None
+    """Why another copy is built beside the one that is served, if so."""
+    halted: Error | None
+    """Why it applies nothing until this process is upgraded or restarted."""
+    trouble: Error | None
+    """Why it applies nothing at the moment."""
+    counts: Counts
+
+
+@dataclass(frozen=True)
+class ReaderStatus:
+    """A reader at one moment."""
+
+    store: str
+    is_ready: bool
+    """Whether the process should get traffic."""
+    phase: Literal["bootstrapping", "serving", "poisoned"]
+    """The phase of the partition that is furthest from serving."""
+    percent: int
+    remaining: float | None
+    """Seconds until all partitions have caught up; None before there is a rate."""
+    age: float | None
+    """The highest age of its partitions, in seconds; None while one is unknown."""
+    schema_version: int
+    partitions: tuple[PartitionStatus, ...]
+
+
+@dataclass(frozen=True)
+class ReaderMetrics:
+    """Counts and sizes of a reader since it was opened."""
+
+    hits: int
+    misses: int
+    memory_bytes: int
+    records: Counts
+    status: ReaderStatus

@@ -1,0 +1,279 @@
+"""The native module: what the package is made of. Use the names of `forebay` instead."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, final, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from forebay._errors import Error
+from forebay._model import (
+    Absent,
+    Definition,
+    Document,
+    Fields,
+    Key,
+    Keys,
+    ReaderMetrics,
+    ReaderStatus,
+    Value,
+)
+
+_Default = TypeVar("_Default")
+
+def after_fork_in_child() -> None: ...
+def connect(endpoint: str, deadline: float | None = None, attempt: float | None = None) -> Call: ...
+@final
+class Call:
+    def wait(self) -> Any: ...
+    def start(self, completions: Completions, ticket: int) -> Started: ...
+
+@final
+class Started:
+    def cancel(self) -> None: ...
+
+@final
+class Completions:
+    def __new__(cls) -> Completions: ...
+    def fileno(self) -> int: ...
+    def take(self) -> list[tuple[int, Any, Error | None]]: ...
+
+@final
+class PendingWrite:
+    """A write that was sent and is not settled, from `Error.pending`."""
+
+    def retry(self) -> Call: ...
+
+@final
+class FieldSpec:
+    """A field of a new store: its name, its type, and the default and time to live in seconds."""
+
+    def __new__(
+        cls, name: str, type: str, *, default: Value | None = None, ttl: float | None = None
+    ) -> FieldSpec: ...
+
+@final
+class StoreSpec:
+    def __new__(
+        cls,
+        name: str,
+        *,
+        key: str,
+        partitions: int,
+        fields: list[FieldSpec],
+        partition_key: str | None,
+        key_value: bool,
+        ttl: float | None,
+        versioned: bool,
+        heartbeat: float,
+    ) -> StoreSpec: ...
+
+@final
+class Alteration:
+    """One alteration of a store's definition."""
+
+    @staticmethod
+    def add_field(
+        name: str, type: str, *, default: Value | None = None, ttl: float | None = None
+    ) -> Alteration:
+        """Add a field under a new id."""
+    @staticmethod
+    def drop_field(name: str) -> Alteration:
+        """Retire a field's id: its values are absent from then on, also under a new field's name."""
+    @staticmethod
+    def drop_fields_by_prefix(prefix: str) -> Alteration:
+        """Drop all fields whose current name starts so."""
+    @staticmethod
+    def rename_field(name: str, to: str) -> Alteration:
+        """Give a field another name; the old one stays an alias."""
+    @staticmethod
+    def widen_field(name: str, to: str) -> Alteration:
+        """Give a field a wider type: int32 to int64 or float64, float32 to float64."""
+    @staticmethod
+    def drop_all() -> Alteration:
+        """Delete every document of the store."""
+    @staticmethod
+    def set_options(
+        *, ttl: float | None = None, versioned: bool = False, heartbeat: float = 1.0
+    ) -> Alteration:
+        """Replace the options; times are in seconds."""
+
+@final
+class Operation:
+    """What happens to one field, where it is not simply set."""
+
+    @staticmethod
+    def increment(by: float) -> Operation: ...
+    @staticmethod
+    def minimum(value: Value) -> Operation: ...
+    @staticmethod
+    def maximum(value: Value) -> Operation: ...
+    @staticmethod
+    def list_append(items: Iterable[Value], bound: int) -> Operation: ...
+    @staticmethod
+    def set_add(items: Iterable[Value], bound: int) -> Operation: ...
+    @staticmethod
+    def set_remove(items: Iterable[Value]) -> Operation: ...
+
+@final
+class Change:
+    """One change of one document, checked against the store's definition when it is sent."""
+
+    def __new__(
+        cls,
+        verb: str,
+        key: Key,
+        fields: Fields | None = None,
+        *,
+        ttl: float | None = None,
+        field_ttl: Mapping[str, float] | None = None,
+        if_absent: bool = False,
+        if_version: int | None = None,
+        if_newer: str | None = None,
+    ) -> Change: ...
+
+@final
+class Client:
+    def store(self, name: str) -> Call: ...
+    def create_store(self, spec: StoreSpec) -> Call: ...
+    def alter_store(
+        self, name: str, alterations: list[Alteration], from_version: int | None = None
+    ) -> Call: ...
+    def delete_store(self, name: str) -> Call: ...
+    def describe_store(self, name: str, version: int | None = None) -> Call: ...
+    def list_stores(self) -> Call: ...
+    def close(self) -> None: ...
+
+@final
+class Store:
+    def definition(self) -> Definition: ...
+    def refresh(self) -> Call: ...
+    def write(self, change: Change, deadline: float | None = None) -> Call: ...
+    def batch(self, changes: Iterable[Change], deadline: float | None = None) -> Call: ...
+
+@final
+class FieldHandle:
+    """A field as a reader holds it: resolved once by name, then bound to its id and type.
+
+    It survives renames and, while values fit, a wider type; after a drop it answers absent.
+    """
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def type(self) -> str: ...
+
+@final
+class GatherPlan:
+    """Fields resolved to the columns of a matrix; any thread may use it, any number of times."""
+
+    @property
+    def width(self) -> int:
+        """Columns of a row."""
+    @property
+    def dtype(self) -> str:
+        """Name of the matrix's NumPy type."""
+    @property
+    def columns(self) -> list[tuple[str, int, int]]:
+        """Field, first column and number of columns, in the order of the fields."""
+
+@final
+class Scan: ...
+
+class Reader:
+    def __new__(
+        cls,
+        source: str | Client,
+        store: str,
+        *,
+        partitions: list[int] | None = None,
+        serve_partial: bool = False,
+        ready_age_max: float | None = None,
+        open_timeout: float | None = None,
+    ) -> Reader: ...
+    @property
+    def store(self) -> str:
+        """Name of its store."""
+    @overload
+    def get(
+        self,
+        key: Key,
+        field: str | FieldHandle,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Any | None | Absent: ...
+    @overload
+    def get(
+        self,
+        key: Key,
+        field: str | FieldHandle,
+        default: _Default,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Any | None | _Default: ...
+    def get_document(
+        self,
+        key: Key,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Document | None: ...
+    def get_many(
+        self,
+        keys: Keys,
+        field: str | FieldHandle,
+        default: Any = ...,
+        *,
+        statuses: npt.NDArray[np.uint8] | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> list[Any]: ...
+    def get_documents(
+        self,
+        keys: Keys,
+        *,
+        statuses: npt.NDArray[np.uint8] | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> list[Document | None]: ...
+    def field(self, name: str, type: str | None = None) -> FieldHandle: ...
+    def plan_gather(self, fields: Any, dtype: str, lossy: bool) -> GatherPlan: ...
+    def gather_into(
+        self,
+        plan: GatherPlan,
+        keys: Keys,
+        out: npt.NDArray[Any],
+        *,
+        mask: npt.NDArray[np.uint8] | None = None,
+        statuses: npt.NDArray[np.uint8] | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> None: ...
+    def scan(self) -> Scan: ...
+    def scan_next(
+        self, scan: Scan, documents_max: int, max_age: float | None = None
+    ) -> list[tuple[Any, Document]]: ...
+    def await_ready(self, timeout: float) -> None: ...
+    def wait_token(self, token: bytes, timeout: float) -> None: ...
+    @property
+    def is_ready(self) -> bool: ...
+    @property
+    def schema_version(self) -> int: ...
+    def schema(self) -> Definition: ...
+    def status(self) -> ReaderStatus: ...
+    def metrics(self) -> ReaderMetrics: ...
+    def close(self) -> None: ...

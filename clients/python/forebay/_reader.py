@@ -1,0 +1,112 @@
+"""The embedded reader: a live copy of a store in this process."""
+
+from collections.abc import Iterator, Sequence
+from types import TracebackType
+from typing import Any, Literal, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from forebay import _native
+from forebay._model import Document, Keys, Value
+
+Self = TypeVar("Self", bound="Reader")
+
+GatherFields = Sequence[str | tuple[str, Value]]
+
+
+class Reader(_native.Reader):
+    """A live copy of a store in this process: reads are local and take no lock.
+
+    `source` is `host:port`, or use `Client.reader`. Opening returns at once; wait with
+    `await_ready`. `partitions` follows just these; `serve_partial` answers before a partition has
+    caught up, where absent may mean "not yet". Safe to share between threads.
+
+    Every read takes `after` (a token: wait until that write is here), `latest` (wait until all that
+    was acknowledged before is here), both at most `timeout` seconds (10 unless set), and `max_age`
+    (raise `Stale` for data older than so many seconds).
+
+    >>> with forebay.Reader("127.0.0.1:7070", "users") as users:     # doctest: +SKIP
+    ...     users.await_ready(30)
+    ...     users.get("u1", "age")
+    """
+
+    def __enter__(self: Self) -> Self:
+        """Return the reader itself."""
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the reader."""
+        self.close()
+
+    def plan(
+        self,
+        fields: GatherFields,
+        dtype: Literal["float32", "float64", "int32", "int64"] = "float32",
+        *,
+        lossy: bool = False,
+    ) -> _native.GatherPlan:
+        """Plan a gather of these fields into a matrix of this type.
+
+        A field is a name, or a name with a default in place of null and absent (else the schema's,
+        or 0). A vector takes a column per component. A type that does not hold every value of a
+        field exactly is refused, unless `lossy`.
+        """
+        return self.plan_gather(list(fields), dtype, lossy)
+
+    def gather(
+        self,
+        plan: _native.GatherPlan,
+        keys: Keys,
+        *,
+        out: npt.NDArray[Any] | None = None,
+        mask: npt.NDArray[np.uint8] | None = None,
+        statuses: npt.NDArray[np.uint8] | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> npt.NDArray[Any]:
+        """Fill a matrix with a row per key and the plan's columns, and return it.
+
+        `out` takes the values: C-contiguous, writable, of the plan's type, with the plan's width
+        and a row per key or more; its first rows are returned. `mask`, of the same shape, takes a
+        `Presence` per cell, and `statuses` a `KeyStatus` per key, both as uint8. An array that does
+        not fit is refused before anything is written. Leave the arrays alone during the call.
+
+        Without `statuses` a key whose partition does not answer raises, for its defaults would pass
+        for values.
+        """
+        rows = len(keys)
+        if out is None:
+            out = np.empty((rows, plan.width), plan.dtype)
+        self.gather_into(
+            plan,
+            keys,
+            out,
+            mask=mask,
+            statuses=statuses,
+            after=after,
+            latest=latest,
+            max_age=max_age,
+            timeout=timeout,
+        )
+        return out[:rows]
+
+    def iterate(
+        self, *, max_age: float | None = None, batch: int = 1024
+    ) -> Iterator[tuple[Any, Document]]:
+        """Yield the key and the document of every live document, in no order.
+
+        One that lives throughout is seen exactly once, as it is at that moment; one that comes or
+        goes meanwhile may be seen or not. Keys of a store that is partitioned by a field are
+        `PartitionedKey`s.
+        """
+        scan = self.scan()
+        while found := self.scan_next(scan, batch, max_age):
+            yield from found

@@ -1,0 +1,84 @@
+//! Arrays that a caller gives to be written to: checked whole before anything is written.
+
+use forebay::Error;
+use pyo3::buffer::{Element, PyBuffer, PyUntypedBuffer};
+use pyo3::prelude::*;
+
+use crate::fault::Fault;
+
+/// A writable, C-contiguous array of `T` with room for what will be written.
+pub(crate) struct OutArray<T> {
+    buffer: PyBuffer<T>,
+    /// Elements that are written, from the start.
+    used: usize,
+}
+
+impl<T: Element> OutArray<T> {
+    /// Checks an array of `rows` or more rows, and for a matrix of exactly `width` columns.
+    /// `what` and `dtype` name it in messages.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that says what it must be.
+    pub(crate) fn check(
+        object: &Bound<'_, PyAny>,
+        what: &str,
+        dtype: &str,
+        rows: usize,
+        width: Option<usize>,
+    ) -> Result<Self, Fault> {
+        let refused = |why: String| Error::invalid_argument(format!("{what} {why}"));
+        let untyped = PyUntypedBuffer::get(object)
+            .map_err(|_| refused(format!("is no array; give a NumPy array of {dtype}")))?;
+        if untyped.readonly() {
+            return Err(refused("is read-only; give an array that can be written to".into()).into());
+        }
+        if !untyped.is_c_contiguous() {
+            let why = "is not C-contiguous; give numpy.ascontiguousarray of it, or no slice";
+            return Err(refused(why.into()).into());
+        }
+        let shape = untyped.shape().to_vec();
+        let fits = match (shape.as_slice(), width) {
+            ([length], None) => *length >= rows,
+            ([length, columns], Some(width)) => *length >= rows && *columns == width,
+            _ => false,
+        };
+        if !fits {
+            let wanted = match width {
+                Some(width) => format!("({rows}, {width})"),
+                None => format!("({rows},)"),
+            };
+            let why = format!("has shape {shape:?}; give {wanted}, or more rows");
+            return Err(refused(why).into());
+        }
+        let buffer = untyped.into_typed().map_err(|_| {
+            refused(format!("is of another type; give an aligned array of {dtype}"))
+        })?;
+        Ok(Self { buffer, used: rows * width.unwrap_or(1) })
+    }
+
+    /// The elements to write.
+    ///
+    /// # Safety
+    /// While the slice lives nobody else reads or writes the array: no other slice of it exists, and
+    /// the caller's threads leave it alone, which the documentation of `out` asks of them as NumPy
+    /// does for its own.
+    #[allow(unsafe_code)]
+    pub(crate) unsafe fn as_mut_slice(&mut self) -> &mut [T] {
+        let Some(mut elements) = self.buffer.as_slice_ptr() else { return &mut [] };
+        // SAFETY: the exporter keeps the memory where it is while we hold the buffer; `check` found
+        // it writable, contiguous, aligned and of T's format; any bytes are a T, for T is a number.
+        // That it is not aliased is the caller's promise.
+        let all = unsafe { elements.as_mut() };
+        &mut all[..self.used]
+    }
+}
+
+impl OutArray<u8> {
+    /// Writes codes to the start of the array.
+    pub(crate) fn fill(&mut self, codes: impl Iterator<Item = u8>) {
+        // SAFETY: the interpreter is held and we call nothing of it, and the slice ends here.
+        #[allow(unsafe_code)]
+        let cells = unsafe { self.as_mut_slice() };
+        cells.iter_mut().zip(codes).for_each(|(cell, code)| *cell = code);
+    }
+}

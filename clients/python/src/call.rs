@@ -1,0 +1,224 @@
+//! Calls over the network: made once, then waited for by a thread or awaited by an event loop.
+//!
+//! Nothing on the runtime's threads ever touches the interpreter. A call that an event loop awaits
+//! ends in [`Completions`]: its answer is put into a list, and a byte on a socket wakes the loop,
+//! which takes the answers on its own thread.
+
+use std::future::Future;
+use std::io::{ErrorKind, Read as _, Write as _};
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
+use std::pin::Pin;
+use std::sync::Arc;
+
+use forebay::{
+    BatchOutcome, Client, Definition, Error, PendingWrite, Store, WriteOutcome, WriteResult,
+};
+use forebay_wire::token::Token;
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDict, PyList};
+
+use crate::client::{NativeClient, NativeStore};
+use crate::fault::{Fault, entry, exception};
+use crate::process::{self, ProcessOwned};
+use crate::python::model;
+use crate::schema::definition_object;
+
+/// What a call answers.
+pub(crate) enum Answer {
+    Nothing,
+    Client(Client),
+    Store(Store),
+    Definition(Arc<Definition>),
+    Definitions(Vec<Definition>),
+    Write(WriteOutcome),
+    Batch(BatchOutcome),
+}
+
+impl Answer {
+    fn into_object(self, py: Python<'_>) -> Result<Bound<'_, PyAny>, Fault> {
+        Ok(match self {
+            Self::Nothing => py.None().into_bound(py),
+            Self::Client(client) => Bound::new(py, NativeClient::new(client))?.into_any(),
+            Self::Store(store) => Bound::new(py, NativeStore::new(store))?.into_any(),
+            Self::Definition(definition) => definition_object(py, &definition)?,
+            Self::Definitions(all) => {
+                let all = all.iter().map(|definition| definition_object(py, definition));
+                PyList::new(py, all.collect::<Result<Vec<_>, _>>()?)?.into_any()
+            }
+            Self::Write(outcome) => write_object(py, &outcome.token, outcome.result)?,
+            Self::Batch(outcome) => batch_object(py, &outcome)?,
+        })
+    }
+}
+
+fn write_object<'py>(
+    py: Python<'py>,
+    token: &Token,
+    result: WriteResult,
+) -> PyResult<Bound<'py, PyAny>> {
+    let (result, version) = match result {
+        WriteResult::Appended => ("appended", None),
+        WriteResult::Applied => ("applied", None),
+        WriteResult::NotMet(version) => ("not_met", version),
+    };
+    let parts = PyDict::new(py);
+    parts.set_item("token", PyBytes::new(py, &token.encode()))?;
+    parts.set_item("result", result)?;
+    parts.set_item("version", version.map(|version| version.0))?;
+    model(py, "WriteOutcome", &parts)
+}
+
+fn batch_object<'py>(py: Python<'py>, outcome: &BatchOutcome) -> PyResult<Bound<'py, PyAny>> {
+    let result = |result: &Result<WriteResult, Error>| match result {
+        Ok(result) => write_object(py, &outcome.token, *result),
+        Err(error) => exception(py, error, None),
+    };
+    let results = outcome.results.iter().map(result).collect::<PyResult<Vec<_>>>()?;
+    let parts = PyDict::new(py);
+    parts.set_item("token", PyBytes::new(py, &outcome.token.encode()))?;
+    parts.set_item("results", PyList::new(py, results)?)?;
+    model(py, "BatchOutcome", &parts)
+}
+
+type Answering = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
+
+/// One call that is not made yet.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct Call {
+    answering: ProcessOwned<Mutex<Option<Answering>>>,
+}
+
+impl Call {
+    pub(crate) fn new<E: Into<Fault>>(
+        future: impl Future<Output = Result<Answer, E>> + Send + 'static,
+    ) -> Self {
+        let answering: Answering = Box::pin(async { future.await.map_err(Into::into) });
+        Self { answering: ProcessOwned::new("call", Mutex::new(Some(answering))) }
+    }
+
+    fn take(&self) -> Result<Answering, Fault> {
+        let taken = self.answering.get()?.lock().take();
+        taken.ok_or_else(|| Error::invalid_argument("a call is made once; make another").into())
+    }
+}
+
+#[pymethods]
+impl Call {
+    /// Makes the call and waits for its answer; Ctrl-C ends the wait.
+    fn wait<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
+        entry(|| process::wait(py, self.take()?)??.into_object(py))
+    }
+
+    /// Makes the call; its answer comes to `completions` under the ticket.
+    fn start(&self, completions: &Completions, ticket: u64) -> Result<Started, Fault> {
+        entry(|| {
+            let answering = self.take()?;
+            let inbox = Arc::clone(&completions.inbox);
+            let abort = process::spawn(async move { inbox.put(ticket, answering.await) })?;
+            Ok(Started { abort })
+        })
+    }
+}
+
+/// A call that an event loop awaits.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct Started {
+    abort: tokio::task::AbortHandle,
+}
+
+#[pymethods]
+impl Started {
+    /// Gives the call up; what became of it stays unknown.
+    fn cancel(&self) {
+        self.abort.abort();
+    }
+}
+
+/// The answers for one event loop.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct Completions {
+    inbox: Arc<Inbox>,
+    woken: UnixStream,
+}
+
+struct Inbox {
+    answers: Mutex<Vec<(u64, Result<Answer, Fault>)>>,
+    waker: UnixStream,
+}
+
+impl Inbox {
+    fn put(&self, ticket: u64, answer: Result<Answer, Fault>) {
+        let mut answers = self.answers.lock();
+        answers.push((ticket, answer));
+        if answers.len() == 1 {
+            // A full socket wakes the loop as well, and a closed one has no loop any more.
+            let _ = (&self.waker).write(&[1]);
+        }
+    }
+}
+
+#[pymethods]
+impl Completions {
+    #[new]
+    fn new() -> PyResult<Self> {
+        let (waker, woken) = UnixStream::pair()?;
+        waker.set_nonblocking(true)?;
+        woken.set_nonblocking(true)?;
+        Ok(Self { inbox: Arc::new(Inbox { answers: Mutex::default(), waker }), woken })
+    }
+
+    /// The file descriptor that is readable while answers wait.
+    fn fileno(&self) -> i32 {
+        self.woken.as_raw_fd()
+    }
+
+    /// The answers so far: ticket, answer, error; one of the two is None.
+    fn take<'py>(
+        &self,
+        py: Python<'py>,
+    ) -> Result<Vec<(u64, Option<Bound<'py, PyAny>>, Option<PyErr>)>, Fault> {
+        entry(|| {
+            let mut wakes = [0; 64];
+            while match (&self.woken).read(&mut wakes) {
+                Ok(read) => read == wakes.len(),
+                Err(error) => error.kind() == ErrorKind::Interrupted,
+            } {}
+            let answers = std::mem::take(&mut *self.inbox.answers.lock());
+            let object = |(ticket, answer): (u64, Result<Answer, Fault>)| match answer
+                .and_then(|answer| answer.into_object(py))
+            {
+                Ok(object) => (ticket, Some(object), None),
+                Err(fault) => (ticket, None, Some(fault.into())),
+            };
+            Ok(answers.into_iter().map(object).collect())
+        })
+    }
+}
+
+/// A write that was sent and is not settled.
+#[pyclass(frozen, name = "PendingWrite", module = "forebay._native")]
+pub(crate) struct Pending {
+    write: ProcessOwned<Mutex<Option<PendingWrite>>>,
+}
+
+impl Pending {
+    pub(crate) fn new(write: PendingWrite) -> Self {
+        Self { write: ProcessOwned::new("write", Mutex::new(Some(write))) }
+    }
+}
+
+#[pymethods]
+impl Pending {
+    /// The call that sends the same write again under the same sequence; can be made once.
+    fn retry(&self) -> Result<Call, Fault> {
+        entry(|| {
+            let write = self.write.get()?.lock().take().ok_or_else(|| {
+                let message = "the write was retried; retry the one that came with its new error";
+                Error::invalid_argument(message)
+            })?;
+            Ok(Call::new(async { write.retry().await.map(Answer::Batch) }))
+        })
+    }
+}

@@ -1,0 +1,152 @@
+//! Clients and stores: each method makes a [`Call`], which a thread waits for or a loop awaits.
+
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, SchemaVersion, Store};
+use pyo3::prelude::*;
+
+use crate::call::{Answer, Call};
+use crate::change::Change;
+use crate::fault::{Fault, entry};
+use crate::process::ProcessOwned;
+use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
+
+/// The call that connects a client.
+#[pyfunction]
+#[pyo3(signature = (endpoint, deadline=None, attempt=None))]
+pub(crate) fn connect(
+    endpoint: String,
+    deadline: Option<f64>,
+    attempt: Option<f64>,
+) -> Result<Call, Fault> {
+    entry(|| {
+        let mut options = ClientOptions::default();
+        options.deadline = deadline.map_or(Ok(options.deadline), duration_of)?;
+        options.attempt = attempt.map_or(Ok(options.attempt), duration_of)?;
+        Ok(Call::new(async move { Client::connect(&endpoint, options).await.map(Answer::Client) }))
+    })
+}
+
+/// A connection to a writer.
+#[pyclass(frozen, name = "Client", module = "forebay._native")]
+pub(crate) struct NativeClient {
+    client: ProcessOwned<Client>,
+}
+
+impl NativeClient {
+    pub(crate) fn new(client: Client) -> Self {
+        Self { client: ProcessOwned::new("client", client) }
+    }
+
+    /// The client, for as long as a call takes.
+    pub(crate) fn client(&self) -> Result<Client, Fault> {
+        Ok(self.client.get()?.clone())
+    }
+}
+
+#[pymethods]
+impl NativeClient {
+    fn store(&self, name: String) -> Result<Call, Fault> {
+        let client = self.client()?;
+        Ok(Call::new(async move { client.store(&name).await.map(Answer::Store) }))
+    }
+
+    fn create_store(&self, spec: &NewStore) -> Result<Call, Fault> {
+        let (client, spec) = (self.client()?, spec.spec.clone());
+        Ok(Call::new(async move { client.create_store(&spec).await.map(Answer::Store) }))
+    }
+
+    #[pyo3(signature = (name, alterations, from_version=None))]
+    fn alter_store(
+        &self,
+        name: String,
+        alterations: Vec<NewAlteration>,
+        from_version: Option<u32>,
+    ) -> Result<Call, Fault> {
+        let client = self.client()?;
+        let alterations: Vec<_> = alterations.into_iter().map(|one| one.alteration).collect();
+        Ok(Call::new(async move {
+            let from = from_version.map(SchemaVersion);
+            let altered = client.alter_store(&name, from, &alterations).await;
+            altered.map(|definition| Answer::Definition(definition.into()))
+        }))
+    }
+
+    fn delete_store(&self, name: String) -> Result<Call, Fault> {
+        let client = self.client()?;
+        Ok(Call::new(async move { client.delete_store(&name).await.map(|()| Answer::Nothing) }))
+    }
+
+    #[pyo3(signature = (name, version=None))]
+    fn describe_store(&self, name: String, version: Option<u32>) -> Result<Call, Fault> {
+        let client = self.client()?;
+        Ok(Call::new(async move {
+            let described = client.describe_store(&name, version.map(SchemaVersion)).await;
+            described.map(|definition| Answer::Definition(definition.into()))
+        }))
+    }
+
+    fn list_stores(&self) -> Result<Call, Fault> {
+        let client = self.client()?;
+        Ok(Call::new(async move { client.list_stores().await.map(Answer::Definitions) }))
+    }
+
+    fn close(&self) {
+        drop(self.client.take());
+    }
+}
+
+/// One store of a client.
+#[pyclass(frozen, name = "Store", module = "forebay._native")]
+pub(crate) struct NativeStore {
+    store: ProcessOwned<Store>,
+}
+
+impl NativeStore {
+    pub(crate) fn new(store: Store) -> Self {
+        Self { store: ProcessOwned::new("store", store) }
+    }
+}
+
+#[pymethods]
+impl NativeStore {
+    fn definition<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
+        entry(|| definition_object(py, &self.store.get()?.definition()))
+    }
+
+    fn refresh(&self) -> Result<Call, Fault> {
+        let store = self.store.get()?.to_arc();
+        Ok(Call::new(async move { store.refresh().await.map(Answer::Definition) }))
+    }
+
+    #[pyo3(signature = (change, deadline=None))]
+    fn write(&self, change: &Change, deadline: Option<f64>) -> Result<Call, Fault> {
+        entry(|| {
+            let store = self.store.get()?;
+            let mut write = change.write(&store);
+            if let Some(deadline) = seconds(deadline)? {
+                write = write.deadline(deadline);
+            }
+            Ok(Call::new(async { write.send().await.map(Answer::Write) }))
+        })
+    }
+
+    #[pyo3(signature = (changes, deadline=None))]
+    fn batch(&self, changes: &Bound<'_, PyAny>, deadline: Option<f64>) -> Result<Call, Fault> {
+        entry(|| {
+            let store = self.store.get()?;
+            let mut batch = store.batch();
+            for change in changes.try_iter()? {
+                batch.add(change?.cast::<Change>().map_err(PyErr::from)?.get().write(&store))?;
+            }
+            if let Some(deadline) = seconds(deadline)? {
+                batch = batch.deadline(deadline);
+            }
+            Ok(Call::new(async { batch.send().await.map(Answer::Batch) }))
+        })
+    }
+}
+
+fn seconds(deadline: Option<f64>) -> Result<Option<Duration>, Fault> {
+    Ok(deadline.map(duration_of).transpose()?)
+}

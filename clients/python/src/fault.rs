@@ -1,0 +1,89 @@
+//! Failures on their way to Python: ours become the exception class of their code, Python's own
+//! stay what they are, and a panic becomes `Internal`.
+
+use std::any::Any;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use forebay::{Error, ErrorCode, WriteError};
+use pyo3::prelude::*;
+use pyo3::types::PyDict;
+
+use crate::call::Pending;
+use crate::python::class;
+
+/// Why an entry point fails.
+pub(crate) enum Fault {
+    /// A failure of ours, with the write that may still be settled.
+    Forebay(Error, Option<Pending>),
+    /// What Python raised.
+    Python(PyErr),
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self::Forebay(error, None)
+    }
+}
+
+impl From<PyErr> for Fault {
+    fn from(error: PyErr) -> Self {
+        Self::Python(error)
+    }
+}
+
+impl From<Infallible> for Fault {
+    fn from(never: Infallible) -> Self {
+        match never {}
+    }
+}
+
+impl From<WriteError> for Fault {
+    fn from(failed: WriteError) -> Self {
+        let error = failed.error().clone();
+        Self::Forebay(error, failed.into_pending().map(Pending::new))
+    }
+}
+
+impl From<Fault> for PyErr {
+    fn from(fault: Fault) -> Self {
+        match fault {
+            Fault::Python(error) => error,
+            Fault::Forebay(error, pending) => Python::attach(|py| {
+                exception(py, &error, pending).map_or_else(|raised| raised, PyErr::from_value)
+            }),
+        }
+    }
+}
+
+/// The Python exception of an error, not raised.
+pub(crate) fn exception<'py>(
+    py: Python<'py>,
+    error: &Error,
+    pending: Option<Pending>,
+) -> PyResult<Bound<'py, PyAny>> {
+    let context = error.context();
+    let details = PyDict::new(py);
+    details.set_item("store", context.store.as_deref())?;
+    details.set_item("partition", context.partition.map(|partition| partition.0))?;
+    details.set_item("field", context.field.as_deref())?;
+    details.set_item("key_digest", context.key_digest)?;
+    details.set_item("limit", context.limit)?;
+    details.set_item("actual", context.actual)?;
+    details.set_item("pending", pending)?;
+    let text = error.to_string();
+    class(py, "forebay._errors", error.code().name())?.call((text,), Some(&details))
+}
+
+/// Runs an entry point; a panic in it ends as `Internal`, never as an unwinding interpreter.
+pub(crate) fn entry<T>(run: impl FnOnce() -> Result<T, Fault>) -> Result<T, Fault> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| Err(panicked(&*panic).into()))
+}
+
+/// The error that a panic is.
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no message");
+    Error::new(ErrorCode::Internal, format!("a broken invariant ({text}); report it"))
+}

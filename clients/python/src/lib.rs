@@ -1,0 +1,41 @@
+//! The native module of Forebay's Python client, `forebay._native`.
+//!
+//! It binds the Rust client and nothing else: there is no second implementation. The package
+//! `forebay` around it gives the classes their names, types and documentation; `_native.pyi` says
+//! what is here.
+
+mod buffer;
+mod call;
+mod change;
+mod client;
+mod fault;
+mod gather;
+mod key;
+mod process;
+mod python;
+mod reader;
+mod scan;
+mod schema;
+mod status;
+mod value;
+
+/// The native side of the package `forebay`.
+#[pyo3::pymodule]
+mod _native {
+    #[pymodule_export]
+    use crate::call::{Call, Completions, Pending, Started};
+    #[pymodule_export]
+    use crate::change::{Change, Operation};
+    #[pymodule_export]
+    use crate::client::{NativeClient, NativeStore, connect};
+    #[pymodule_export]
+    use crate::gather::Plan;
+    #[pymodule_export]
+    use crate::process::after_fork_in_child;
+    #[pymodule_export]
+    use crate::reader::{Handle, NativeReader};
+    #[pymodule_export]
+    use crate::scan::NativeScan;
+    #[pymodule_export]
+    use crate::schema::{NewAlteration, NewField, NewStore};
+}

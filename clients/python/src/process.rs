@@ -1,0 +1,170 @@
+//! What belongs to this process alone: the runtime's threads, and everything that lives on them.
+//!
+//! A fork copies our memory but not our threads. So each runtime belongs to one process, and what
+//! was opened before a fork answers `Closed` in the child instead of waiting for threads that are
+//! not there; in the child it is not even torn down, for a lock in it may be held by a thread that
+//! was not copied. The child may open clients and readers of its own.
+
+use std::future::Future;
+use std::ops::Deref;
+use std::pin::pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use arc_swap::{ArcSwapOption, Guard};
+use forebay::{Error, Result};
+use pyo3::prelude::*;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::fault::Fault;
+
+/// Longest time that a wait goes on before it looks for Ctrl-C.
+const SIGNAL_CHECK: Duration = Duration::from_millis(50);
+/// Threads for the network and for applying changes; reads need none of them.
+const RUNTIME_THREADS_MAX: usize = 4;
+
+/// How many forks this process and its ancestors went through since they loaded the module.
+static FORKS: AtomicU32 = AtomicU32::new(0);
+static RUNTIME: ArcSwapOption<ProcessRuntime> = ArcSwapOption::const_empty();
+
+struct ProcessRuntime {
+    pid: u32,
+    runtime: Runtime,
+}
+
+/// Tells the module that it is now in a forked child; `forebay` registers it with `os`.
+#[pyfunction]
+pub(crate) fn after_fork_in_child() {
+    FORKS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// Something that lives on this process's runtime, until it is closed.
+pub(crate) struct ProcessOwned<T> {
+    /// `None` only while it is dropped.
+    slot: Option<ArcSwapOption<T>>,
+    forks: u32,
+    what: &'static str,
+}
+
+impl<T> ProcessOwned<T> {
+    /// `what` names it in messages: "reader", "client".
+    pub(crate) fn new(what: &'static str, value: T) -> Self {
+        let slot = ArcSwapOption::from_pointee(value);
+        Self { slot: Some(slot), forks: FORKS.load(Ordering::Relaxed), what }
+    }
+
+    /// The thing itself; writes nothing that another thread reads.
+    ///
+    /// # Errors
+    /// `Closed` after [`ProcessOwned::take`] and in a forked child.
+    pub(crate) fn get(&self) -> Result<Owned<T>> {
+        if self.is_inherited() {
+            let what = self.what;
+            let message = format!(
+                "this {what} was opened before the process forked, and its threads stayed behind; \
+                 open another one in the child"
+            );
+            return Err(Error::closed(message));
+        }
+        let held = self.slot.as_ref().map(|slot| slot.load()).filter(|held| held.is_some());
+        held.map(Owned)
+            .ok_or_else(|| Error::closed(format!("the {} was closed; open another one", self.what)))
+    }
+
+    /// Takes it out, for good; `None` when that was done before, and in a forked child.
+    pub(crate) fn take(&self) -> Option<Arc<T>> {
+        if self.is_inherited() { None } else { self.slot.as_ref()?.swap(None) }
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.forks != FORKS.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Drop for ProcessOwned<T> {
+    fn drop(&mut self) {
+        if self.is_inherited() {
+            std::mem::forget(self.slot.take());
+        }
+    }
+}
+
+/// A thing that cannot go away while this is held.
+pub(crate) struct Owned<T>(Guard<Option<Arc<T>>>);
+
+impl<T> Deref for Owned<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        self.0.as_ref().expect("an empty slot is refused before it becomes this")
+    }
+}
+
+impl<T> Owned<T> {
+    /// The same, to be held over a wait.
+    pub(crate) fn to_arc(&self) -> Arc<T> {
+        Arc::clone(self.0.as_ref().expect("an empty slot is refused before it becomes this"))
+    }
+}
+
+/// Starts a future on this process's runtime.
+///
+/// # Errors
+/// `Internal` when its threads cannot be started.
+pub(crate) fn spawn(
+    future: impl Future<Output = ()> + Send + 'static,
+) -> Result<tokio::task::AbortHandle> {
+    Ok(runtime()?.runtime.spawn(future).abort_handle())
+}
+
+/// Waits for a future with the interpreter released; Ctrl-C and other signals end the wait.
+///
+/// # Errors
+/// What a signal handler raised, and `Internal` when there is no runtime.
+pub(crate) fn wait<T: Send>(
+    py: Python<'_>,
+    future: impl Future<Output = T> + Send,
+) -> Result<T, Fault> {
+    let process = runtime()?;
+    let mut future = pin!(future);
+    loop {
+        let slice = py.detach(|| {
+            let slice = async { tokio::time::timeout(SIGNAL_CHECK, future.as_mut()).await };
+            process.runtime.block_on(slice)
+        });
+        match slice {
+            Ok(answer) => return Ok(answer),
+            Err(_) => py.check_signals()?,
+        }
+    }
+}
+
+/// The runtime of this very process. One that a parent left behind is replaced, never touched.
+fn runtime() -> Result<Arc<ProcessRuntime>> {
+    let pid = std::process::id();
+    loop {
+        let held = RUNTIME.load_full();
+        if let Some(held) = held.as_ref().filter(|held| held.pid == pid) {
+            return Ok(Arc::clone(held));
+        }
+        let made = Some(Arc::new(ProcessRuntime { pid, runtime: new_runtime()? }));
+        let found = RUNTIME.compare_and_swap(&held, made);
+        // Dropping a parent's runtime would wait for threads that were not copied.
+        if let Some(parents) = Guard::into_inner(found).filter(|found| found.pid != pid) {
+            std::mem::forget(parents);
+        }
+        std::mem::forget(held);
+    }
+}
+
+fn new_runtime() -> Result<Runtime> {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = cores.min(RUNTIME_THREADS_MAX);
+    let mut builder = Builder::new_multi_thread();
+    builder.worker_threads(threads).thread_name("forebay").enable_all().build().map_err(|error| {
+        let message =
+            format!("cannot start {threads} threads ({error}); raise the process's limit");
+        Error::new(forebay::ErrorCode::LimitExceeded, message)
+    })
+}

@@ -1,0 +1,90 @@
+//! Scans: every live document, in batches.
+
+use std::time::Duration;
+
+use forebay::{Document, DocumentKey, KeyValue, Reader, Scan};
+use parking_lot::Mutex;
+use pyo3::prelude::*;
+
+use crate::fault::Fault;
+use crate::key::key_object;
+use crate::process::ProcessOwned;
+use crate::reader::document_object;
+
+/// A cursor over all documents of a reader.
+#[pyclass(frozen, name = "Scan", module = "forebay._native")]
+pub(crate) struct NativeScan {
+    scan: ProcessOwned<Mutex<Scan>>,
+}
+
+struct OwnedKey {
+    primary: OwnedPart,
+    partition_key: Option<OwnedPart>,
+}
+
+enum OwnedPart {
+    Text(String),
+    Bytes(Vec<u8>),
+    Int(i64),
+}
+
+impl OwnedPart {
+    fn of(value: KeyValue<'_>) -> Self {
+        match value {
+            KeyValue::String(text) => Self::Text(text.to_owned()),
+            KeyValue::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+            KeyValue::Int64(number) => Self::Int(number),
+        }
+    }
+
+    fn value(&self) -> KeyValue<'_> {
+        match self {
+            Self::Text(text) => KeyValue::String(text),
+            Self::Bytes(bytes) => KeyValue::Bytes(bytes),
+            Self::Int(number) => KeyValue::Int64(*number),
+        }
+    }
+}
+
+impl OwnedKey {
+    fn of(key: DocumentKey<'_>) -> Self {
+        let partition_key = key.partition_key().map(OwnedPart::of);
+        Self { primary: OwnedPart::of(key.primary()), partition_key }
+    }
+
+    fn key(&self) -> DocumentKey<'_> {
+        let key = DocumentKey::new(self.primary.value());
+        match &self.partition_key {
+            Some(part) => key.with_partition_key(part.value()),
+            None => key,
+        }
+    }
+}
+
+impl NativeScan {
+    pub(crate) fn new(reader: &Reader) -> Self {
+        Self { scan: ProcessOwned::new("scan", Mutex::new(reader.scan())) }
+    }
+
+    /// The next documents, up to so many; none at the end.
+    pub(crate) fn next<'py>(
+        &self,
+        py: Python<'py>,
+        reader: &Reader,
+        max_age: Option<Duration>,
+        documents_max: usize,
+    ) -> Result<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, Fault> {
+        let scan = self.scan.get()?.to_arc();
+        let mut found: Vec<(OwnedKey, Document)> = Vec::new();
+        py.detach(|| {
+            reader.scan_next(&mut scan.lock(), max_age, documents_max, |scanned| {
+                found.push((OwnedKey::of(scanned.key), scanned.row.document()?));
+                Ok(())
+            })
+        })?;
+        let object = |(key, document): (OwnedKey, Document)| {
+            Ok((key_object(py, key.key())?, document_object(py, reader, &document)?))
+        };
+        found.into_iter().map(object).collect()
+    }
+}

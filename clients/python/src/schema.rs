@@ -1,0 +1,256 @@
+//! Definitions: types by name, what a store is asked to be, alterations, and what a store is.
+
+use std::time::Duration;
+
+use forebay::{
+    Alteration, Definition, Error, Field, FieldSpec, FieldType, KeyType, Result, ScalarType,
+    StoreOptions, StoreSpec, VectorType,
+};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::fault::{Fault, entry};
+use crate::python::model;
+use crate::value::{object_of, value_of};
+
+const SCALARS: [ScalarType; 8] = [
+    ScalarType::Bool,
+    ScalarType::Int32,
+    ScalarType::Int64,
+    ScalarType::Float32,
+    ScalarType::Float64,
+    ScalarType::String,
+    ScalarType::Bytes,
+    ScalarType::Timestamp,
+];
+
+/// The field type of a name such as `int64`, `list<string>` or `f32[8]`.
+///
+/// # Errors
+/// `InvalidArgument` for another name.
+pub(crate) fn field_type_of(name: &str) -> Result<FieldType> {
+    let scalar = |name: &str| SCALARS.into_iter().find(|scalar| scalar.name() == name);
+    if let Some(scalar) = scalar(name) {
+        return Ok(FieldType::Scalar(scalar));
+    }
+    let list = name.strip_prefix("list<").and_then(|rest| rest.strip_suffix('>'));
+    if let Some(component) = list.and_then(scalar) {
+        return Ok(FieldType::List(component));
+    }
+    let vector = name.strip_suffix(']').and_then(|rest| rest.split_once('['));
+    if let Some((component, length)) = vector
+        && let Ok(length) = length.parse()
+    {
+        match component {
+            "f32" => return Ok(FieldType::Vector(VectorType::F32, length)),
+            "f16" => return Ok(FieldType::Vector(VectorType::F16, length)),
+            "i8" => return Ok(FieldType::Vector(VectorType::I8, length)),
+            _ => {}
+        }
+    }
+    let names = SCALARS.map(ScalarType::name).join(", ");
+    let message = format!("no type '{name}'; there are {names}, list<TYPE>, f32[N], f16[N], i8[N]");
+    Err(Error::invalid_argument(message))
+}
+
+fn key_type_of(name: &str) -> Result<KeyType> {
+    let all = [KeyType::String, KeyType::Bytes, KeyType::Int64];
+    all.into_iter().find(|key_type| key_type.name() == name).ok_or_else(|| {
+        Error::invalid_argument(format!("no key type '{name}'; there are string, bytes, int64"))
+    })
+}
+
+/// A time of so many seconds.
+///
+/// # Errors
+/// `InvalidArgument` for a negative time, and one beyond all bounds.
+pub(crate) fn duration_of(seconds: f64) -> Result<Duration> {
+    Duration::try_from_secs_f64(seconds).map_err(|_| {
+        Error::invalid_argument("give a time in seconds, not below 0 and not without an end")
+    })
+}
+
+/// Microseconds of so many seconds, to the nearest.
+pub(crate) fn micros_of(seconds: Option<f64>) -> Result<Option<i64>> {
+    let micros =
+        |time: Duration| i64::try_from((time.as_nanos() + 500) / 1_000).unwrap_or(i64::MAX);
+    Ok(seconds.map(duration_of).transpose()?.map(micros))
+}
+
+fn heartbeat_ms_of(seconds: f64) -> Result<u32> {
+    let millis = duration_of(seconds)?.as_millis();
+    Ok(u32::try_from(millis).unwrap_or(u32::MAX))
+}
+
+/// A field as its creator asks for it.
+#[pyclass(frozen, name = "FieldSpec", module = "forebay", from_py_object)]
+#[derive(Clone)]
+pub(crate) struct NewField {
+    spec: FieldSpec,
+}
+
+#[pymethods]
+impl NewField {
+    #[new]
+    #[pyo3(signature = (name, r#type, *, default=None, ttl=None))]
+    fn new(
+        name: String,
+        r#type: &str,
+        default: Option<&Bound<'_, PyAny>>,
+        ttl: Option<f64>,
+    ) -> Result<Self, Fault> {
+        entry(|| {
+            let mut spec = FieldSpec::new(name, field_type_of(r#type)?);
+            let default = default.map(value_of).transpose()?;
+            let fitted = default.map(|value| forebay::fit(value, spec.field_type)).transpose();
+            spec.default = fitted.map_err(|error| error.with_field(&spec.name))?;
+            spec.ttl_us = micros_of(ttl)?;
+            Ok(Self { spec })
+        })
+    }
+}
+
+/// A store as its creator asks for it.
+#[pyclass(frozen, name = "StoreSpec", module = "forebay")]
+pub(crate) struct NewStore {
+    pub(crate) spec: StoreSpec,
+}
+
+#[pymethods]
+impl NewStore {
+    #[new]
+    #[pyo3(signature = (
+        name, *, key, partitions, fields, partition_key, key_value, ttl, versioned, heartbeat
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn new(
+        name: &str,
+        key: &str,
+        partitions: u32,
+        fields: Vec<NewField>,
+        partition_key: Option<String>,
+        key_value: bool,
+        ttl: Option<f64>,
+        versioned: bool,
+        heartbeat: f64,
+    ) -> Result<Self, Fault> {
+        entry(|| {
+            let key = key_type_of(key)?;
+            let mut spec = match key_value {
+                true => StoreSpec::key_value(name, key, partitions),
+                false => StoreSpec::documents(name, key, partitions),
+            };
+            spec.fields.extend(fields.into_iter().map(|field| field.spec));
+            spec.partition_key = partition_key;
+            spec.options = StoreOptions {
+                ttl_us: micros_of(ttl)?,
+                versioned,
+                heartbeat_ms: heartbeat_ms_of(heartbeat)?,
+            };
+            Ok(Self { spec })
+        })
+    }
+}
+
+/// One alteration of a store.
+#[pyclass(frozen, name = "Alteration", module = "forebay", from_py_object)]
+#[derive(Clone)]
+pub(crate) struct NewAlteration {
+    pub(crate) alteration: Alteration,
+}
+
+#[pymethods]
+impl NewAlteration {
+    #[staticmethod]
+    #[pyo3(signature = (name, r#type, *, default=None, ttl=None))]
+    fn add_field(
+        name: String,
+        r#type: &str,
+        default: Option<&Bound<'_, PyAny>>,
+        ttl: Option<f64>,
+    ) -> Result<Self, Fault> {
+        let field = NewField::new(name, r#type, default, ttl)?;
+        Ok(Alteration::AddField(field.spec).into())
+    }
+
+    #[staticmethod]
+    fn drop_field(name: String) -> Self {
+        Alteration::DropField(name).into()
+    }
+
+    #[staticmethod]
+    fn drop_fields_by_prefix(prefix: String) -> Self {
+        Alteration::DropFieldsByPrefix(prefix).into()
+    }
+
+    #[staticmethod]
+    fn rename_field(name: String, to: String) -> Self {
+        Alteration::RenameField { from: name, to }.into()
+    }
+
+    #[staticmethod]
+    fn widen_field(name: String, to: &str) -> Result<Self, Fault> {
+        Ok(Alteration::WidenField { name, to: field_type_of(to)? }.into())
+    }
+
+    #[staticmethod]
+    fn drop_all() -> Self {
+        Alteration::DropAll.into()
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (*, ttl=None, versioned=false, heartbeat=1.0))]
+    fn set_options(ttl: Option<f64>, versioned: bool, heartbeat: f64) -> Result<Self, Fault> {
+        let heartbeat_ms = heartbeat_ms_of(heartbeat)?;
+        let options = StoreOptions { ttl_us: micros_of(ttl)?, versioned, heartbeat_ms };
+        Ok(Alteration::SetOptions(options).into())
+    }
+}
+
+impl From<Alteration> for NewAlteration {
+    fn from(alteration: Alteration) -> Self {
+        Self { alteration }
+    }
+}
+
+fn seconds_of(micros: Option<i64>) -> Option<f64> {
+    micros.map(|micros| micros as f64 / 1e6)
+}
+
+/// `forebay.Definition` of a definition.
+pub(crate) fn definition_object<'py>(
+    py: Python<'py>,
+    definition: &Definition,
+) -> std::result::Result<Bound<'py, PyAny>, Fault> {
+    let fields = definition.fields.iter().map(|field| field_object(py, field));
+    let fields = PyList::new(py, fields.collect::<std::result::Result<Vec<_>, _>>()?)?;
+    let partition_key = definition.partition_key.and_then(|id| definition.field_by_id(id));
+    let parts = PyDict::new(py);
+    parts.set_item("store_id", definition.store.0)?;
+    parts.set_item("name", &definition.name)?;
+    parts.set_item("version", definition.version.0)?;
+    parts.set_item("key", definition.key_type.name())?;
+    parts.set_item("partition_key", partition_key.map(|field| field.name.as_str()))?;
+    parts.set_item("partitions", definition.partitions.0)?;
+    parts.set_item("fields", fields.to_tuple())?;
+    parts.set_item("key_value", definition.key_value)?;
+    parts.set_item("ttl", seconds_of(definition.options.ttl_us))?;
+    parts.set_item("versioned", definition.options.versioned)?;
+    parts.set_item("heartbeat", f64::from(definition.options.heartbeat_ms) / 1e3)?;
+    Ok(model(py, "Definition", &parts)?)
+}
+
+fn field_object<'py>(
+    py: Python<'py>,
+    field: &Field,
+) -> std::result::Result<Bound<'py, PyAny>, Fault> {
+    let parts = PyDict::new(py);
+    parts.set_item("id", field.id.0)?;
+    parts.set_item("name", &field.name)?;
+    parts.set_item("type", field.field_type.to_string())?;
+    parts.set_item("aliases", PyList::new(py, &field.aliases)?.to_tuple())?;
+    let default = field.default.as_ref().map(|value| object_of(py, value)).transpose()?;
+    parts.set_item("default", default)?;
+    parts.set_item("ttl", seconds_of(field.ttl_us))?;
+    Ok(model(py, "Field", &parts)?)
+}

@@ -1,0 +1,88 @@
+//! What a reader tells about itself, as the package's data classes.
+
+use std::time::Duration;
+
+use forebay::{Counts, PartitionStatus, ReaderMetrics, ReaderStatus};
+use pyo3::prelude::*;
+use pyo3::types::{PyDict, PyList};
+
+use crate::fault::{Fault, exception};
+use crate::python::model;
+
+fn seconds(duration: Option<Duration>) -> Option<f64> {
+    duration.map(|duration| duration.as_secs_f64())
+}
+
+/// `forebay.ReaderStatus`.
+pub(crate) fn status_object<'py>(
+    py: Python<'py>,
+    status: &ReaderStatus,
+) -> Result<Bound<'py, PyAny>, Fault> {
+    let partitions = status.partitions.iter().map(|partition| partition_object(py, partition));
+    let partitions = PyList::new(py, partitions.collect::<Result<Vec<_>, _>>()?)?;
+    let parts = PyDict::new(py);
+    parts.set_item("store", &status.store)?;
+    parts.set_item("is_ready", status.is_ready)?;
+    parts.set_item("phase", status.phase.name())?;
+    parts.set_item("percent", status.percent)?;
+    parts.set_item("remaining", seconds(status.remaining))?;
+    parts.set_item("age", seconds(status.age))?;
+    parts.set_item("schema_version", status.schema_version.0)?;
+    parts.set_item("partitions", partitions.to_tuple())?;
+    Ok(model(py, "ReaderStatus", &parts)?)
+}
+
+fn partition_object<'py>(
+    py: Python<'py>,
+    status: &PartitionStatus,
+) -> Result<Bound<'py, PyAny>, Fault> {
+    let error =
+        |error: Option<&forebay::Error>| error.map(|error| exception(py, error, None)).transpose();
+    let parts = PyDict::new(py);
+    parts.set_item("partition", status.partition.0)?;
+    parts.set_item("phase", status.phase.name())?;
+    parts.set_item("generation", status.generation)?;
+    parts.set_item("log_id", status.log_id.map(|log| log.0))?;
+    parts.set_item("position", status.position.map(|position| position.to_string()))?;
+    parts.set_item("offset_applied", status.offset_applied.0)?;
+    parts.set_item("end", status.end.0)?;
+    parts.set_item("lag_records", status.lag_records)?;
+    parts.set_item("age", seconds(status.age))?;
+    parts.set_item("clock_error", seconds(status.clock_error))?;
+    parts.set_item("schema_version", status.schema_version.0)?;
+    parts.set_item("documents", status.documents)?;
+    parts.set_item("bytes", status.bytes)?;
+    parts.set_item("percent", status.catch_up.percent())?;
+    let reason = status.rebuilding.as_ref().map(|rebuilding| &rebuilding.reason);
+    parts.set_item("rebuilding", error(reason)?)?;
+    parts.set_item("halted", error(status.halted.as_ref())?)?;
+    parts.set_item("trouble", error(status.trouble.as_ref())?)?;
+    parts.set_item("counts", counts_object(py, &status.counts)?)?;
+    Ok(model(py, "PartitionStatus", &parts)?)
+}
+
+fn counts_object<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyAny>> {
+    let parts = PyDict::new(py);
+    parts.set_item("applied", counts.applied)?;
+    parts.set_item("read_bytes", counts.read_bytes)?;
+    parts.set_item("skipped", counts.skipped)?;
+    parts.set_item("repeats", counts.repeats)?;
+    parts.set_item("too_large", counts.too_large)?;
+    parts.set_item("log_errors", counts.log_errors)?;
+    parts.set_item("rebuilds", counts.rebuilds)?;
+    model(py, "Counts", &parts)
+}
+
+/// `forebay.ReaderMetrics`.
+pub(crate) fn metrics_object<'py>(
+    py: Python<'py>,
+    metrics: &ReaderMetrics,
+) -> Result<Bound<'py, PyAny>, Fault> {
+    let parts = PyDict::new(py);
+    parts.set_item("hits", metrics.reads.hits)?;
+    parts.set_item("misses", metrics.reads.misses)?;
+    parts.set_item("memory_bytes", metrics.memory_bytes)?;
+    parts.set_item("records", counts_object(py, &metrics.records)?)?;
+    parts.set_item("status", status_object(py, &metrics.status)?)?;
+    Ok(model(py, "ReaderMetrics", &parts)?)
+}
