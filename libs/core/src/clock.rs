@@ -87,3 +87,26 @@ impl Clock for ManualClock {
         Timestamp(self.0.load(Ordering::SeqCst))
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_stays_inside_its_range() {
+        let (start, end) = (Timestamp::MIN, Timestamp::from_micros(i64::MAX));
+        assert_eq!(end.plus_micros(1), end);
+        assert_eq!(start.plus_micros(-1), start);
+        assert_eq!(end.micros_since(start), i64::MAX);
+        assert_eq!(start.micros_since(end), i64::MIN);
+    }
+
+    #[test]
+    fn a_manual_clock_moves_when_it_is_moved() {
+        let clock = ManualClock::at(Timestamp::from_micros(5));
+        clock.advance_micros(-7);
+        assert_eq!(clock.now(), Timestamp::from_micros(-2));
+        clock.set(Timestamp::from_micros(9));
+        assert_eq!(clock.now(), Timestamp::from_micros(9));
+    }
+}

@@ -121,3 +121,27 @@ impl fmt::Display for PartitionRef {
         write!(f, "{}/{}", self.store, self.partition)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn position(epoch: u32, offset: u64, place: u16) -> Position {
+        Position { epoch: Epoch(epoch), offset: Offset(offset), place }
+    }
+
+    #[test]
+    fn positions_are_ordered_by_epoch_then_offset_then_place() {
+        let ascending =
+            [position(0, 9, 9), position(1, 0, 0), position(1, 0, 1), position(1, 1, 0)];
+        assert!(ascending.is_sorted_by(|one, other| one < other));
+    }
+
+    #[test]
+    fn document_versions_grow_with_offset_and_place() {
+        let version = |offset, place| position(0, offset, place).document_version();
+        assert!(version(1, 0) > version(0, u16::MAX));
+        assert!(version(1, 1) > version(1, 0));
+        assert_eq!(Offset(u64::MAX).next(), Offset(u64::MAX));
+    }
+}

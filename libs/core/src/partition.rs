@@ -41,3 +41,23 @@ impl PartitionCount {
 pub fn partition_of(partition_key: &[u8], count: PartitionCount) -> PartitionId {
     PartitionId((xxh3_64(partition_key) % u64::from(count.0.max(1))) as u32)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+
+    #[test]
+    fn counts_are_bounded_on_both_sides() {
+        assert_eq!(PartitionCount::new(0).unwrap_err().code(), ErrorCode::InvalidArgument);
+        assert_eq!(PartitionCount::new(PARTITIONS_MAX).unwrap().partitions().count(), 4_096);
+        let error = PartitionCount::new(PARTITIONS_MAX + 1).unwrap_err();
+        assert_eq!((error.code(), error.context().limit), (ErrorCode::LimitExceeded, Some(4_096)));
+    }
+
+    /// A count that nobody checked is no reason to divide by zero.
+    #[test]
+    fn an_unchecked_count_of_zero_is_one_partition() {
+        assert_eq!(partition_of(b"user-1", PartitionCount(0)), PartitionId(0));
+    }
+}
