@@ -89,15 +89,17 @@ fn open_partition(
     let at = PartitionRef { store, partition };
     let mut segments = Vec::new();
     let mut append_time = Timestamp::MIN;
+    let file = SegmentFile::open(disk, dir, at, *last)?;
+    // A header that must be made again needs the last append time before it.
+    let check = if file.header()?.is_ok() { check } else { CheckAtOpen::Everything };
     for (place, base) in sealed.iter().enumerate() {
-        let file = SegmentFile::open(disk, dir, at, *base)?;
+        let sealed = SegmentFile::open(disk, dir, at, *base)?;
         let next = bases[place + 1];
-        let (segment, last_time) = file.open_sealed(next, check)?;
+        let (segment, last_time) = sealed.open_sealed(next, check)?;
         append_time = append_time.max(last_time);
         segments.push(segment);
     }
     let is_first = sealed.is_empty();
-    let file = SegmentFile::open(disk, dir, at, *last)?;
     let mut opened = file.open_last(disk, dir, append_time, is_first)?;
     segments.append(&mut opened.segments);
     Ok(Opened { segments, write: opened.write })

@@ -4,13 +4,16 @@
 use std::collections::BTreeMap;
 
 use forebay_core::ErrorCode;
+use forebay_core::clock::ManualClock;
 use forebay_core::id::{Offset, PartitionRef};
 use forebay_log::disk::SimDisk;
 use forebay_log::disk::sim::Loss;
-use forebay_log::embedded::{Durability, EmbeddedLog};
-use forebay_log::{Appended, ChangeLog};
+use forebay_log::embedded::{CheckAtOpen, Durability, EmbeddedLog};
+use forebay_log::{Appended, Bounds, ChangeLog};
 
-use super::{STORE, at, code, create, entry, open, read_all, sim_disk, sim_options};
+use super::{
+    STORE, at, clock, code, create, entry, open, open_at, read_all, sim_disk, sim_options,
+};
 
 /// What a workload was told.
 #[derive(Default)]
@@ -25,10 +28,15 @@ struct Told {
 }
 
 /// Appends to three partitions, several at once, rolls, trims and deletes; ends at the first error.
-async fn work(log: &EmbeddedLog, told: &mut Told) -> Result<(), forebay_core::Error> {
+async fn work(
+    log: &EmbeddedLog,
+    clock: &ManualClock,
+    told: &mut Told,
+) -> Result<(), forebay_core::Error> {
     log.create(STORE, forebay_core::id::PartitionCount(3)).await?;
     told.is_created = true;
     for round in 0..12_u64 {
+        clock.advance_micros(1_000);
         let lanes = [at(0), at(0), at(1), PartitionRef::CONTROL];
         let numbers = lanes.iter().zip(0..).map(|(at, lane)| (*at, round * 10 + lane));
         let mut appends = Vec::new();
@@ -94,8 +102,11 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> bool {
     options.durability = durability;
     disk.die_after(operations);
     let mut told = Told::default();
-    let ended = match open(&disk, options.clone()).await {
-        Ok(log) => work(&log, &mut told).await,
+    options.check_at_open =
+        [CheckAtOpen::Everything, CheckAtOpen::LastSegments][operations as usize % 2];
+    let clock = clock();
+    let ended = match open_at(&disk, options.clone(), clock.clone()).await {
+        Ok(log) => work(&log, &clock, &mut told).await,
         Err(error) => Err(error),
     };
     let is_complete = ended.is_ok();
@@ -115,7 +126,13 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> bool {
     if told.is_created || log.bounds(at(0)).await.is_ok() {
         check(&log, &told, &context).await;
     }
-    // The log goes on from there.
+    // The log goes on from there, at a clock that has fallen.
+    for partition in [at(0), at(1), PartitionRef::CONTROL] {
+        let Ok(Bounds { start, .. }) = log.bounds(partition).await else { continue };
+        log.append(partition, entry(2)).await.unwrap();
+        let records = read_all(&log, partition, start).await.unwrap();
+        assert!(records.is_sorted_by_key(|record| record.append_time), "{context}: a time falls");
+    }
     let after = log.append(PartitionRef::CONTROL, entry(1)).await.unwrap();
     drop(log);
     tokio::task::yield_now().await;

@@ -12,7 +12,7 @@ use forebay_core::clock::SystemClock;
 use forebay_core::entropy::{Entropy, SystemEntropy};
 use forebay_core::id::{Offset, PartitionCount, PartitionRef};
 use forebay_log::ChangeLog;
-use forebay_log::disk::RealDisk;
+use forebay_log::disk::{Disk, RealDisk};
 use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
 
 use super::{STORE, at, read_all};
@@ -90,6 +90,12 @@ fn kill_after(dir: &Path, acknowledged: u64) -> Vec<(u64, u64, u64)> {
         let [lane, number, offset] = numbers[..] else { panic!("no acknowledgement: {line}") };
         told.push((lane, number, offset));
         if told.len() as u64 == acknowledged {
+            let lock = RealDisk.lock(&dir.join("lock")).map_err(|error| error.kind());
+            assert_eq!(
+                lock.err(),
+                Some(std::io::ErrorKind::WouldBlock),
+                "two processes may append"
+            );
             child.kill().unwrap();
         }
     }

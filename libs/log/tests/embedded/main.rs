@@ -41,7 +41,15 @@ fn sim_options() -> EmbeddedOptions {
 }
 
 async fn open(disk: &SimDisk, options: EmbeddedOptions) -> Result<EmbeddedLog, Error> {
-    EmbeddedLog::open(Arc::new(disk.clone()), clock(), options).await
+    open_at(disk, options, clock()).await
+}
+
+async fn open_at(
+    disk: &SimDisk,
+    options: EmbeddedOptions,
+    clock: Arc<ManualClock>,
+) -> Result<EmbeddedLog, Error> {
+    EmbeddedLog::open(Arc::new(disk.clone()), clock, options).await
 }
 
 fn sim_disk(seed: u64) -> SimDisk {
