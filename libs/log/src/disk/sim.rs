@@ -1,9 +1,9 @@
 //! A disk in memory that loses power and fails on command: for the simulator and for crash tests.
 //!
 //! Each file and directory exists twice: as running code sees it (live) and as it would be found
-//! after a power cut (durable). What lies between, the unsynced operations of a file, is kept in
-//! order, so that a cut can drop all of it, leave a torn prefix, or leave any of its sectors. A sync
-//! that fails forgets them, as Linux does: a later sync that succeeds makes none of them durable.
+//! after a power cut (durable). The unsynced operations between the two are kept in order, so that
+//! a cut can drop all of it, leave a torn prefix, or leave any sectors of a file. A sync that fails
+//! forgets them, as Linux does: a later sync that succeeds makes none of them durable.
 
 mod node;
 
@@ -89,8 +89,8 @@ impl SimDisk {
         Self(Arc::new(Shared { entropy, state: Mutex::new(state) }))
     }
 
-    /// Cuts the power and switches it on again: locks are free, open files are dead, and of what was
-    /// never synced remains what `loss` says.
+    /// Cuts the power and switches it on again: locks are free, open files are dead, and of what
+    /// was never synced remains what `loss` says.
     pub fn power_cut(&self, loss: Loss) {
         let mut state = self.0.state.lock();
         state.boot += 1;

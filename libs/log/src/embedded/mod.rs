@@ -1,7 +1,7 @@
 //! The log on the disk of one process: append-only segment files, group commit.
 //! Bytes: `proto/spec/embedded-log.md`.
 //!
-//! An append waits in the queue of its partition's committer ([`commit`]), which writes what waits
+//! An append waits in the queue of its partition's committer (`commit.rs`), which writes what waits
 //! as one group, makes it durable by one sync per file, and only then shows it to readers and
 //! acknowledges it. A failed sync stops the log for good ([`EmbeddedLog::failed`]); it is never
 //! retried, since the kernel forgets pages whose write-back failed.

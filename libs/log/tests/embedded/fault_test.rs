@@ -150,8 +150,8 @@ async fn what_a_failed_sync_left_in_the_page_cache_is_made_durable_before_it_is_
     }
 }
 
-/// An append that was refused is certainly not in the log, even when the power goes right after: the
-/// whole frames that a failed write left are cut away durably.
+/// An append that was refused is certainly not in the log, even when the power goes right after:
+/// the whole frames that a failed write left are cut away durably.
 #[tokio::test]
 async fn a_refused_append_does_not_come_back_after_a_power_cut() {
     for seed in 0..60 {
