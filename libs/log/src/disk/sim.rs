@@ -2,8 +2,8 @@
 //!
 //! Each file and directory exists twice: as running code sees it (live) and as it would be found
 //! after a power cut (durable). The unsynced operations between the two are kept in order, so that
-//! a cut can drop all of them, leave a torn prefix, or leave any sectors of a file. A sync that fails
-//! forgets them, as Linux does: a later sync that succeeds makes none of them durable.
+//! a cut can drop all of them, leave a torn prefix, or leave any sectors of a file. A sync that
+//! fails forgets them, as Linux does: a later sync that succeeds makes none of them durable.
 
 mod node;
 
