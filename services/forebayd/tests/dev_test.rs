@@ -186,3 +186,18 @@ fn the_greeting_says_what_to_do_next() {
     assert!(first.starts_with("forebayd ready http://127.0.0.1:"), "{first}");
     assert!(rest.contains("SIGTERM") && rest.contains("synced"), "{rest}");
 }
+
+#[test]
+fn the_first_steps_of_the_readme_work_twice() {
+    let example = Path::new(FOREBAYD).with_file_name("examples").join("first_steps");
+    let hint = "build with --all-targets, as every command of this tree does";
+    assert!(example.is_file(), "{} is missing: {hint}", example.display());
+    let data = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(data.path(), "127.0.0.1:0");
+    for visits in 1..=2 {
+        let output = Command::new(&example).arg(&daemon.address).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(said, format!("ada has visited {visits} time(s)\n"), "{error}");
+    }
+}

@@ -1,0 +1,33 @@
+//! The first steps of the README: one write, one read in this process.
+//! Run `make dev` in one terminal and this in another.
+
+use std::time::Duration;
+
+use forebay::{
+    Client, ClientOptions, ErrorCode, FieldType, KeyType, Reader, ReaderOptions, ScalarType,
+    StoreSpec,
+};
+
+#[tokio::main]
+async fn main() -> forebay::Result<()> {
+    let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:7070".to_owned());
+
+    let client = Client::connect(&address, ClientOptions::default()).await?;
+    let spec = StoreSpec::documents("users", KeyType::String, 4)
+        .field("age", FieldType::Scalar(ScalarType::Int32))
+        .field("visits", FieldType::Scalar(ScalarType::Int64));
+    let users = match client.create_store(&spec).await {
+        Err(error) if error.code() == ErrorCode::Conflict => client.store("users").await?,
+        created => created?,
+    };
+    let written = users.upsert("ada").set("age", 36).increment("visits", 1).send().await?;
+
+    // From here on nothing leaves the process but the change stream that the reader follows.
+    let reader = Reader::open(&address, ReaderOptions::new("users")).await?;
+    reader.await_ready(Duration::from_secs(10)).await?;
+    reader.wait_token(&written.token, Duration::from_secs(10)).await?;
+    let visits = reader.handle("visits", FieldType::Scalar(ScalarType::Int64))?;
+    let count = reader.read_local(None, |view| view.get_i64(&visits, "ada", 0))?;
+    println!("ada has visited {count} time(s)");
+    Ok(())
+}
