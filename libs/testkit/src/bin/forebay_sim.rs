@@ -7,12 +7,21 @@ use clap::Parser;
 use forebay_testkit::sim::{self, FAULT_NAMES};
 
 /// Recovery paths that a set of runs must have gone through, beside every fault.
-const RECOVERIES: [&str; 5] = [
+const RECOVERIES: [&str; 14] = [
     "node started again",
     "log stopped after a failed sync",
     "write of unknown outcome",
     "read after token",
     "local read",
+    "append_refused",
+    "append_in_doubt_appended",
+    "append_in_doubt_lost",
+    "append_in_doubt_late",
+    "append_delayed",
+    "answer_delayed",
+    "read_refused",
+    "read_delayed",
+    "bounds_refused",
 ];
 /// Runs below which a fault may not have fired by chance.
 const SEEDS_THAT_FIRE_ALL: u64 = 20;

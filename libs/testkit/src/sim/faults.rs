@@ -4,25 +4,30 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_log::disk::sim::Loss;
+use forebay_log::faulty::FaultRates;
 
 use super::net::NetFaults;
 use super::readers::SimReader;
 use super::workload::{Shared, lock};
 
 /// Everything that can go wrong.
-pub const FAULT_NAMES: [&str; 11] = [
+pub const FAULT_NAMES: [&str; 12] = [
     "power cut, nothing unsynced left",
     "power cut, torn prefix",
     "power cut, random sectors",
     "clean restart",
     "connections cut",
     "network unreliable",
+    "log unreliable",
     "clock forward",
     "clock backward",
     "disk full",
     "sync fails",
     "reader restarts",
 ];
+
+/// Highest rate of each fault of the log, out of 10,000 calls.
+const LOG_FAULT_RATE_MAX: u64 = 1_500;
 
 /// Fires faults until it is told to stop; each is healed before the next.
 ///
@@ -69,6 +74,24 @@ async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
             });
             pause(200 + world.draw(800)).await;
             world.net.set_faults(NetFaults::default());
+            Ok(())
+        }
+        "log unreliable" => {
+            let rate = || world.draw(LOG_FAULT_RATE_MAX) as u32;
+            world.set_log_faults(FaultRates {
+                append_refused: rate(),
+                append_in_doubt_appended: rate(),
+                append_in_doubt_lost: rate(),
+                append_in_doubt_late: rate(),
+                append_delayed: rate(),
+                answer_delayed: rate(),
+                read_refused: rate(),
+                read_delayed: rate(),
+                bounds_refused: rate(),
+                delay_max: Duration::from_millis(1 + world.draw(60)),
+            });
+            pause(200 + world.draw(800)).await;
+            world.set_log_faults(FaultRates::default());
             Ok(())
         }
         "clock forward" => {

@@ -11,6 +11,7 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_log::remote::with_windows;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
@@ -131,7 +132,8 @@ impl SimNet {
             let net = net.clone();
             async move { net.connect().map(TokioIo::new) }
         });
-        Endpoint::from_static("http://simulated").connect_with_connector_lazy(connector)
+        with_windows(Endpoint::from_static("http://simulated"))
+            .connect_with_connector_lazy(connector)
     }
 
     fn connect(&self) -> io::Result<SimStream> {

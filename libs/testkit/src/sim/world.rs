@@ -9,6 +9,7 @@ use forebay_core::Result;
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_log::disk::sim::{Loss, SimDisk};
 use forebay_log::embedded::{CommitMode, Durability};
+use forebay_log::faulty::{FaultRates, FaultyLog};
 use forebay_log::{CatalogFollower, ChangeLog, EmbeddedLog, EmbeddedOptions, RemoteLog};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
 use forebayd::{Node, NodeParts};
@@ -57,6 +58,7 @@ pub(crate) struct World {
 struct Running {
     node: Node,
     log: Arc<EmbeddedLog>,
+    faulty: Arc<FaultyLog<Arc<EmbeddedLog>>>,
     server: JoinHandle<()>,
 }
 
@@ -122,8 +124,10 @@ impl World {
         }
         let disk = Arc::new(self.disk.clone());
         let log = Arc::new(EmbeddedLog::open(disk, self.clock.clone(), options).await?);
+        let rates = FaultRates::default();
+        let faulty = Arc::new(FaultyLog::new(Arc::clone(&log), self.entropy(), rates));
         let parts = NodeParts {
-            log: Arc::clone(&log) as Arc<dyn ChangeLog>,
+            log: Arc::clone(&faulty) as Arc<dyn ChangeLog>,
             clock: self.clock.clone(),
             entropy: self.entropy(),
         };
@@ -136,7 +140,7 @@ impl World {
         };
         let server = tokio::spawn(serve(self.net.listen(), node.routes()));
         self.note("the node runs".to_owned());
-        let running = Running { node, log, server };
+        let running = Running { node, log, faulty, server };
         *self.node.lock().unwrap_or_else(PoisonError::into_inner) = Some(running);
         Ok(())
     }
@@ -152,6 +156,7 @@ impl World {
         if let Some(running) = self.take_node() {
             running.server.abort();
             running.node.stop();
+            self.count_log_faults(&running);
         }
         // What was on its way inside the dead process ends before the next one starts.
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -165,7 +170,23 @@ impl World {
             running.server.abort();
             running.node.stop();
             running.log.close().await;
+            self.count_log_faults(&running);
             self.note("the node stopped".to_owned());
+        }
+    }
+
+    fn count_log_faults(&self, running: &Running) {
+        let counts = running.faulty.counts().by_name();
+        counts.into_iter().filter(|(_, times)| *times > 0).for_each(|(what, times)| {
+            self.trace.fired(what, times);
+        });
+    }
+
+    /// From now on the log that the node sees is this unreliable.
+    pub(crate) fn set_log_faults(&self, rates: FaultRates) {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(running) = node.as_ref() {
+            running.faulty.set_rates(rates);
         }
     }
 
