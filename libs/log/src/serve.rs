@@ -11,7 +11,8 @@ use forebay_core::limits::{STREAM_READ_BYTES_MAX, STREAM_SILENCE_MS};
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::change_stream_server::ChangeStream;
-use futures::stream::{self, Stream};
+use futures::stream::{self, Stream, StreamExt};
+use tokio::sync::watch;
 use tonic::{Request, Response, Status};
 
 use crate::change_log::{ChangeLog, ReadLimit, Records};
@@ -25,12 +26,19 @@ use crate::change_log::{ChangeLog, ReadLimit, Records};
 pub struct ChangeStreamService {
     log: Arc<dyn ChangeLog>,
     clock: Arc<dyn Clock>,
+    ended: watch::Sender<bool>,
 }
 
 impl ChangeStreamService {
     /// The change stream of this log; the clock is told to subscribers.
     pub fn new(log: Arc<dyn ChangeLog>, clock: Arc<dyn Clock>) -> Self {
-        Self { log, clock }
+        Self { log, clock, ended: watch::Sender::new(false) }
+    }
+
+    /// Ends every subscription, present and future, so that a server can drain: by itself a
+    /// subscription never ends.
+    pub fn end_streams(&self) {
+        self.ended.send_replace(true);
     }
 }
 
@@ -82,6 +90,8 @@ impl ChangeStream for ChangeStreamService {
             next: Offset(request.from_offset),
             wait_max: Duration::ZERO,
         };
+        let mut ended = self.ended.subscribe();
+        let end = async move { drop(ended.wait_for(|ended| *ended).await) };
         let answers = stream::unfold(Some(subscription), |subscription| async {
             let mut subscription = subscription?;
             match subscription.read().await {
@@ -89,7 +99,7 @@ impl ChangeStream for ChangeStreamService {
                 Err(error) => Some((Err(status_of_error(&error)), None)),
             }
         });
-        Ok(Response::new(Box::pin(answers)))
+        Ok(Response::new(Box::pin(answers.take_until(Box::pin(end)))))
     }
 
     async fn bounds(

@@ -18,7 +18,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tracing::{info, warn};
 
-/// Longest wait for open requests after SIGTERM; streams that never end are cut then.
+/// Longest wait for open requests after SIGTERM; what is open then is cut.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM or SIGINT.
@@ -69,11 +69,12 @@ async fn serve(config: DevConfig) -> Result<()> {
     }
     info!("draining");
     stopping.notify_one();
+    node.drain();
     match tokio::time::timeout(DRAIN_WAIT, server).await {
         Ok(Ok(Ok(()))) => {}
         Ok(Ok(Err(error))) => warn!(%error, "the server ended badly"),
         Ok(Err(error)) => warn!(%error, "the server's task ended badly"),
-        Err(_) => info!("open streams were cut"),
+        Err(_) => info!("open requests were cut"),
     }
     node.stop();
     log.close().await;

@@ -11,7 +11,7 @@ use forebay_core::id::{ClientId, PartitionRef, Position, Sequence};
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
 use forebay_log::{CatalogFollower, ChangeLog};
-use forebay_replicator_service::change_stream;
+use forebay_replicator_service::{ChangeStreamService, change_stream};
 use forebay_wire::v1::writer_server::WriterServer;
 use forebay_writer_service::service::WriterService;
 use forebay_writer_service::{Outcomes, Writer, WriterParts};
@@ -32,8 +32,8 @@ pub struct NodeParts {
 
 /// A running node. Dropping it stops its tasks.
 pub struct Node {
-    parts: NodeParts,
-    writer: Arc<Writer>,
+    writer: WriterService,
+    change_stream: ChangeStreamService,
     replicas: Arc<Replicas>,
 }
 
@@ -53,16 +53,22 @@ impl Node {
         let writer = Arc::new(Writer::new(writer));
         writer.repair().await?;
         replicas.follow(&parts, catalog, Arc::clone(&writer));
-        Ok(Self { parts, writer, replicas })
+        let change_stream = ChangeStreamService::new(parts.log, parts.clock);
+        Ok(Self { writer: WriterService::new(writer), change_stream, replicas })
     }
 
     /// The gRPC services of this node.
     pub fn routes(&self) -> Routes {
-        let writer = WriterServer::new(WriterService::new(Arc::clone(&self.writer)))
+        let writer = WriterServer::new(self.writer.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        let (log, clock) = (Arc::clone(&self.parts.log), Arc::clone(&self.parts.clock));
-        Routes::new(writer).add_service(change_stream(log, clock))
+        Routes::new(writer).add_service(change_stream(self.change_stream.clone()))
+    }
+
+    /// Ends all streams, which never end by themselves; calls in flight go on.
+    pub fn drain(&self) {
+        self.writer.end_streams();
+        self.change_stream.end_streams();
     }
 
     /// Stops following; what was acknowledged is in the log.

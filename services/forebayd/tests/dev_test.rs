@@ -128,6 +128,24 @@ async fn nothing_acknowledged_is_lost_or_doubled_over_kills() {
     }
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn sigterm_ends_the_streams_of_readers_and_loses_nothing() {
+    let data = tempfile::tempdir().unwrap();
+    let daemon = Daemon::start(data.path(), "127.0.0.1:0");
+    let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
+    let store = client.create_store(&spec()).await.unwrap();
+    let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
+    reader.await_ready(Duration::from_secs(30)).await.unwrap();
+    let token = store.upsert(1).increment("count", 1).send().await.unwrap().token;
+    let address = daemon.address.clone();
+    let stopped = tokio::task::spawn_blocking(move || daemon.terminate());
+    let stopped = tokio::time::timeout(Duration::from_secs(60), stopped).await;
+    assert!(stopped.unwrap().unwrap().success());
+    let _daemon = Daemon::start(data.path(), &address);
+    reader.wait_token(&token, Duration::from_secs(30)).await.unwrap();
+    assert!(reader.get(KeyValue::Int64(1)).unwrap().is_some());
+}
+
 #[test]
 fn sigterm_drains_and_a_second_start_finds_the_directory_free() {
     let data = tempfile::tempdir().unwrap();

@@ -8,7 +8,7 @@ use forebay_core::ErrorCode;
 use forebay_core::clock::{ManualClock, Timestamp};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_log::{ChangeLog, MemoryLog, ReadLimit, RemoteLog};
-use forebay_replicator_service::change_stream;
+use forebay_replicator_service::{ChangeStreamService, change_stream};
 use tokio::net::TcpListener;
 use tonic::transport::server::TcpIncoming;
 use tonic::transport::{Endpoint, Server};
@@ -16,10 +16,10 @@ use tonic::transport::{Endpoint, Server};
 const AT: PartitionRef = PartitionRef { store: StoreId(9), partition: PartitionId(0) };
 const SERVER_TIME: Timestamp = Timestamp::from_micros(42);
 
-async fn serve(log: Arc<MemoryLog>, clock: Arc<ManualClock>) -> RemoteLog {
+async fn serve(service: ChangeStreamService) -> RemoteLog {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
-    let server = Server::builder().add_service(change_stream(log, clock));
+    let server = Server::builder().add_service(change_stream(service));
     tokio::spawn(server.serve_with_incoming(TcpIncoming::from(listener)));
     let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
     RemoteLog::new(endpoint.connect_lazy())
@@ -30,7 +30,7 @@ async fn a_remote_log_reads_the_log_behind_the_stream() {
     let clock = Arc::new(ManualClock::at(SERVER_TIME));
     let log = Arc::new(MemoryLog::new(clock.clone()));
     log.create(AT.store, PartitionCount(1)).await.unwrap();
-    let remote = serve(log.clone(), clock).await;
+    let remote = serve(ChangeStreamService::new(log.clone(), clock)).await;
     let entries = [Bytes::from_static(b"first"), Bytes::from_static(b"second")];
     for entry in &entries {
         log.append(AT, entry.clone()).await.unwrap();
@@ -48,11 +48,25 @@ async fn a_place_beyond_the_log_is_lost_and_an_unknown_log_is_not_found() {
     let clock = Arc::new(ManualClock::at(SERVER_TIME));
     let log = Arc::new(MemoryLog::new(clock.clone()));
     log.create(AT.store, PartitionCount(1)).await.unwrap();
-    let remote = serve(log, clock).await;
+    let remote = serve(ChangeStreamService::new(log, clock)).await;
     let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
     let beyond = remote.read(AT, Offset(7), limit).await.unwrap_err();
     assert_eq!(beyond.code(), ErrorCode::TokenLost);
     let elsewhere = PartitionRef { store: StoreId(10), ..AT };
     let unknown = remote.read(elsewhere, Offset(0), limit).await.unwrap_err();
     assert_eq!(unknown.code(), ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn ended_streams_tell_their_subscribers_at_once() {
+    let clock = Arc::new(ManualClock::at(SERVER_TIME));
+    let log = Arc::new(MemoryLog::new(clock.clone()));
+    log.create(AT.store, PartitionCount(1)).await.unwrap();
+    let service = ChangeStreamService::new(log, clock);
+    let remote = serve(service.clone()).await;
+    let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_secs(60) };
+    let waits = tokio::spawn(async move { remote.read(AT, Offset(0), limit).await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    service.end_streams();
+    assert_eq!(waits.await.unwrap().unwrap_err().code(), ErrorCode::Unavailable);
 }

@@ -13,6 +13,7 @@ use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::writer_server;
 use futures::stream::{Stream, StreamExt};
+use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::writer::Writer;
@@ -26,12 +27,21 @@ const STREAM_REQUESTS_MAX: usize = 256;
 
 /// The writer as a gRPC service.
 #[derive(Clone)]
-pub struct WriterService(Arc<Writer>);
+pub struct WriterService {
+    writer: Arc<Writer>,
+    ended: watch::Sender<bool>,
+}
 
 impl WriterService {
     /// The service over this writer.
     pub fn new(writer: Arc<Writer>) -> Self {
-        Self(writer)
+        Self { writer, ended: watch::Sender::new(false) }
+    }
+
+    /// Takes no more requests from write streams, present and future, and ends each when those that
+    /// it has taken are answered; so that a server can drain.
+    pub fn end_streams(&self) {
+        self.ended.send_replace(true);
     }
 
     async fn answer(&self, request: v1::WriteRequest) -> Result<v1::WriteResponse> {
@@ -46,12 +56,12 @@ impl WriterService {
         let version = SchemaVersion(request.schema_version);
         let store = StoreId(request.store_id);
         let (token, results) =
-            self.0.write(store, version, batch, &request.partitions, wait).await?;
+            self.writer.write(store, version, batch, &request.partitions, wait).await?;
         Ok(v1::WriteResponse {
             token: token.encode(),
             results: results.iter().map(Into::into).collect(),
             error: None,
-            schema_version: self.0.newest_version(store).0,
+            schema_version: self.writer.newest_version(store).0,
         })
     }
 
@@ -89,10 +99,13 @@ impl writer_server::Writer for WriterService {
         request: Request<Streaming<v1::WriteRequest>>,
     ) -> Result<Response<Self::WriteStreamStream>, Status> {
         let service = self.clone();
+        let mut ended = self.ended.subscribe();
+        let end = async move { drop(ended.wait_for(|ended| *ended).await) };
         // A request enters its queues when its answer is first polled, and `buffered` polls in
         // order; so changes of one partition keep the order of their requests.
         let answers = request
             .into_inner()
+            .take_until(Box::pin(end))
             .map(move |request| service.clone().answer_in_stream(request))
             .buffered(STREAM_REQUESTS_MAX);
         let answers = answers.scan(false, |failed, answer| {
@@ -116,7 +129,7 @@ impl writer_server::Writer for WriterService {
                 let message = format!("the entry is refused: {}", error.message());
                 Error::invalid_argument(message)
             })?;
-            self.0.append(at, &entry).await
+            self.writer.append(at, &entry).await
         };
         let appended = append.await.map_err(|error| status_of_error(&error))?;
         Ok(Response::new(v1::AppendResponse {
@@ -132,7 +145,7 @@ impl writer_server::Writer for WriterService {
         let create = async {
             let spec = request.into_inner().spec;
             let spec = spec.ok_or_else(|| Error::invalid_argument("name a store to create"))?;
-            self.0.create_store(&StoreSpec::try_from(spec)?).await
+            self.writer.create_store(&StoreSpec::try_from(spec)?).await
         };
         let created = create.await.map_err(|error| status_of_error(&error))?;
         Ok(Response::new(definition_response(&created)))
@@ -150,7 +163,7 @@ impl writer_server::Writer for WriterService {
                 return Err(Error::invalid_argument("name at least one alteration"));
             }
             let from = SchemaVersion(request.from_version);
-            self.0.alter_store(&request.name, from, &alterations).await
+            self.writer.alter_store(&request.name, from, &alterations).await
         };
         let altered = alter.await.map_err(|error| status_of_error(&error))?;
         Ok(Response::new(definition_response(&altered)))
@@ -160,7 +173,7 @@ impl writer_server::Writer for WriterService {
         &self,
         request: Request<v1::DeleteStoreRequest>,
     ) -> Result<Response<v1::DeleteStoreResponse>, Status> {
-        let deleted = self.0.delete_store(&request.get_ref().name).await;
+        let deleted = self.writer.delete_store(&request.get_ref().name).await;
         deleted.map_err(|error| status_of_error(&error))?;
         Ok(Response::new(v1::DeleteStoreResponse {}))
     }
@@ -170,7 +183,8 @@ impl writer_server::Writer for WriterService {
         request: Request<v1::DescribeStoreRequest>,
     ) -> Result<Response<v1::DefinitionResponse>, Status> {
         let request = request.get_ref();
-        let described = self.0.describe_store(&request.name, SchemaVersion(request.version)).await;
+        let described =
+            self.writer.describe_store(&request.name, SchemaVersion(request.version)).await;
         let described = described.map_err(|error| status_of_error(&error))?;
         Ok(Response::new(definition_response(&described)))
     }
@@ -179,7 +193,7 @@ impl writer_server::Writer for WriterService {
         &self,
         _request: Request<v1::ListStoresRequest>,
     ) -> Result<Response<v1::ListStoresResponse>, Status> {
-        let stores = self.0.list_stores().await.map_err(|error| status_of_error(&error))?;
+        let stores = self.writer.list_stores().await.map_err(|error| status_of_error(&error))?;
         let definitions = stores.iter().map(|schema| (&schema.definition).into()).collect();
         Ok(Response::new(v1::ListStoresResponse { definitions }))
     }
