@@ -1,7 +1,7 @@
 """The development install: puts the native module that cargo built into the package.
 
-`cargo build --workspace --all-targets` builds it; nothing is compiled here. Run by itself, or by the
-tests before they import the package. FOREBAY_BIN names the folder that cargo built into.
+`cargo build --workspace --all-targets` builds it; nothing is compiled here. Run by itself, or by
+the tests before they import the package. FOREBAY_BIN names the folder that cargo built into.
 """
 
 import os

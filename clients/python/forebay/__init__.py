@@ -1,8 +1,8 @@
 """Forebay's Python client: write once through a durable log, read in the process that needs it.
 
-A `Client` (or, on asyncio, an `AsyncClient`) writes to stores and administers them. A `Reader` holds
-a live copy of a store in this process and answers from its own memory. All errors are `Error`; each
-code has its class.
+A `Client` (or, on asyncio, an `AsyncClient`) writes to stores and administers them. A `Reader`
+holds a live copy of a store in this process and answers from its own memory. All errors are
+`Error`; each code has its class.
 """
 
 import os
@@ -49,6 +49,7 @@ from forebay._model import (
     Document,
     Field,
     Fields,
+    FieldValue,
     Key,
     Keys,
     KeyStatus,
@@ -58,6 +59,7 @@ from forebay._model import (
     ReaderMetrics,
     ReaderStatus,
     Value,
+    Vector,
     WriteOutcome,
 )
 from forebay._native import (
@@ -94,6 +96,7 @@ __all__ = [
     "Field",
     "FieldHandle",
     "FieldSpec",
+    "FieldValue",
     "Fields",
     "GatherPlan",
     "Internal",
@@ -121,6 +124,7 @@ __all__ = [
     "Unsupported",
     "UpgradeNeeded",
     "Value",
+    "Vector",
     "WriteOutcome",
     "delete",
     "increment",

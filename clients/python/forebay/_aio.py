@@ -7,7 +7,7 @@ through a socket, and the loop takes all answers that have come.
 import asyncio
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 from forebay import _changes as changes
 from forebay import _native
@@ -16,6 +16,7 @@ from forebay._errors import Closed, Error
 from forebay._model import BatchOutcome, Definition, Fields, Key, WriteOutcome
 
 Self = TypeVar("Self", bound="AsyncClient")
+T = TypeVar("T")
 
 
 class _Calls:
@@ -29,12 +30,12 @@ class _Calls:
         self._is_open = True
         self._loop.add_reader(self._completions.fileno(), self._take)
 
-    async def run(self, call: _native.Call) -> Any:
+    async def run(self, call: "_native.Call[T]") -> T:
         if not self._is_open:
             raise Closed("Closed: the client was closed; open another one")
         self._tickets += 1
         ticket = self._tickets
-        answer = self._loop.create_future()
+        answer: asyncio.Future[T] = self._loop.create_future()
         self._waiting[ticket] = answer
         started = call.start(self._completions, ticket)
         try:
@@ -91,7 +92,7 @@ class AsyncClient:
             calls = _Calls()
             try:
                 call = _native.connect(self._endpoint, self._deadline, self._attempt)
-                self._connected = cast(_native.Client, await calls.run(call))
+                self._connected = await calls.run(call)
             except BaseException:
                 calls.close()
                 raise
@@ -119,13 +120,13 @@ class AsyncClient:
 
     def _open(self) -> tuple[_native.Client, _Calls]:
         if self._connected is None or self._calls is None:
-            raise Closed("Closed: the client is not connected; use `async with`, or await connect()")
+            raise Closed("Closed: the client is not connected; use `async with`, or connect()")
         return self._connected, self._calls
 
     async def store(self, name: str) -> "AsyncStore":
         """Open a store; see `Client.store`."""
         native, calls = self._open()
-        return AsyncStore(cast(_native.Store, await calls.run(native.store(name))), calls)
+        return AsyncStore(await calls.run(native.store(name)), calls)
 
     async def create_store(
         self,
@@ -153,7 +154,7 @@ class AsyncClient:
             versioned=versioned,
             heartbeat=heartbeat,
         )
-        return AsyncStore(cast(_native.Store, await calls.run(native.create_store(spec))), calls)
+        return AsyncStore(await calls.run(native.create_store(spec)), calls)
 
     async def alter_store(
         self,
@@ -165,7 +166,7 @@ class AsyncClient:
         """Give a store its next version; see `Client.alter_store`."""
         native, calls = self._open()
         call = native.alter_store(name, list(alterations), from_version)
-        return cast(Definition, await calls.run(call))
+        return await calls.run(call)
 
     async def delete_store(self, name: str) -> None:
         """Delete a store and all its data; its name is free again."""
@@ -175,12 +176,12 @@ class AsyncClient:
     async def describe_store(self, name: str, version: int | None = None) -> Definition:
         """Return the definition of a store, the newest unless a version is given."""
         native, calls = self._open()
-        return cast(Definition, await calls.run(native.describe_store(name, version)))
+        return await calls.run(native.describe_store(name, version))
 
     async def list_stores(self) -> list[Definition]:
         """Return the newest definitions of all stores, by name."""
         native, calls = self._open()
-        return cast(list[Definition], await calls.run(native.list_stores()))
+        return await calls.run(native.list_stores())
 
 
 class AsyncStore:
@@ -198,11 +199,11 @@ class AsyncStore:
 
     async def refresh(self) -> Definition:
         """Ask for the newest definition."""
-        return cast(Definition, await self._calls.run(self._native.refresh()))
+        return await self._calls.run(self._native.refresh())
 
     async def write(self, change: _native.Change, *, deadline: float | None = None) -> WriteOutcome:
         """Send a change until what became of it is known; see `Store.write`."""
-        return cast(WriteOutcome, await self._calls.run(self._native.write(change, deadline)))
+        return await self._calls.run(self._native.write(change, deadline))
 
     async def upsert(
         self,
@@ -262,8 +263,8 @@ class AsyncStore:
         self, batch: Iterable[_native.Change], *, deadline: float | None = None
     ) -> BatchOutcome:
         """Send many changes together; see `Store.batch`."""
-        return cast(BatchOutcome, await self._calls.run(self._native.batch(batch, deadline)))
+        return await self._calls.run(self._native.batch(batch, deadline))
 
     async def retry(self, error: Error) -> BatchOutcome:
         """Settle the write of an `UnknownOutcome`; see `Store.retry`."""
-        return cast(BatchOutcome, await self._calls.run(pending_of(error).retry()))
+        return await self._calls.run(pending_of(error).retry())

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from forebay import _changes as changes
 from forebay import _native
@@ -55,8 +55,8 @@ def pending_of(error: Error) -> _native.PendingWrite:
 class Client:
     """Writes to stores and administers them; one per process is enough, for all its threads.
 
-    A client numbers its writes, so that a write that is sent twice happens once. Use it as a context
-    manager, or close it. Ctrl-C ends every wait; the outcome of a write is then unknown.
+    A client numbers its writes, so that a write that is sent twice happens once. Use it as a
+    context manager, or close it. Ctrl-C ends every wait; the outcome of a write is then unknown.
 
     >>> with forebay.Client("127.0.0.1:7070") as client:            # doctest: +SKIP
     ...     users = client.store("users")
@@ -71,8 +71,7 @@ class Client:
         A call has `deadline` seconds, its retries included (10 unless set), and one attempt of it
         `attempt` seconds (4 unless set). Raises `Unavailable` when nobody answers there.
         """
-        connected = _native.connect(endpoint, deadline, attempt).wait()
-        self._native = cast(_native.Client, connected)
+        self._native = _native.connect(endpoint, deadline, attempt).wait()
 
     def __enter__(self: Self) -> Self:
         """Return the client itself."""
@@ -93,7 +92,7 @@ class Client:
 
     def store(self, name: str) -> "Store":
         """Open a store. Raises `NotFound` when there is none of this name."""
-        return Store(cast(_native.Store, self._native.store(name).wait()))
+        return Store(self._native.store(name).wait())
 
     def create_store(
         self,
@@ -111,8 +110,8 @@ class Client:
         """Create a store and open it.
 
         `fields` are types by name, or `FieldSpec`s where a field has a default or a time to live.
-        The number of `partitions` is fixed. Times are in seconds. Raises `Conflict` when the name is
-        taken, `UnknownOutcome` when it may have happened: open the store to see.
+        The number of `partitions` is fixed. Times are in seconds. Raises `Conflict` when the name
+        is taken, `UnknownOutcome` when it may have happened: open the store to see.
         """
         spec = store_spec(
             name,
@@ -125,7 +124,7 @@ class Client:
             versioned=versioned,
             heartbeat=heartbeat,
         )
-        return Store(cast(_native.Store, self._native.create_store(spec).wait()))
+        return Store(self._native.create_store(spec).wait())
 
     def alter_store(
         self,
@@ -140,7 +139,7 @@ class Client:
         `InvalidArgument` with the reason why old data would become unreadable.
         """
         call = self._native.alter_store(name, list(alterations), from_version)
-        return cast(Definition, call.wait())
+        return call.wait()
 
     def delete_store(self, name: str) -> None:
         """Delete a store and all its data; its name is free again."""
@@ -148,11 +147,11 @@ class Client:
 
     def describe_store(self, name: str, version: int | None = None) -> Definition:
         """Return the definition of a store, the newest unless a version is given."""
-        return cast(Definition, self._native.describe_store(name, version).wait())
+        return self._native.describe_store(name, version).wait()
 
     def list_stores(self) -> list[Definition]:
         """Return the newest definitions of all stores, by name."""
-        return cast(list[Definition], self._native.list_stores().wait())
+        return self._native.list_stores().wait()
 
     def reader(
         self,
@@ -188,7 +187,7 @@ class Store:
 
     def refresh(self) -> Definition:
         """Ask for the newest definition."""
-        return cast(Definition, self._native.refresh().wait())
+        return self._native.refresh().wait()
 
     def write(self, change: _native.Change, *, deadline: float | None = None) -> WriteOutcome:
         """Send a change, again where needed, until what became of it is known.
@@ -196,7 +195,7 @@ class Store:
         Raises `NotFound`, `InvalidArgument` or `LimitExceeded` for what cannot be, with nothing
         written. At the deadline `UnknownOutcome`: `retry` settles the same write.
         """
-        return cast(WriteOutcome, self._native.write(change, deadline).wait())
+        return self._native.write(change, deadline).wait()
 
     def upsert(
         self,
@@ -257,14 +256,14 @@ class Store:
     ) -> BatchOutcome:
         """Send many changes together; those of one partition are in order, and atomic up to 1,024.
 
-        A change that cannot be ends the batch before anything is sent. One that the writer refuses is
-        an error among the results: see `BatchOutcome.complete`.
+        A change that cannot be ends the batch before anything is sent. One that the writer refuses
+        is an error among the results: see `BatchOutcome.complete`.
         """
-        return cast(BatchOutcome, self._native.batch(batch, deadline).wait())
+        return self._native.batch(batch, deadline).wait()
 
     def retry(self, error: Error) -> BatchOutcome:
         """Settle the write of an `UnknownOutcome`: send the same one again.
 
         What is in the log already happens no second time. Raises the error when it holds no write.
         """
-        return cast(BatchOutcome, pending_of(error).retry().wait())
+        return pending_of(error).retry().wait()

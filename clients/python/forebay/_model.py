@@ -1,7 +1,7 @@
 """What goes into calls and comes out of them: keys, definitions, outcomes, status."""
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -22,6 +22,8 @@ class Absent(enum.Enum):
         """Return its name."""
         return "forebay.ABSENT"
 
+    __str__ = __repr__
+
     def __bool__(self) -> Literal[False]:
         """Count as false."""
         return False
@@ -41,19 +43,22 @@ class PartitionedKey(NamedTuple):
 Key: TypeAlias = str | bytes | int | PartitionedKey | tuple[str | bytes | int, str | bytes | int]
 """A document's key: of the store's key type, never converted."""
 
-Keys: TypeAlias = list[Any] | tuple[Any, ...] | npt.NDArray[np.int64]
+Keys: TypeAlias = Sequence[Any] | npt.NDArray[np.int64]
 """Keys of a batch, in any order and as often as wanted; int64 keys also as an array."""
 
 Vector: TypeAlias = npt.NDArray[np.float32] | npt.NDArray[np.float16] | npt.NDArray[np.int8]
 
-Value: TypeAlias = bool | int | float | str | bytes | datetime | list[Any] | Vector
-"""A field's value. A timestamp is a datetime with a time zone, exact to the microsecond; a vector is
-a NumPy array of float32, float16 or int8."""
+Value: TypeAlias = bool | int | float | str | bytes | datetime | list[Any] | Vector | np.generic
+"""A field's value. A timestamp is a datetime with a time zone, exact to the microsecond; a vector
+is a NumPy array of float32, float16 or int8. NumPy's scalars are taken as the numbers they are."""
+
+FieldValue: TypeAlias = Any
+"""A `Value` that was read: of the field's type, which only the caller knows."""
 
 Fields: TypeAlias = Mapping[str, "Value | None | Absent | Operation"]
 """Fields of a write by name: a value, None for null, `ABSENT` to remove it, or an operation."""
 
-Document: TypeAlias = dict[str, Any]
+Document: TypeAlias = dict[str, FieldValue]
 """A document by field name: an absent field is missing, a null one None."""
 
 

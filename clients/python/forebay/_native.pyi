@@ -1,7 +1,7 @@
 """The native module: what the package is made of. Use the names of `forebay` instead."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, TypeVar, final, overload
+from typing import Any, Generic, TypeVar, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -9,23 +9,30 @@ import numpy.typing as npt
 from forebay._errors import Error
 from forebay._model import (
     Absent,
+    BatchOutcome,
     Definition,
     Document,
     Fields,
+    FieldValue,
     Key,
     Keys,
     ReaderMetrics,
     ReaderStatus,
     Value,
+    WriteOutcome,
 )
 
 _Default = TypeVar("_Default")
+_Answer = TypeVar("_Answer")
 
 def after_fork_in_child() -> None: ...
-def connect(endpoint: str, deadline: float | None = None, attempt: float | None = None) -> Call: ...
+def connect(
+    endpoint: str, deadline: float | None = None, attempt: float | None = None
+) -> Call[Client]: ...
+
 @final
-class Call:
-    def wait(self) -> Any: ...
+class Call(Generic[_Answer]):
+    def wait(self) -> _Answer: ...
     def start(self, completions: Completions, ticket: int) -> Started: ...
 
 @final
@@ -42,7 +49,7 @@ class Completions:
 class PendingWrite:
     """A write that was sent and is not settled, from `Error.pending`."""
 
-    def retry(self) -> Call: ...
+    def retry(self) -> Call[BatchOutcome]: ...
 
 @final
 class FieldSpec:
@@ -79,7 +86,7 @@ class Alteration:
         """Add a field under a new id."""
     @staticmethod
     def drop_field(name: str) -> Alteration:
-        """Retire a field's id: its values are absent from then on, also under a new field's name."""
+        """Retire a field's id: its values are absent, also when a new field takes the name."""
     @staticmethod
     def drop_fields_by_prefix(prefix: str) -> Alteration:
         """Drop all fields whose current name starts so."""
@@ -134,22 +141,24 @@ class Change:
 
 @final
 class Client:
-    def store(self, name: str) -> Call: ...
-    def create_store(self, spec: StoreSpec) -> Call: ...
+    def store(self, name: str) -> Call[Store]: ...
+    def create_store(self, spec: StoreSpec) -> Call[Store]: ...
     def alter_store(
         self, name: str, alterations: list[Alteration], from_version: int | None = None
-    ) -> Call: ...
-    def delete_store(self, name: str) -> Call: ...
-    def describe_store(self, name: str, version: int | None = None) -> Call: ...
-    def list_stores(self) -> Call: ...
+    ) -> Call[Definition]: ...
+    def delete_store(self, name: str) -> Call[None]: ...
+    def describe_store(self, name: str, version: int | None = None) -> Call[Definition]: ...
+    def list_stores(self) -> Call[list[Definition]]: ...
     def close(self) -> None: ...
 
 @final
 class Store:
     def definition(self) -> Definition: ...
-    def refresh(self) -> Call: ...
-    def write(self, change: Change, deadline: float | None = None) -> Call: ...
-    def batch(self, changes: Iterable[Change], deadline: float | None = None) -> Call: ...
+    def refresh(self) -> Call[Definition]: ...
+    def write(self, change: Change, deadline: float | None = None) -> Call[WriteOutcome]: ...
+    def batch(
+        self, changes: Iterable[Change], deadline: float | None = None
+    ) -> Call[BatchOutcome]: ...
 
 @final
 class FieldHandle:
@@ -204,7 +213,7 @@ class Reader:
         latest: bool = False,
         max_age: float | None = None,
         timeout: float | None = None,
-    ) -> Any | None | Absent: ...
+    ) -> FieldValue | None | Absent: ...
     @overload
     def get(
         self,
@@ -216,7 +225,7 @@ class Reader:
         latest: bool = False,
         max_age: float | None = None,
         timeout: float | None = None,
-    ) -> Any | None | _Default: ...
+    ) -> FieldValue | None | _Default: ...
     def get_document(
         self,
         key: Key,
@@ -230,14 +239,14 @@ class Reader:
         self,
         keys: Keys,
         field: str | FieldHandle,
-        default: Any = ...,
+        default: object = ...,
         *,
         statuses: npt.NDArray[np.uint8] | None = None,
         after: bytes | None = None,
         latest: bool = False,
         max_age: float | None = None,
         timeout: float | None = None,
-    ) -> list[Any]: ...
+    ) -> list[FieldValue]: ...
     def get_documents(
         self,
         keys: Keys,
@@ -249,7 +258,9 @@ class Reader:
         timeout: float | None = None,
     ) -> list[Document | None]: ...
     def field(self, name: str, type: str | None = None) -> FieldHandle: ...
-    def plan_gather(self, fields: Any, dtype: str, lossy: bool) -> GatherPlan: ...
+    def plan_gather(
+        self, fields: list[str | tuple[str, Value]], dtype: str, lossy: bool
+    ) -> GatherPlan: ...
     def gather_into(
         self,
         plan: GatherPlan,

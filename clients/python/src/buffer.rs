@@ -6,6 +6,13 @@ use pyo3::prelude::*;
 
 use crate::fault::Fault;
 
+/// A buffer as elements of `T`; `None` when they are of another type, of the other byte order (which
+/// PyO3 does not look at), or not aligned.
+pub(crate) fn typed<T: Element>(buffer: PyUntypedBuffer) -> Option<PyBuffer<T>> {
+    let swapped = matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'));
+    if swapped { None } else { buffer.into_typed().ok() }
+}
+
 /// A writable, C-contiguous array of `T` with room for what will be written.
 pub(crate) struct OutArray<T> {
     buffer: PyBuffer<T>,
@@ -50,9 +57,9 @@ impl<T: Element> OutArray<T> {
             let why = format!("has shape {shape:?}; give {wanted}, or more rows");
             return Err(refused(why).into());
         }
-        let buffer = untyped.into_typed().map_err(|_| {
-            refused(format!("is of another type; give an aligned array of {dtype}"))
-        })?;
+        let of_another =
+            || refused(format!("is of another type; give an aligned array of {dtype}"));
+        let buffer = typed(untyped).ok_or_else(of_another)?;
         Ok(Self { buffer, used: rows * width.unwrap_or(1) })
     }
 

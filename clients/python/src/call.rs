@@ -136,6 +136,9 @@ impl Started {
     }
 }
 
+/// Ticket, answer, error; one of the two is None.
+type Taken<'py> = (u64, Option<Bound<'py, PyAny>>, Option<PyErr>);
+
 /// The answers for one event loop.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Completions {
@@ -174,11 +177,8 @@ impl Completions {
         self.woken.as_raw_fd()
     }
 
-    /// The answers so far: ticket, answer, error; one of the two is None.
-    fn take<'py>(
-        &self,
-        py: Python<'py>,
-    ) -> Result<Vec<(u64, Option<Bound<'py, PyAny>>, Option<PyErr>)>, Fault> {
+    /// The answers so far.
+    fn take<'py>(&self, py: Python<'py>) -> Result<Vec<Taken<'py>>, Fault> {
         entry(|| {
             let mut wakes = [0; 64];
             while match (&self.woken).read(&mut wakes) {

@@ -2,11 +2,12 @@
 //! `(partition key, key)` where the store is partitioned by a field.
 
 use forebay::{DocumentKey, Error, KeyList, KeyValue};
-use pyo3::buffer::PyBuffer;
+use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
 use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
 use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
 
+use crate::buffer::typed;
 use crate::fault::Fault;
 use crate::python::class;
 use crate::value::{integer_of, text_of};
@@ -94,7 +95,7 @@ impl GivenKeys {
             let message = "give the keys as a list; a str or bytes is one key";
             return Err(Error::invalid_argument(message).into());
         }
-        if let Ok(numbers) = PyBuffer::<i64>::get(objects) {
+        if let Some(numbers) = PyUntypedBuffer::get(objects).ok().and_then(typed::<i64>) {
             if numbers.dimensions() != 1 {
                 let message = "give the keys as an array of one dimension";
                 return Err(Error::invalid_argument(message).into());

@@ -21,7 +21,7 @@ use crate::gather::{Arrays, Plan, gather, plan_gather, status_code};
 use crate::key::{GivenKey, GivenKeys};
 use crate::process::{self, Owned, ProcessOwned};
 use crate::python::class;
-use crate::scan::NativeScan;
+use crate::scan::{NativeScan, Scanned};
 use crate::schema::{definition_object, duration_of, field_type_of};
 use crate::status::{metrics_object, status_object};
 use crate::value::object_of;
@@ -204,7 +204,6 @@ impl NativeReader {
     }
 
     #[pyo3(signature = (key, *, after=None, latest=false, max_age=None, timeout=None))]
-    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn get_document<'py>(
         &self,
         py: Python<'py>,
@@ -358,7 +357,7 @@ impl NativeReader {
         scan: &NativeScan,
         documents_max: usize,
         max_age: Option<f64>,
-    ) -> Result<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, Fault> {
+    ) -> Result<Vec<Scanned<'py>>, Fault> {
         entry(|| {
             let max_age = max_age.map(duration_of).transpose()?;
             scan.next(py, &*self.reader.get()?, max_age, documents_max)

@@ -11,6 +11,9 @@ use crate::key::key_object;
 use crate::process::ProcessOwned;
 use crate::reader::document_object;
 
+/// A key and its document.
+pub(crate) type Scanned<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
+
 /// A cursor over all documents of a reader.
 #[pyclass(frozen, name = "Scan", module = "forebay._native")]
 pub(crate) struct NativeScan {
@@ -73,7 +76,7 @@ impl NativeScan {
         reader: &Reader,
         max_age: Option<Duration>,
         documents_max: usize,
-    ) -> Result<Vec<(Bound<'py, PyAny>, Bound<'py, PyAny>)>, Fault> {
+    ) -> Result<Vec<Scanned<'py>>, Fault> {
         let scan = self.scan.get()?.to_arc();
         let mut found: Vec<(OwnedKey, Document)> = Vec::new();
         py.detach(|| {

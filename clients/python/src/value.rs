@@ -6,7 +6,7 @@
 
 use forebay::{Error, ScalarType, Timestamp, Value};
 use half::f16;
-use pyo3::buffer::{PyBuffer, PyUntypedBuffer};
+use pyo3::buffer::{Element, PyUntypedBuffer};
 use pyo3::exceptions::PyOverflowError;
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;
@@ -15,6 +15,7 @@ use pyo3::types::{
     PyString, PyTuple, PyTzInfo, PyTzInfoAccess,
 };
 
+use crate::buffer::typed;
 use crate::fault::Fault;
 use crate::python::class;
 
@@ -196,9 +197,9 @@ fn array_of(object: &Bound<'_, PyAny>, buffer: PyUntypedBuffer) -> Result<Value,
     }
 }
 
-fn items<T: pyo3::buffer::Element>(py: Python<'_>, buffer: PyUntypedBuffer) -> PyResult<Vec<T>> {
-    let typed: PyBuffer<T> = buffer.into_typed()?;
-    typed.to_vec(py)
+fn items<T: Element>(py: Python<'_>, buffer: PyUntypedBuffer) -> Result<Vec<T>, Fault> {
+    let refused = || Error::invalid_argument("give an aligned array in the machine's byte order");
+    Ok(typed(buffer).ok_or_else(refused)?.to_vec(py)?)
 }
 
 fn bytes_of(object: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {

@@ -1,5 +1,6 @@
 //! The Python tests: every folder named `tests` that holds `test_*.py` is one suite, run by the
-//! pytest of .venv from the folder above it, which is also on the import path.
+//! pytest of .venv from the folder above it, which is also on the import path. FOREBAY_BIN names the
+//! folder of what cargo built: programs, and the Python client's native module.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -21,13 +22,14 @@ pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     if folders.is_empty() {
         return Err("there are no Python tests at all".to_owned());
     }
-    let logs = workspace.target()?.join("xtask/python");
+    let (logs, programs) =
+        (workspace.target()?.join("xtask/python"), workspace.target()?.join("debug"));
     let mut suites = Vec::new();
     for folder in folders {
         let mut command = workspace.python(&["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
         command.arg("tests").current_dir(workspace.root.join(&folder));
         command.env("PYTHONPATH", workspace.root.join(&folder)).env("NO_COLOR", "1");
-        command.env("PYTHONDONTWRITEBYTECODE", "1");
+        command.env("PYTHONDONTWRITEBYTECODE", "1").env("FOREBAY_BIN", &programs);
         let log = logs.join(format!("{}.log", folder.replace('/', "-")));
         let outcome = process::capture(&mut command, &log, SUITE_BOUND)?;
         let suite = suite(&folder, &outcome.output, outcome.ok, &outcome.ending);

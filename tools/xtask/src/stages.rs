@@ -30,7 +30,7 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "unit", needs: &["build"], run: |tree| unit::run(tree, &mut show) },
     Stage { name: "doc", needs: &["build"], run: doc },
     Stage { name: "fuzz", needs: &["build"], run: fuzz::suites },
-    Stage { name: "python", needs: &["setup"], run: python::run },
+    Stage { name: "python", needs: &["build"], run: python::run },
     Stage { name: "sim", needs: &["build"], run: demo::sim_suites },
     Stage { name: "demo", needs: &["build"], run: demo::demo_suites },
     Stage { name: "plant", needs: &["build"], run: demo::plant_suites },

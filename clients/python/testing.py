@@ -1,0 +1,114 @@
+"""A real forebayd for the tests, and what several of them share."""
+
+import itertools
+import os
+import select
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import forebay
+from install_native import programs
+
+WAIT_SECONDS = 30.0
+"""Bound of every wait of the tests."""
+
+_names = itertools.count()
+
+
+def new_name(what: str = "store") -> str:
+    """Return a name that no other test has."""
+    return f"{what}_{os.getpid()}_{next(_names)}"
+
+
+def eventually(what: str, holds: Callable[[], bool]) -> None:
+    """Wait until it holds, within the bound."""
+    deadline = time.monotonic() + WAIT_SECONDS
+    while not holds():
+        assert time.monotonic() < deadline, f"not within {WAIT_SECONDS:.0f} s: {what}"
+        time.sleep(0.02)
+
+
+class Server:
+    """A forebayd on loopback, started and stopped by the test."""
+
+    def __init__(self, folder: Path) -> None:
+        """Start it on a free port; its data lies in the folder."""
+        self.folder = folder
+        self.endpoint = "127.0.0.1:0"
+        self._process = self._start()
+
+    def _start(self) -> "subprocess.Popen[bytes]":
+        command = [str(programs() / "forebayd"), "dev", "--listen", self.endpoint]
+        command += ["--data-dir", str(self.folder / "data"), "--durability", "buffered"]
+        with (self.folder / "forebayd.log").open("ab") as log:
+            process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
+        assert process.stdout is not None
+        ready, _, _ = select.select([process.stdout], [], [], WAIT_SECONDS)
+        line = process.stdout.readline().decode() if ready else ""
+        if not line.startswith("forebayd ready http://"):
+            process.kill()
+            process.wait(WAIT_SECONDS)
+            raise AssertionError(f"forebayd is not ready; see {self.folder}/forebayd.log: {line}")
+        self.endpoint = line.split("http://")[1].strip()
+        return process
+
+    def kill(self) -> None:
+        """End it as a crash would."""
+        self._process.kill()
+        self._process.wait(WAIT_SECONDS)
+        if self._process.stdout is not None:
+            self._process.stdout.close()
+
+    def restart(self) -> None:
+        """Start it again, on its address and its data."""
+        self._process = self._start()
+
+    def freeze(self) -> None:
+        """Stop it in its tracks; it neither answers nor beats until `thaw`."""
+        self._process.send_signal(signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        self._process.send_signal(signal.SIGCONT)
+
+    def stop(self) -> None:
+        """End it, whatever state it is in."""
+        if self._process.poll() is None:
+            self.thaw()
+            self.kill()
+
+
+class Stores:
+    """Stores of one server, each with a reader that is ready; closed at the end of the test."""
+
+    def __init__(self, client: forebay.Client) -> None:
+        """Make stores through this client."""
+        self.client = client
+        self._readers: list[forebay.Reader] = []
+
+    def create(
+        self, fields: dict[str, str] | list[forebay.FieldSpec], **options: object
+    ) -> tuple[forebay.Store, forebay.Reader]:
+        """Create a store of 2 partitions, unless said otherwise, and open a reader of it."""
+        options.setdefault("partitions", 2)
+        store = self.client.create_store(new_name(), fields, **options)  # type: ignore[arg-type]
+        return store, self.reader(store)
+
+    def reader(self, store: forebay.Store) -> forebay.Reader:
+        """Open a reader of a store, and wait until it is ready."""
+        reader = self.client.reader(store.definition.name)
+        self._readers.append(reader)
+        reader.await_ready(WAIT_SECONDS)
+        return reader
+
+    def alter(self, store: forebay.Store, *alterations: forebay.Alteration) -> None:
+        """Alter a store, and wait until it has happened."""
+        self.client.alter_store(store.definition.name, alterations)
+
+    def close(self) -> None:
+        """Close every reader."""
+        for reader in self._readers:
+            reader.close()

@@ -1,0 +1,218 @@
+"""Behaviours of opening, closing, restarts and failures; their rules are in
+proto/vectors/behaviours.toml.
+"""
+
+import socket
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+
+import forebay
+import numpy as np
+import pytest
+from testing import Server, Stores, new_name
+
+
+def test_close_twice(server: Server, stores: Stores) -> None:
+    store, reader = stores.create({"a": "int64"})
+    reader.close()
+    reader.close()
+    client = forebay.Client(server.endpoint)
+    client.close()
+    client.close()
+    with forebay.Reader(server.endpoint, store.definition.name) as own:
+        own.close()
+
+
+def test_use_after_close(server: Server, stores: Stores) -> None:
+    store, reader = stores.create({"a": "int64"})
+    token = store.upsert("k", {"a": 1}).token
+    plan, handle, iteration = reader.plan(["a"], "int64"), reader.field("a"), reader.iterate()
+    reader.close()
+    client = forebay.Client(server.endpoint)
+    client.close()
+    calls: list[Callable[[], object]] = [
+        lambda: reader.get("k", handle),
+        lambda: reader.get("k", "a", after=token),
+        lambda: reader.get_document("k", latest=True),
+        lambda: reader.get_many(["k"], "a"),
+        lambda: reader.get_documents(["k"]),
+        lambda: reader.gather(plan, ["k"]),
+        lambda: reader.plan(["a"], "int64"),
+        lambda: reader.field("a"),
+        lambda: next(iteration),
+        lambda: reader.await_ready(1),
+        lambda: reader.wait_token(token, 1),
+        lambda: reader.is_ready,
+        lambda: reader.status(),
+        lambda: reader.metrics(),
+        lambda: reader.schema(),
+        lambda: client.store("a"),
+        lambda: client.list_stores(),
+        lambda: client.create_store(new_name(), {}),
+        lambda: client.reader(store.definition.name),
+    ]
+    for call in calls:
+        with pytest.raises(forebay.Closed):
+            call()
+
+
+def test_close_during_reads(stores: Stores) -> None:
+    store, reader = stores.create({"a": "int64", "s": "string"})
+    store.batch(forebay.upsert(f"k{at}", {"a": at, "s": "x" * at}) for at in range(200)).complete()
+    keys = [f"k{at}" for at in range(200)]
+    reader.get_documents(keys, latest=True)
+    plan = reader.plan(["a"], "int64")
+    reads: list[Callable[[], object]] = [
+        lambda: reader.get("k7", "a"),
+        lambda: reader.get_many(keys, "s"),
+        lambda: reader.gather(plan, keys),
+        lambda: list(reader.iterate()),
+        lambda: reader.get("k7", "a", latest=True),
+    ]
+    running = threading.Barrier(2 * len(reads) + 1)
+
+    def read(call: Callable[[], object]) -> str:
+        running.wait(30)
+        while True:
+            try:
+                call()
+            except forebay.Error as error:
+                return error.code
+
+    with ThreadPoolExecutor(2 * len(reads)) as pool:
+        endings = [pool.submit(read, call) for call in reads * 2]
+        running.wait(30)
+        time.sleep(0.1)
+        reader.close()
+        assert [ending.result(30) for ending in endings] == ["Closed"] * len(endings)
+
+
+def test_reader_restart(server: Server, stores: Stores) -> None:
+    store, reader = stores.create({"a": "int64"})
+    for round_ in range(3):
+        token = store.upsert(f"k{round_}", {"a": round_}).token
+        keys = [f"k{at}" for at in range(round_ + 1)]
+        assert reader.get_many(keys, "a", after=token) == list(range(round_ + 1))
+        reader.close()
+        reader = forebay.Reader(server.endpoint, store.definition.name)
+        reader.await_ready(30)
+    reader.close()
+
+
+def test_server_restart(own_server: Server) -> None:
+    with forebay.Client(own_server.endpoint, deadline=30) as client:
+        store = client.create_store(new_name(), {"n": "int64"}, partitions=2)
+        with client.reader(store.definition.name) as reader:
+            reader.await_ready(30)
+            total = 0
+            for round_ in range(3):
+                for _ in range(20):
+                    store.upsert("k", {"n": forebay.increment(1)})
+                    total += 1
+                own_server.kill()
+                with ThreadPoolExecutor(1) as pool:
+                    # Sent while nobody is there, and settled once somebody is.
+                    change = {"n": forebay.increment(1)}
+                    sending = pool.submit(store.upsert, "k", change)
+                    own_server.restart()
+                    token = sending.result(60).token
+                total += 1
+                assert reader.get("k", "n", after=token, timeout=30) == total, f"round {round_}"
+            assert reader.get("k", "n", latest=True, timeout=30) == total
+
+
+def test_many_threads_one_reader(stores: Stores) -> None:
+    store, reader = stores.create({"a": "int64", "b": "int64", "s": "string"})
+    store.upsert("k", {"a": 0, "b": 0, "s": "0"})
+    reader.get("k", "a", latest=True)
+    plan = reader.plan(["a", "b"], "int64")
+    stop = threading.Event()
+
+    def read(_: int) -> int:
+        last = reads = 0
+        while not stop.is_set():
+            document = reader.get_document("k")
+            assert document is not None
+            assert document["a"] == document["b"] == int(document["s"]) >= last
+            row = reader.gather(plan, ["k"])[0]
+            assert row[0] == row[1] >= document["a"]
+            last, reads = int(row[0]), reads + 1
+        return reads
+
+    with ThreadPoolExecutor(6) as pool:
+        readers = [pool.submit(read, thread) for thread in range(6)]
+        try:
+            for at in range(1, 300):
+                token = store.upsert("k", {"a": at, "b": at, "s": str(at)}).token
+            assert reader.get("k", "a", after=token) == 299
+        finally:
+            stop.set()
+        assert all(reader.result(30) > 0 for reader in readers)
+
+
+def test_unreachable_server(own_server: Server) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        endpoint = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(forebay.Unavailable):
+            forebay.Client(endpoint, deadline=0.3)
+        with pytest.raises(forebay.Unavailable):
+            forebay.Reader(endpoint, "store", open_timeout=0.3)
+    with pytest.raises(forebay.InvalidArgument):
+        forebay.Client("no address at all", deadline=0.3)
+    with forebay.Client(own_server.endpoint) as client:
+        store = client.create_store(new_name(), {"a": "int64"})
+        own_server.kill()
+        with pytest.raises((forebay.Unavailable, forebay.UnknownOutcome)) as raised:
+            store.upsert("k", {"a": 1}, deadline=0.5)
+        own_server.restart()
+        if raised.value.pending is not None:
+            outcome = store.retry(raised.value).complete()
+            assert len(outcome.results) == 1
+
+
+def test_typed_errors(stores: Stores) -> None:
+    store, reader = stores.create({"a": "int32"})
+    name = store.definition.name
+    secret = "do-not-show-this"
+    plan = reader.plan(["a"], "int32")
+    other, _ = stores.create({"a": "int32"})
+    failures: list[tuple[type[forebay.Error], Callable[[], object], dict[str, object]]] = [
+        (
+            forebay.InvalidArgument,
+            lambda: store.upsert(secret, {"a": secret}),
+            {"store": name, "field": "a"},
+        ),
+        (forebay.NotFound, lambda: reader.field("none"), {"store": name, "field": "none"}),
+        (
+            forebay.LimitExceeded,
+            lambda: store.upsert(secret * 5000, {"a": 1}),
+            {"store": name, "limit": 65_536, "actual": 80_000},
+        ),
+        (
+            forebay.InvalidArgument,
+            lambda: reader.gather(plan, [secret], out=np.zeros((1, 2), np.int32)),
+            {},
+        ),
+        (forebay.InvalidArgument, lambda: reader.get(1, "a"), {"store": name}),
+        (
+            forebay.Conflict,
+            lambda: stores.client.create_store(name, {}),
+            {"store": name},
+        ),
+        (
+            forebay.InvalidArgument,
+            lambda: reader.get(secret, "a", after=other.upsert("k", {"a": 1}).token),
+            {"store": name},
+        ),
+    ]
+    for kind, call, context in failures:
+        with pytest.raises(kind) as raised:
+            call()
+        error = raised.value
+        assert type(error) is kind and isinstance(error, forebay.Error)
+        assert error.code == kind.__name__ and str(error).startswith(f"{error.code}: ")
+        assert secret not in str(error) and len(str(error)) > 30
+        assert {part: getattr(error, part) for part in context} == context, str(error)

@@ -1,0 +1,43 @@
+"""Puts the built native module into the package, and gives the tests a real server."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import install_native
+import pytest
+
+install_native.install()
+
+import forebay  # noqa: E402  (only now is its native module there)
+from testing import Server, Stores  # noqa: E402
+
+
+@pytest.fixture(scope="session")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """One forebayd for all tests that leave it alone."""
+    server = Server(tmp_path_factory.mktemp("server"))
+    yield server
+    server.stop()
+
+
+@pytest.fixture
+def own_server(tmp_path: Path) -> Iterator[Server]:
+    """A forebayd that the test may kill or freeze."""
+    server = Server(tmp_path)
+    yield server
+    server.stop()
+
+
+@pytest.fixture(scope="session")
+def client(server: Server) -> Iterator[forebay.Client]:
+    """A client of the shared server."""
+    with forebay.Client(server.endpoint) as client:
+        yield client
+
+
+@pytest.fixture
+def stores(client: forebay.Client) -> Iterator[Stores]:
+    """Stores on the shared server."""
+    stores = Stores(client)
+    yield stores
+    stores.close()

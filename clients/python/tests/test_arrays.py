@@ -1,0 +1,101 @@
+"""NumPy arrays in and out: what a gather writes to is checked before anything is written."""
+
+import forebay
+import numpy as np
+import numpy.typing as npt
+import pytest
+from testing import Stores
+
+KEYS = ["k", "none", "k"]
+
+
+@pytest.fixture
+def reader(stores: Stores) -> forebay.Reader:
+    """A reader of a store with one document."""
+    store, reader = stores.create({"a": "float32", "v": "f32[2]", "i": "int64"})
+    store.upsert("k", {"a": 1, "v": np.array([2, 3], np.float32), "i": 4})
+    reader.get("k", "a", latest=True)
+    return reader
+
+
+def test_a_reused_array_takes_its_first_rows(reader: forebay.Reader) -> None:
+    plan = reader.plan(["a", "v"])
+    out = np.full((5, 3), 9, np.float32)
+    matrix = reader.gather(plan, KEYS, out=out)
+    assert np.shares_memory(matrix, out)
+    assert matrix.tolist() == [[1, 2, 3], [0, 0, 0], [1, 2, 3]]
+    assert out[3:].tolist() == [[9] * 3] * 2
+
+
+def test_arrays_that_do_not_fit_are_refused_untouched(reader: forebay.Reader) -> None:
+    plan = reader.plan(["a", "v"])
+    frozen = np.full((3, 3), 9, np.float32)
+    frozen.flags.writeable = False
+    unaligned = np.full(37, 9, np.uint8)[1:].view(np.float32).reshape(3, 3)
+    wrong: list[npt.NDArray[np.generic]] = [
+        np.full((3, 3), 9, np.float64),
+        np.full((3, 3), 9, np.int32),
+        np.full((3, 3), 9, ">f4"),
+        np.full((3, 4), 9, np.float32),
+        np.full((2, 3), 9, np.float32),
+        np.full(9, 9, np.float32),
+        np.full((1, 3, 3), 9, np.float32),
+        np.full((3, 3), 9, np.float32, order="F"),
+        np.full((6, 3), 9, np.float32)[::2],
+        np.full((3, 6), 9, np.float32)[:, :3],
+        frozen,
+        unaligned,
+    ]
+    for out in wrong:
+        before = out.copy()
+        with pytest.raises(forebay.InvalidArgument, match="^InvalidArgument: out "):
+            reader.gather(plan, KEYS, out=out)
+        assert (out == before).all()
+    for mask in (np.full((3, 3), 9, np.int8), np.full((3, 3), True), np.full(3, 9, np.uint8)):
+        values = np.full((3, 3), 9, np.float32)
+        with pytest.raises(forebay.InvalidArgument, match="^InvalidArgument: mask "):
+            reader.gather(plan, KEYS, out=values, mask=mask)  # type: ignore[arg-type]
+        assert (values == 9).all()
+    with pytest.raises(forebay.InvalidArgument, match="no array"):
+        reader.gather(plan, KEYS, out=[[0.0] * 3] * 3)  # type: ignore[arg-type]
+
+
+def test_every_matrix_type(reader: forebay.Reader) -> None:
+    assert reader.gather(reader.plan(["i"], "int64"), KEYS).tolist() == [[4], [0], [4]]
+    for dtype in ("float32", "float64", "int32", "int64"):
+        plan = reader.plan(["a", "i"], dtype, lossy=True)
+        matrix = reader.gather(plan, KEYS)
+        assert matrix.dtype == dtype and matrix.tolist() == [[1, 4], [0, 0], [1, 4]]
+    with pytest.raises(forebay.InvalidArgument, match="float16"):
+        reader.plan(["a"], "float16")  # type: ignore[arg-type]
+
+
+def test_int64_keys_come_as_arrays(stores: Stores) -> None:
+    store, reader = stores.create({"a": "int64"}, key="int64")
+    store.batch(forebay.upsert(key, {"a": key * 2}) for key in range(1000)).complete()
+    keys = np.arange(-10, 1000, dtype=np.int64)
+    expected = [None] * 10 + [key * 2 for key in range(1000)]
+    assert reader.get_many(keys, "a", None, latest=True) == expected
+    assert reader.get_many(keys[::-1], "a", None) == expected[::-1]
+    plan = reader.plan(["a"], "int64")
+    assert reader.gather(plan, keys)[10:, 0].tolist() == expected[10:]
+    for wrong in (keys.astype(np.float64), keys.reshape(2, -1)):
+        with pytest.raises(forebay.InvalidArgument):
+            reader.get_many(wrong, "a")  # type: ignore[arg-type]
+
+
+def test_a_vector_that_was_read_is_a_copy(reader: forebay.Reader) -> None:
+    vector = reader.get("k", "v")
+    assert isinstance(vector, np.ndarray) and not vector.flags.writeable
+    reader.close()
+    assert vector.tolist() == [2, 3]
+
+
+def test_plans_and_handles_are_of_one_store(reader: forebay.Reader, stores: Stores) -> None:
+    _, other = stores.create({"a": "float32"})
+    out = np.full((1, 1), 9, np.float32)
+    with pytest.raises(forebay.InvalidArgument):
+        reader.gather(other.plan(["a"]), ["k"], out=out)
+    with pytest.raises(forebay.InvalidArgument):
+        reader.get("none", other.field("a"))
+    assert out.tolist() == [[9]]
