@@ -6,8 +6,8 @@ use pyo3::prelude::*;
 
 use crate::fault::Fault;
 
-/// A buffer as elements of `T`; `None` when they are of another type, of the other byte order (which
-/// PyO3 does not look at), or not aligned.
+/// A buffer as elements of `T`; `None` when they are of another type, of the other byte order
+/// (which PyO3 does not look at), or not aligned.
 pub(crate) fn typed<T: Element>(buffer: PyUntypedBuffer) -> Option<PyBuffer<T>> {
     let swapped = matches!(buffer.format().to_bytes().first(), Some(b'>' | b'!'));
     if swapped { None } else { buffer.into_typed().ok() }
@@ -66,9 +66,9 @@ impl<T: Element> OutArray<T> {
     /// The elements to write.
     ///
     /// # Safety
-    /// While the slice lives nobody else reads or writes the array: no other slice of it exists, and
-    /// the caller's threads leave it alone, which the documentation of `out` asks of them as NumPy
-    /// does for its own.
+    /// While the slice lives nobody else reads or writes the array: no other slice of it exists,
+    /// and the caller's threads leave it alone, which the documentation of `out` asks of them as
+    /// NumPy does for its own.
     #[allow(unsafe_code)]
     pub(crate) unsafe fn as_mut_slice(&mut self) -> &mut [T] {
         let Some(mut elements) = self.buffer.as_slice_ptr() else { return &mut [] };

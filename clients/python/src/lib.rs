@@ -4,11 +4,13 @@
 //! `forebay` around it gives the classes their names, types and documentation; `_native.pyi` says
 //! what is here.
 
+mod asked;
 mod buffer;
 mod call;
 mod change;
 mod client;
 mod fault;
+mod found;
 mod gather;
 mod key;
 mod process;

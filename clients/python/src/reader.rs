@@ -3,31 +3,26 @@
 //! A local get keeps the interpreter, since it takes less time than giving it back would. Batches,
 //! gathers, scans and waits release it.
 
-use std::convert::Infallible;
-use std::time::Duration;
+use std::sync::Arc;
 
 use forebay::{
-    Document, DocumentKey, Error, FieldHandle, FieldRead, FieldType, KeyAnswer, KeyList, KeyStatus,
-    PartitionFilter, PartitionId, Read, Reader, ReaderOptions, ScalarType, StoreId, Value, View,
+    Error, FieldHandle, FieldRead, PartitionFilter, PartitionId, Reader, ReaderOptions, StoreId,
 };
 use forebay_wire::token::Token;
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyList, PyString};
+use pyo3::types::{PyList, PyString};
 
-use crate::buffer::OutArray;
+use crate::asked::{Default, How};
 use crate::client::NativeClient;
 use crate::fault::{Fault, entry};
-use crate::gather::{Arrays, Plan, gather, plan_gather, status_code};
+use crate::found::{Got, check_statuses, document_object, read_field, read_many};
+use crate::gather::{Arrays, Plan, gather, plan_gather};
 use crate::key::{GivenKey, GivenKeys};
-use crate::process::{self, Owned, ProcessOwned};
-use crate::python::class;
+use crate::process::{self, ProcessOwned};
 use crate::scan::{NativeScan, Scanned};
 use crate::schema::{definition_object, duration_of, field_type_of};
 use crate::status::{metrics_object, status_object};
 use crate::value::object_of;
-
-/// Seconds that a read waits for a token or a barrier, unless it says so.
-const READ_TIMEOUT: f64 = 10.0;
 
 /// A field as a reader holds it: resolved once, then bound to its id and type.
 #[pyclass(frozen, name = "FieldHandle", module = "forebay")]
@@ -52,67 +47,6 @@ impl Handle {
 
     fn __repr__(&self) -> String {
         format!("<forebay.FieldHandle {}: {}>", self.handle.name(), self.handle.asked())
-    }
-}
-
-/// What a read answers for absent: what the caller gave, None included, or `ABSENT`.
-pub(crate) struct Default<'py>(Option<Bound<'py, PyAny>>);
-
-impl<'py> FromPyObject<'_, 'py> for Default<'py> {
-    type Error = Infallible;
-
-    fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self, Infallible> {
-        Ok(Self(Some(object.to_owned())))
-    }
-}
-
-impl<'py> Default<'py> {
-    fn object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
-        self.0.map_or_else(|| class(py, "forebay._model", "ABSENT"), Ok)
-    }
-}
-
-/// How a read is made, beyond local.
-struct How {
-    read: Read,
-    waits: bool,
-    max_age: Option<Duration>,
-}
-
-impl How {
-    fn of(
-        after: Option<&[u8]>,
-        latest: bool,
-        max_age: Option<f64>,
-        timeout: Option<f64>,
-    ) -> Result<Self, Fault> {
-        let max_age = max_age.map(duration_of).transpose()?;
-        let timeout = || duration_of(timeout.unwrap_or(READ_TIMEOUT));
-        let read = match (after, latest) {
-            (None, false) => Read::local(),
-            (Some(token), false) => Read::after_token(Token::decode(token)?, timeout()?),
-            (None, true) => Read::latest(timeout()?),
-            (Some(_), true) => {
-                let message = "the latest is never before a token; give one of the two";
-                return Err(Error::invalid_argument(message).into());
-            }
-        };
-        Ok(Self { read, waits: after.is_some() || latest, max_age })
-    }
-
-    /// Waits for what the read asks for.
-    fn wait(
-        &self,
-        py: Python<'_>,
-        reader: &Owned<Reader>,
-        partitions: impl FnOnce(&Reader) -> forebay::Result<Vec<PartitionId>>,
-    ) -> Result<(), Fault> {
-        if !self.waits {
-            return Ok(());
-        }
-        let reader = reader.to_arc();
-        let partitions = partitions(&reader)?;
-        Ok(process::wait(py, reader.wait(&self.read, &partitions))??)
     }
 }
 
@@ -171,6 +105,9 @@ impl NativeReader {
         &self.name
     }
 
+    /// Returns a field of a document: its value, None for null, and `default` (`ABSENT` unless given)
+    /// when there is no such document or it has no such field. `field` is a name or, faster, a
+    /// handle. See the class for the keywords.
     #[pyo3(signature = (
         key, field, default=Default(None), *, after=None, latest=false, max_age=None, timeout=None
     ))]
@@ -192,8 +129,8 @@ impl NativeReader {
             let (key, field) = (GivenKey::of(key)?, self.field_of(&reader, field)?);
             let key = key.key();
             how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
-            let read =
-                reader.read_local(how.max_age, |view| read_field(py, view, field.get(), key))?;
+            let read = reader
+                .read_local(how.max_age, |view| read_field(py, view, &field.get().handle, key))?;
             match read {
                 FieldRead::Absent => Ok(default.object(py)?),
                 FieldRead::Null => Ok(py.None().into_bound(py)),
@@ -203,6 +140,8 @@ impl NativeReader {
         })
     }
 
+    /// Returns a whole document as a dict, or None when there is none. Copies every field: read
+    /// single ones by `get`.
     #[pyo3(signature = (key, *, after=None, latest=false, max_age=None, timeout=None))]
     fn get_document<'py>(
         &self,
@@ -223,6 +162,8 @@ impl NativeReader {
         })
     }
 
+    /// Returns one field of many documents, in the order of the keys. `statuses`, an array of uint8,
+    /// takes a `KeyStatus` per key; without it a key whose partition does not answer raises.
     #[pyo3(signature = (
         keys, field, default=Default(None), *, statuses=None, after=None, latest=false,
         max_age=None, timeout=None
@@ -263,6 +204,7 @@ impl NativeReader {
         })
     }
 
+    /// Returns many documents, None for each that is not there. `statuses` is as for `get_many`.
     #[pyo3(signature = (
         keys, *, statuses=None, after=None, latest=false, max_age=None, timeout=None
     ))]
@@ -296,6 +238,8 @@ impl NativeReader {
         })
     }
 
+    /// Resolves a field by name or earlier name, to be read as a type: its own unless given, one that
+    /// widens to it, or one that it widens to. Raises `NotFound` and `InvalidArgument`.
     #[pyo3(signature = (name, r#type=None))]
     fn field(&self, name: &str, r#type: Option<&str>) -> Result<Handle, Fault> {
         entry(|| {
@@ -308,6 +252,7 @@ impl NativeReader {
         })
     }
 
+    /// Plans a gather; `Reader.plan` is the friendly form.
     #[pyo3(signature = (fields, dtype, lossy))]
     fn plan_gather(
         &self,
@@ -318,6 +263,7 @@ impl NativeReader {
         entry(|| plan_gather(&*self.reader.get()?, self.store, fields, dtype, lossy))
     }
 
+    /// Fills arrays; `Reader.gather` is the friendly form.
     #[pyo3(signature = (
         plan, keys, out, *, mask=None, statuses=None, after=None, latest=false, max_age=None,
         timeout=None
@@ -346,10 +292,12 @@ impl NativeReader {
         })
     }
 
+    /// Starts a scan; `Reader.iterate` is the friendly form.
     fn scan(&self) -> Result<NativeScan, Fault> {
         entry(|| Ok(NativeScan::new(&*self.reader.get()?)))
     }
 
+    /// Returns up to so many more keys and documents of a scan; none is its end.
     #[pyo3(signature = (scan, documents_max, max_age=None))]
     fn scan_next<'py>(
         &self,
@@ -364,6 +312,8 @@ impl NativeReader {
         })
     }
 
+    /// Waits until every followed partition serves fresh data, at most `timeout` seconds. Raises
+    /// `Unavailable` with phase, percent and remaining time.
     fn await_ready(&self, py: Python<'_>, timeout: f64) -> Result<(), Fault> {
         entry(|| {
             let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
@@ -371,6 +321,7 @@ impl NativeReader {
         })
     }
 
+    /// Waits until everything that the token speaks of is here, at most `timeout` seconds.
     fn wait_token(&self, py: Python<'_>, token: &[u8], timeout: f64) -> Result<(), Fault> {
         entry(|| {
             let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
@@ -379,28 +330,60 @@ impl NativeReader {
         })
     }
 
+    /// Whether the process should get traffic.
     #[getter]
     fn is_ready(&self) -> Result<bool, Fault> {
         entry(|| Ok(self.reader.get()?.is_ready()))
     }
 
+    /// Newest schema version that any partition has seen; 0 before the first entry.
     #[getter]
     fn schema_version(&self) -> Result<u32, Fault> {
         entry(|| Ok(self.reader.get()?.schema_version().0))
     }
 
+    /// Returns the definition at that version.
     fn schema<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
         entry(|| definition_object(py, &self.reader.get()?.schema().definition))
     }
 
+    /// Returns how the reader and each of its partitions are at this moment.
     fn status<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
         entry(|| status_object(py, &self.reader.get()?.status()))
     }
 
+    /// Returns counts and sizes since the reader was opened.
     fn metrics<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
         entry(|| metrics_object(py, &self.reader.get()?.metrics()))
     }
 
+    /// Calls back with each schema version that the reader comes to from now on, in their order, on a
+    /// thread of its own. What it raises goes to `sys.unraisablehook`.
+    fn on_schema_change(&self, callback: Py<PyAny>) -> Result<(), Fault> {
+        entry(|| {
+            let reader = self.reader.get()?;
+            let (versions, mut to_tell) = tokio::sync::mpsc::unbounded_channel();
+            let callback = Arc::new(callback);
+            // A tail waits for its callback, and must not wait for the interpreter.
+            process::spawn(async move {
+                while let Some(version) = to_tell.recv().await {
+                    let callback = Arc::clone(&callback);
+                    let told = tokio::task::spawn_blocking(move || tell(&callback, version));
+                    if told.await.is_err() {
+                        return;
+                    }
+                }
+            })?;
+            reader.on_schema_change(Arc::new(move |schema| {
+                // Nobody listens any more once the process ends.
+                let _ = versions.send(schema.definition.version.0);
+            }));
+            Ok(())
+        })
+    }
+
+    /// Ends the reader: reads in flight end, later ones raise `Closed`, and its memory is given back
+    /// once the last read has left. A second time changes nothing.
     fn close(&self) {
         if let Some(reader) = self.reader.take() {
             reader.close();
@@ -427,84 +410,11 @@ impl NativeReader {
     }
 }
 
-/// A value that was found: text and bytes become objects in place, without a copy in between.
-enum Got<'py> {
-    Object(Bound<'py, PyAny>),
-    Value(Value),
-}
-
-fn read_field<'py>(
-    py: Python<'py>,
-    view: &View<'_>,
-    field: &Handle,
-    key: DocumentKey<'_>,
-) -> forebay::Result<FieldRead<Got<'py>>> {
-    let handle = &field.handle;
-    let Some(row) = view.get(key)? else { return Ok(FieldRead::Absent) };
-    match handle.asked() {
-        FieldType::Scalar(ScalarType::String) => {
-            row.str(handle)?.try_map(|text| Ok(Got::Object(PyString::new(py, text).into_any())))
+/// Calls a Python callback, unless the interpreter is ending.
+fn tell(callback: &Py<PyAny>, version: u32) {
+    Python::try_attach(|py| {
+        if let Err(raised) = callback.call1(py, (version,)) {
+            raised.write_unraisable(py, Some(callback.bind(py)));
         }
-        FieldType::Scalar(ScalarType::Bytes) => {
-            row.bytes(handle)?.try_map(|bytes| Ok(Got::Object(PyBytes::new(py, bytes).into_any())))
-        }
-        _ => row.value(handle)?.try_map(|value| Ok(Got::Value(value))),
-    }
-}
-
-fn check_statuses(
-    statuses: Option<&Bound<'_, PyAny>>,
-    keys: &GivenKeys,
-) -> Result<Option<OutArray<u8>>, Fault> {
-    let check = |all| OutArray::check(all, "statuses", "uint8", keys.count(), None);
-    statuses.map(check).transpose()
-}
-
-/// Reads many documents with the interpreter released. Without statuses a key whose partition does
-/// not answer is an error, for it would pass for an absent one.
-fn read_many<T: Send>(
-    py: Python<'_>,
-    reader: &Reader,
-    keys: &GivenKeys,
-    max_age: Option<Duration>,
-    with_statuses: bool,
-    read: impl Fn(&forebay::RowRef<'_>) -> forebay::Result<T> + Sync,
-) -> Result<(Vec<Option<T>>, Vec<u8>), Fault> {
-    let answers = py.detach(|| {
-        reader.read_local(max_age, |view| {
-            let (mut found, mut codes) = (Vec::new(), Vec::new());
-            view.multi_get(keys, |place, answer| {
-                codes.push(status_code(answer.status()));
-                found.push(match answer {
-                    KeyAnswer::Found(row) => Some(read(&row)?),
-                    KeyAnswer::None(KeyStatus::Absent) => None,
-                    KeyAnswer::None(_) if with_statuses => None,
-                    // The single read says why.
-                    KeyAnswer::None(_) => {
-                        view.get(keys.key(place))?.map(|row| read(&row)).transpose()?
-                    }
-                });
-                Ok(())
-            })?;
-            Ok((found, codes))
-        })
     });
-    Ok(answers?)
-}
-
-/// The dict of a document: absent fields are missing, null ones None.
-pub(crate) fn document_object<'py>(
-    py: Python<'py>,
-    reader: &Reader,
-    document: &Document,
-) -> Result<Bound<'py, PyAny>, Fault> {
-    // Taken after the document, so that it is no older; a field dropped in between is absent.
-    let schema = reader.schema();
-    let fields = PyDict::new(py);
-    for cell in document.cells() {
-        let Some(field) = schema.definition.field_by_id(cell.field) else { continue };
-        let value = cell.value.as_ref().map(|value| object_of(py, value)).transpose()?;
-        fields.set_item(&field.name, value)?;
-    }
-    Ok(fields.into_any())
 }

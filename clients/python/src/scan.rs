@@ -7,9 +7,9 @@ use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::fault::Fault;
+use crate::found::document_object;
 use crate::key::key_object;
 use crate::process::ProcessOwned;
-use crate::reader::document_object;
 
 /// A key and its document.
 pub(crate) type Scanned<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);

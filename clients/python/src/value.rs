@@ -1,8 +1,8 @@
 //! Field values from Python's own types and back.
 //!
 //! A value is taken as what it is: an int is an int64, a float a float64. The store's definition
-//! then fits it to the field, where that loses nothing. Vectors come and go as NumPy arrays, through
-//! the buffer protocol.
+//! then fits it to the field, where that loses nothing. Vectors come and go as NumPy arrays,
+//! through the buffer protocol.
 
 use forebay::{Error, ScalarType, Timestamp, Value};
 use half::f16;

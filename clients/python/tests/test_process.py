@@ -20,6 +20,7 @@ def test_what_a_fork_inherits_answers_closed(server: Server, stores: Stores) -> 
     name = store.definition.name
     token = store.upsert("k", {"a": 1}).token
     assert reader.get("k", "a", after=token) == 1
+    dropped = stores.client.reader(name)
     answers, child_end = multiprocessing.Pipe(duplex=False)
     child = os.fork()
     if child == 0:
@@ -38,6 +39,7 @@ def test_what_a_fork_inherits_answers_closed(server: Server, stores: Stores) -> 
             except forebay.Error as error:
                 codes.append(error.code)
         reader.close()
+        del dropped
         try:
             with forebay.Reader(server.endpoint, name) as own:
                 own.await_ready(20)
@@ -49,6 +51,7 @@ def test_what_a_fork_inherits_answers_closed(server: Server, stores: Stores) -> 
     assert answers.poll(60), "the child hangs"
     assert answers.recv() == ["Closed"] * 5 + ["1"]
     assert os.waitpid(child, 0)[1] == 0
+    dropped.close()
     assert reader.get("k", "a") == 1
     assert store.upsert("k", {"a": 3}).result == "appended"
 

@@ -1,6 +1,6 @@
 //! The Python tests: every folder named `tests` that holds `test_*.py` is one suite, run by the
-//! pytest of .venv from the folder above it, which is also on the import path. FOREBAY_BIN names the
-//! folder of what cargo built: programs, and the Python client's native module.
+//! pytest of .venv from the folder above it, which is also on the import path. FOREBAY_BIN names
+//! the folder of what cargo built: programs, and the Python client's native module.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

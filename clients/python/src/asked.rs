@@ -1,0 +1,81 @@
+//! How a read is asked for: what it waits for, how old its data may be, and what it answers for
+//! absent.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use forebay::{Error, PartitionId, Read, Reader};
+use forebay_wire::token::Token;
+use pyo3::prelude::*;
+
+use crate::fault::Fault;
+use crate::process::{self, Owned};
+use crate::python::class;
+use crate::schema::duration_of;
+
+/// Seconds that a read waits for a token or a barrier, unless it says so.
+const READ_TIMEOUT: f64 = 10.0;
+
+/// What a read answers for absent: what the caller gave, None included, or `ABSENT`.
+pub(crate) struct Default<'py>(pub(crate) Option<Bound<'py, PyAny>>);
+
+impl<'py> FromPyObject<'_, 'py> for Default<'py> {
+    type Error = Infallible;
+
+    fn extract(object: Borrowed<'_, 'py, PyAny>) -> Result<Self, Infallible> {
+        Ok(Self(Some(object.to_owned())))
+    }
+}
+
+impl<'py> Default<'py> {
+    /// The object to answer.
+    pub(crate) fn object(self, py: Python<'py>) -> PyResult<Bound<'py, PyAny>> {
+        self.0.map_or_else(|| class(py, "forebay._model", "ABSENT"), Ok)
+    }
+}
+
+/// How a read is made, beyond local.
+pub(crate) struct How {
+    read: Read,
+    waits: bool,
+    /// The age that the data may have.
+    pub(crate) max_age: Option<Duration>,
+}
+
+impl How {
+    /// What the keywords of a read ask for.
+    pub(crate) fn of(
+        after: Option<&[u8]>,
+        latest: bool,
+        max_age: Option<f64>,
+        timeout: Option<f64>,
+    ) -> Result<Self, Fault> {
+        let max_age = max_age.map(duration_of).transpose()?;
+        let timeout = || duration_of(timeout.unwrap_or(READ_TIMEOUT));
+        let read = match (after, latest) {
+            (None, false) => Read::local(),
+            (Some(token), false) => Read::after_token(Token::decode(token)?, timeout()?),
+            (None, true) => Read::latest(timeout()?),
+            (Some(_), true) => {
+                let message = "the latest is never before a token; give one of the two";
+                return Err(Error::invalid_argument(message).into());
+            }
+        };
+        Ok(Self { read, waits: after.is_some() || latest, max_age })
+    }
+
+    /// Waits for what the read asks for.
+    pub(crate) fn wait(
+        &self,
+        py: Python<'_>,
+        reader: &Owned<Reader>,
+        partitions: impl FnOnce(&Reader) -> forebay::Result<Vec<PartitionId>>,
+    ) -> Result<(), Fault> {
+        if !self.waits {
+            return Ok(());
+        }
+        let reader = reader.to_arc();
+        let partitions = partitions(&reader)?;
+        Ok(process::wait(py, reader.wait(&self.read, &partitions))??)
+    }
+}
