@@ -105,9 +105,9 @@ impl NativeReader {
         &self.name
     }
 
-    /// Returns a field of a document: its value, None for null, and `default` (`ABSENT` unless given)
-    /// when there is no such document or it has no such field. `field` is a name or, faster, a
-    /// handle. See the class for the keywords.
+    /// Returns a field of a document: its value, None for null, and `default` (`ABSENT` unless
+    /// given) when there is no such document or it has no such field. `field` is a name or, faster,
+    /// a handle. See the class for the keywords.
     #[pyo3(signature = (
         key, field, default=Default(None), *, after=None, latest=false, max_age=None, timeout=None
     ))]
@@ -162,8 +162,8 @@ impl NativeReader {
         })
     }
 
-    /// Returns one field of many documents, in the order of the keys. `statuses`, an array of uint8,
-    /// takes a `KeyStatus` per key; without it a key whose partition does not answer raises.
+    /// Returns one field of many documents, in the order of the keys. `statuses`, an array of
+    /// uint8, takes a `KeyStatus` per key; without it a key whose partition does not answer raises.
     #[pyo3(signature = (
         keys, field, default=Default(None), *, statuses=None, after=None, latest=false,
         max_age=None, timeout=None
@@ -238,8 +238,8 @@ impl NativeReader {
         })
     }
 
-    /// Resolves a field by name or earlier name, to be read as a type: its own unless given, one that
-    /// widens to it, or one that it widens to. Raises `NotFound` and `InvalidArgument`.
+    /// Resolves a field by name or earlier name, to be read as a type: its own unless given, one
+    /// that widens to it, or one that it widens to. Raises `NotFound` and `InvalidArgument`.
     #[pyo3(signature = (name, r#type=None))]
     fn field(&self, name: &str, r#type: Option<&str>) -> Result<Handle, Fault> {
         entry(|| {
@@ -357,8 +357,8 @@ impl NativeReader {
         entry(|| metrics_object(py, &self.reader.get()?.metrics()))
     }
 
-    /// Calls back with each schema version that the reader comes to from now on, in their order, on a
-    /// thread of its own. What it raises goes to `sys.unraisablehook`.
+    /// Calls back with each schema version that the reader comes to from now on, in their order, on
+    /// a thread of its own. What it raises goes to `sys.unraisablehook`.
     fn on_schema_change(&self, callback: Py<PyAny>) -> Result<(), Fault> {
         entry(|| {
             let reader = self.reader.get()?;
@@ -382,8 +382,8 @@ impl NativeReader {
         })
     }
 
-    /// Ends the reader: reads in flight end, later ones raise `Closed`, and its memory is given back
-    /// once the last read has left. A second time changes nothing.
+    /// Ends the reader: reads in flight end, later ones raise `Closed`, and its memory is given
+    /// back once the last read has left. A second time changes nothing.
     fn close(&self) {
         if let Some(reader) = self.reader.take() {
             reader.close();
