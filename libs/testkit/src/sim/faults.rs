@@ -9,6 +9,7 @@ use forebay_log::faulty::FaultRates;
 use super::net::NetFaults;
 use super::readers::SimReader;
 use super::workload::{Shared, lock};
+use super::world::World;
 
 /// Everything that can go wrong.
 pub const FAULT_NAMES: [&str; 12] = [
@@ -77,19 +78,7 @@ async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
             Ok(())
         }
         "log unreliable" => {
-            let rate = || world.draw(LOG_FAULT_RATE_MAX) as u32;
-            world.set_log_faults(FaultRates {
-                append_refused: rate(),
-                append_in_doubt_appended: rate(),
-                append_in_doubt_lost: rate(),
-                append_in_doubt_late: rate(),
-                append_delayed: rate(),
-                answer_delayed: rate(),
-                read_refused: rate(),
-                read_delayed: rate(),
-                bounds_refused: rate(),
-                delay_max: Duration::from_millis(1 + world.draw(60)),
-            });
+            world.set_log_faults(log_faults(world));
             pause(200 + world.draw(800)).await;
             world.set_log_faults(FaultRates::default());
             Ok(())
@@ -129,6 +118,22 @@ async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
             }
             Ok(())
         }
+    }
+}
+
+fn log_faults(world: &World) -> FaultRates {
+    let rate = || world.draw(LOG_FAULT_RATE_MAX) as u32;
+    FaultRates {
+        append_refused: rate(),
+        append_in_doubt_appended: rate(),
+        append_in_doubt_lost: rate(),
+        append_in_doubt_late: rate(),
+        append_delayed: rate(),
+        answer_delayed: rate(),
+        read_refused: rate(),
+        read_delayed: rate(),
+        bounds_refused: rate(),
+        delay_max: Duration::from_millis(1 + world.draw(60)),
     }
 }
 
