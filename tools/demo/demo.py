@@ -16,12 +16,13 @@ import data
 import oracle
 import table
 from interrupts import Interrupted, Interrupts
-from languages import LANGUAGES
+from languages import LANGUAGES, Language
 from processes import Child, DemoError
 from rich.console import Console
 
 SERVER_SECONDS = 60.0
 CREATE_SECONDS = 60.0
+INSTALL_SECONDS = 60.0
 READY_SECONDS = 60.0
 LOAD_SECONDS = 600.0
 LOAD_SILENCE_SECONDS = 60.0
@@ -142,13 +143,14 @@ def run(stage: Stage) -> bool:
     console = Console()
     loaded = load(stage, server, readers, 2 * len(ratings), console)
     figures = finish(stage, readers, loaded["tokens"], ratings.keys())
-    verdict = judge(stage, ratings, figures)
+    verdicts = judge(stage, ratings, figures)
     stop_server(server.child)
     table.show_results(console, table.result_rows(loaded, figures), NOTES)
     show_ranking(ratings, figures)
-    for line in verdict.lines():
-        print(line)
-    return not verdict.mismatches
+    for name, verdict in verdicts.items():
+        for line in verdict.lines(name):
+            print(line)
+    return not any(verdict.mismatches for verdict in verdicts.values())
 
 
 def start_server(stage: Stage) -> Server:
@@ -185,6 +187,7 @@ def start_readers(stage: Stage, address: str) -> dict[str, Child]:
     """Start one reader per language and wait until each is ready."""
     readers = {}
     for place, language in enumerate(LANGUAGES):
+        install(stage, language)
         command = language.command(stage.settings.programs)
         command += ["--address", address, "--probe-key", str(place)]
         readers[language.name] = stage.start(f"reader-{language.name}", command)
@@ -192,6 +195,13 @@ def start_readers(stage: Stage, address: str) -> dict[str, Child]:
         ready = reader.await_message("ready", READY_SECONDS)
         print(f"demo: the {name} reader is ready after {ready['seconds']:.2f} s", flush=True)
     return readers
+
+
+def install(stage: Stage, language: Language) -> None:
+    """Put what cargo built where the reader of this language looks for it."""
+    if language.install:
+        installer = stage.start(f"install-{language.name}", list(language.install))
+        installer.await_end(INSTALL_SECONDS)
 
 
 def load(
@@ -247,18 +257,19 @@ def finish(
 
 def judge(
     stage: Stage, ratings: data.Ratings, figures: dict[str, dict[str, Any]]
-) -> oracle.Verdict:
+) -> dict[str, oracle.Verdict]:
     """Compare what every language read with what the ratings come to."""
     expected = oracle.replay(ratings.frame)
-    verdict = oracle.Verdict()
+    verdicts = {}
     for name, told in figures.items():
+        verdicts[name] = verdict = oracle.Verdict()
         try:
             with (stage.folder / f"{name}.dump").open(encoding="utf-8") as dump:
                 verdict.add(oracle.compare(expected, name, dump, ratings.keys()))
             verdict.add(oracle.compare_figures(expected, name, told))
         except (OSError, ValueError, KeyError, TypeError) as error:
             raise DemoError(f"what {name} wrote cannot be read: {error!r}") from error
-    return verdict
+    return verdicts
 
 
 def show_ranking(ratings: data.Ratings, figures: dict[str, dict[str, Any]]) -> None:

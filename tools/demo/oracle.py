@@ -58,15 +58,15 @@ class Verdict:
         self.absent_keys += other.absent_keys
         self.mismatches.extend(other.mismatches)
 
-    def lines(self) -> Iterator[str]:
-        """Say the first mismatches and how many more there are, or what was compared."""
+    def lines(self, language: str) -> Iterator[str]:
+        """Say one language's first mismatches and how many more it has, or what was compared."""
         yield from map(str, self.mismatches[:SHOWN_MAX])
         if len(self.mismatches) > SHOWN_MAX:
-            yield f"oracle: and {len(self.mismatches) - SHOWN_MAX:,} mismatches more"
+            yield f"oracle: and {len(self.mismatches) - SHOWN_MAX:,} mismatches more in {language}"
         if not self.mismatches:
             yield (
-                f"oracle: {self.documents:,} documents with {self.fields:,} fields, "
-                f"by key and by iteration, and {self.absent_keys:,} absent keys are as expected"
+                f"oracle: {language} read {self.documents:,} documents with {self.fields:,} "
+                f"fields, by key and by iteration, and {self.absent_keys:,} absent keys as expected"
             )
 
 

@@ -101,7 +101,7 @@ def test_a_dump_without_a_fault_passes_and_everything_is_counted() -> None:
     assert verdict.mismatches == []
     assert (verdict.documents, verdict.absent_keys) == (12, 2)
     assert verdict.fields > verdict.documents
-    assert next(iter(verdict.lines())).startswith("oracle: 12 documents")
+    assert next(iter(verdict.lines("rust"))).startswith("oracle: rust read 12 documents")
 
 
 @pytest.mark.parametrize("by", oracle.WAYS)
@@ -189,6 +189,6 @@ def test_a_wrong_count_user_or_ranking_is_noticed() -> None:
 
 def test_only_the_first_mismatches_are_shown() -> None:
     many = [oracle.Mismatch("users", key, "f", 1, 2, "x") for key in range(30)]
-    lines = list(oracle.Verdict(mismatches=many).lines())
+    lines = list(oracle.Verdict(mismatches=many).lines("rust"))
     assert len(lines) == oracle.SHOWN_MAX + 1
-    assert lines[-1] == "oracle: and 20 mismatches more"
+    assert lines[-1] == "oracle: and 20 mismatches more in rust"

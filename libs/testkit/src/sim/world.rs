@@ -230,7 +230,6 @@ impl World {
             entropy,
             barriers: Arc::new(LogBarriers(log)),
             on_skipped: None,
-            disk: None,
         };
         Reader::open(ReaderOptions::new(STORE), parts).await
     }

@@ -1,0 +1,52 @@
+"""The languages: told apart by name, and installed by the demo itself from what cargo built."""
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import demo
+import pytest
+from interrupts import Interrupts
+from languages import CLIENTS, LANGUAGES, Language
+from processes import DemoError
+
+PYTHON = next(language for language in LANGUAGES if language.name == "python")
+
+
+@pytest.fixture
+def stage(tmp_path: Path) -> Iterator[demo.Stage]:
+    """A stage whose programs are stopped when the test ends."""
+    with ExitStack() as stack:
+        settings = demo.Settings(programs=tmp_path, small=True, plant=False)
+        yield demo.Stage(settings, tmp_path, stack, Interrupts())
+
+
+def test_every_language_has_a_name_of_its_own() -> None:
+    names = [language.name for language in LANGUAGES]
+    assert sorted(set(names)) == sorted(names)
+
+
+def test_the_python_reader_runs_with_what_the_demo_installs(stage: demo.Stage) -> None:
+    demo.install(stage, PYTHON)
+    built = CLIENTS / "python" / "forebay" / "_native.abi3.so"
+    installed = built.stat()
+    demo.install(stage, PYTHON)
+    again = built.stat()
+    assert (again.st_ino, again.st_mtime_ns) == (installed.st_ino, installed.st_mtime_ns)
+    reader = stage.start("reader", [*PYTHON.command(stage.settings.programs), "--help"])
+    reader.await_end(demo.END_SECONDS)
+
+
+def test_an_install_without_a_built_module_names_the_fix(
+    stage: demo.Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("FOREBAY_BIN", str(tmp_path))
+    with pytest.raises(DemoError, match="install-python failed"):
+        demo.install(stage, PYTHON)
+    (installer,) = stage.children
+    assert "run: cargo build" in installer.last_words()
+
+
+def test_a_language_without_an_install_starts_nothing(stage: demo.Stage) -> None:
+    demo.install(stage, Language("other", lambda _programs: []))
+    assert stage.children == []
