@@ -1,0 +1,403 @@
+/*
+ * forebay.h: the C ABI of Forebay's native core.
+ *
+ * 1. Ids. Everything that is opened has an id, which is never 0 and never used again. fb_close ends
+ *    it; a second close, and any use after it, answer FB_CLOSED. Ids may be used from any thread at
+ *    the same time; a scan and a pending write belong to one thread at a time.
+ * 2. Status. Every function that may fail answers 0 or a code of fb_status, the same table in every
+ *    language. With an fb_error that is not NULL the details are written there; it is overwritten,
+ *    so free the one before. fb_error_free frees its texts, not the pending write that it names.
+ * 3. Ownership. What fb_text, fb_value, fb_key, ... point at is the caller's and is read during the
+ *    call alone. What is written to an fb_bytes or fb_packed is the library's until it is freed
+ *    with fb_bytes_free or fb_packed_free, once; freeing empties it, and freeing an empty one does
+ *    nothing. Nothing is written to out-parameters when a call fails. Every out-parameter may be
+ *    NULL.
+ * 4. Pointers are aligned for their type. A length of 0 allows any pointer. Text is UTF-8.
+ * 5. Calls that reach over the network block until a deadline in milliseconds. Reads without an
+ *    fb_read wait for nothing: they take no lock and start no thread.
+ * 6. No call unwinds, exits, prints or installs a signal handler; a broken invariant of ours is
+ *    FB_INTERNAL.
+ * 7. After fork a child may use nothing that was opened before it.
+ *
+ * Numbers are little-endian. Values have the bytes that proto/spec/row.md gives them.
+ */
+#ifndef FOREBAY_H
+#define FOREBAY_H
+
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Codes of proto/forebay/v1/error.proto. */
+typedef enum fb_status {
+    FB_OK = 0,
+    FB_INVALID_ARGUMENT = 1,
+    FB_NOT_FOUND = 2,
+    FB_CONFLICT = 3,
+    FB_UNAVAILABLE = 4,
+    FB_DEADLINE_EXCEEDED = 5,
+    FB_UNKNOWN_OUTCOME = 6,
+    FB_LIMIT_EXCEEDED = 7,
+    FB_STALE = 8,
+    FB_TOKEN_LOST = 9,
+    FB_CORRUPT = 10,
+    FB_UNSUPPORTED = 11,
+    FB_UPGRADE_NEEDED = 12,
+    FB_CLOSED = 13,
+    FB_UNAUTHENTICATED = 14,
+    FB_PERMISSION_DENIED = 15,
+    FB_INTERNAL = 16
+} fb_status;
+
+/* Types of keys. */
+enum { FB_KEY_STRING = 1, FB_KEY_BYTES = 2, FB_KEY_INT64 = 3 };
+
+/* Types of fields: a scalar, a list of scalars, or a vector of a fixed length. */
+enum {
+    FB_TYPE_NONE = 0,
+    FB_TYPE_BOOL = 1,
+    FB_TYPE_INT32 = 2,
+    FB_TYPE_INT64 = 3,
+    FB_TYPE_FLOAT32 = 4,
+    FB_TYPE_FLOAT64 = 5,
+    FB_TYPE_STRING = 6,
+    FB_TYPE_BYTES = 7,
+    FB_TYPE_TIMESTAMP = 8
+};
+#define FB_TYPE_LIST(scalar) (0x100u | (uint32_t)(scalar))
+#define FB_TYPE_VECTOR_F32(length) (0x201u | ((uint32_t)(length) << 16))
+#define FB_TYPE_VECTOR_F16(length) (0x202u | ((uint32_t)(length) << 16))
+#define FB_TYPE_VECTOR_I8(length) (0x203u | ((uint32_t)(length) << 16))
+
+/* Whether a field is there. Absent, null and empty are three answers. */
+enum { FB_ABSENT = 0, FB_NULL = 1, FB_VALUE = 2 };
+
+/* What became of a key of many. */
+enum {
+    FB_KEY_ABSENT = 0,
+    FB_KEY_FOUND = 1,
+    FB_KEY_UNAVAILABLE = 2,
+    FB_KEY_STALE = 3,
+    FB_KEY_NOT_FOLLOWED = 4
+};
+
+/* What a read waits for. */
+enum { FB_WAIT_NOTHING = 0, FB_WAIT_TOKEN = 1, FB_WAIT_LATEST = 2 };
+
+enum { FB_VERB_UPSERT = 1, FB_VERB_PUT = 2, FB_VERB_DELETE = 3 };
+
+enum { FB_IF_ALWAYS = 0, FB_IF_ABSENT = 1, FB_IF_VERSION = 2, FB_IF_NEWER = 3 };
+
+/* What a change does to a field. The list operations take a list, and the first two a bound. */
+enum {
+    FB_OP_SET = 1,
+    FB_OP_REMOVE = 2,
+    FB_OP_INCREMENT = 3,
+    FB_OP_MIN = 4,
+    FB_OP_MAX = 5,
+    FB_OP_LIST_APPEND = 6,
+    FB_OP_SET_ADD = 7,
+    FB_OP_SET_REMOVE = 8
+};
+
+/* What became of a change: refused (see its error), in the log, condition held, or not met. */
+enum { FB_REFUSED = 0, FB_APPENDED = 1, FB_APPLIED = 2, FB_NOT_MET = 3 };
+
+enum {
+    FB_ALTER_ADD_FIELD = 1,
+    FB_ALTER_DROP_FIELD = 2,
+    FB_ALTER_DROP_BY_PREFIX = 3,
+    FB_ALTER_RENAME_FIELD = 4,
+    FB_ALTER_WIDEN_FIELD = 5,
+    FB_ALTER_DROP_ALL = 6,
+    FB_ALTER_SET_OPTIONS = 7
+};
+
+/* Which numbers of an fb_error apply. */
+enum { FB_HAS_PARTITION = 1, FB_HAS_KEY_DIGEST = 2, FB_HAS_LIMIT = 4, FB_HAS_ACTUAL = 8 };
+
+/* Stands for "none" in packed times, versions and durations. */
+#define FB_NONE INT64_MIN
+
+/* The caller's bytes. */
+typedef struct fb_text {
+    const uint8_t *data;
+    uint64_t length;
+} fb_text;
+
+/* The library's bytes; free them with fb_bytes_free. */
+typedef struct fb_bytes {
+    uint8_t *data;
+    uint64_t length;
+} fb_bytes;
+
+typedef struct fb_error {
+    int32_t code;
+    uint32_t applies;    /* FB_HAS_* */
+    uint32_t partition;
+    uint32_t reserved;
+    uint64_t key_digest; /* xxh3_64 of the key; a key itself is never shown */
+    uint64_t limit;
+    uint64_t actual;
+    uint64_t pending;    /* id of a write whose outcome is not known, or 0 */
+    fb_bytes message;    /* what happened, and what to do next */
+    fb_bytes store;
+    fb_bytes field;
+} fb_error;
+
+/* A value and its type; FB_TYPE_NONE is null, or no value. */
+typedef struct fb_value {
+    uint32_t type;
+    uint32_t reserved;
+    fb_text data;
+} fb_value;
+
+/* A key; partition_key_type 0 where the store declares no partition key. */
+typedef struct fb_key {
+    uint32_t key_type;
+    uint32_t partition_key_type;
+    fb_text key; /* of an int64 its 8 bytes */
+    fb_text partition_key;
+} fb_key;
+
+/* Many keys behind each other; key n ends at ends[n]. int64 keys have 8 bytes and no ends. */
+typedef struct fb_keys {
+    uint32_t key_type;
+    uint32_t partition_key_type;
+    uint64_t count;
+    fb_text keys;
+    const uint64_t *ends;
+    fb_text partition_keys;
+    const uint64_t *partition_ends;
+} fb_keys;
+
+typedef struct fb_read {
+    uint32_t wait;       /* FB_WAIT_* */
+    uint32_t reserved;
+    uint64_t timeout_ms; /* of the wait */
+    uint64_t age_max_ms; /* beyond it FB_STALE; 0 for no bound */
+    fb_text token;       /* for FB_WAIT_TOKEN */
+} fb_read;
+
+typedef struct fb_field_spec {
+    fb_text name;
+    uint32_t type;
+    uint32_t reserved;
+    fb_value fallback; /* what a gather writes for absent and null */
+    int64_t ttl_us;    /* of each write that carries none; below 0 for none */
+} fb_field_spec;
+
+typedef struct fb_store_options {
+    int64_t ttl_us;        /* below 0 for none */
+    uint32_t heartbeat_ms; /* 0 for 1,000 */
+    uint32_t versioned;
+} fb_store_options;
+
+typedef struct fb_store_spec {
+    fb_text name;
+    uint32_t key_type;
+    uint32_t partitions;
+    fb_text partition_key; /* a field's name; empty for the primary key */
+    const fb_field_spec *fields;
+    uint64_t field_count;
+    fb_store_options options;
+    uint32_t key_value; /* 1: one bytes field named "value"; give no fields */
+    uint32_t reserved;
+} fb_store_spec;
+
+typedef struct fb_alteration {
+    uint32_t kind; /* FB_ALTER_* */
+    uint32_t reserved;
+    fb_field_spec field; /* the field, or the name of one, or a prefix */
+    fb_text to;          /* the new name */
+    fb_store_options options;
+} fb_alteration;
+
+typedef struct fb_op {
+    uint32_t op; /* FB_OP_* */
+    uint32_t bound;
+    fb_text field;
+    fb_value value;
+    int64_t ttl_us; /* of this field; below 0 for none */
+} fb_op;
+
+typedef struct fb_change {
+    uint32_t verb;      /* FB_VERB_* */
+    uint32_t condition; /* FB_IF_* */
+    fb_key key;
+    const fb_op *ops;
+    uint64_t op_count;
+    int64_t ttl_us; /* of the document; below 0 for none */
+    uint64_t if_version;
+    fb_text if_newer;
+} fb_change;
+
+typedef struct fb_outcome {
+    uint32_t result; /* FB_REFUSED, FB_APPENDED, FB_APPLIED, FB_NOT_MET */
+    uint32_t has_version;
+    uint64_t version; /* the document's, where the condition was not met and has_version is 1 */
+    fb_error error;   /* of FB_REFUSED; free it */
+} fb_outcome;
+
+typedef struct fb_reader_options {
+    fb_text store;
+    const uint32_t *partitions; /* which to follow; NULL for all */
+    uint64_t partition_count;
+    uint64_t ready_age_max_ms; /* 0 for 10,000 */
+    uint64_t open_timeout_ms;  /* 0 for 10,000 */
+    uint32_t serve_partial;
+    uint32_t reserved;
+} fb_reader_options;
+
+typedef struct fb_scalar {
+    uint32_t presence; /* FB_ABSENT, FB_NULL, FB_VALUE */
+    uint32_t reserved;
+    int64_t integer; /* bools, integers, timestamps */
+    double real;     /* floats */
+} fb_scalar;
+
+typedef struct fb_gather_field {
+    fb_text name;
+    fb_value fallback; /* FB_TYPE_NONE: the schema's, and 0 without one */
+} fb_gather_field;
+
+/* Values of many keys: value n ends at ends[n], a u64; statuses, presences: a byte per key. */
+typedef struct fb_packed {
+    fb_bytes values;
+    fb_bytes ends;
+    fb_bytes statuses;
+    fb_bytes presences;
+} fb_packed;
+
+int32_t fb_close(uint64_t id, fb_error *error);
+void fb_bytes_free(fb_bytes *bytes);
+void fb_packed_free(fb_packed *packed);
+void fb_error_free(fb_error *error);
+
+/* Clients. A client has one random id and numbers its writes: make one per process and share it. */
+
+/* deadline_ms of 0 is 10,000. */
+int32_t fb_client_connect(
+    fb_text endpoint, uint64_t deadline_ms, uint64_t *client, fb_error *error);
+int32_t fb_store_open(uint64_t client, fb_text name, uint64_t *store, fb_error *error);
+int32_t fb_store_create(
+    uint64_t client, const fb_store_spec *spec, uint64_t *store, fb_error *error);
+/* from_version of 0 alters whatever is there. */
+int32_t fb_store_alter(
+    uint64_t client, fb_text name, uint32_t from_version, const fb_alteration *alterations,
+    uint64_t alteration_count, fb_bytes *definition, fb_error *error);
+int32_t fb_store_delete(uint64_t client, fb_text name, fb_error *error);
+/* version 0 is the newest. */
+int32_t fb_store_describe(
+    uint64_t client, fb_text name, uint32_t version, fb_bytes *definition, fb_error *error);
+/* Their number u32, and each packed. */
+int32_t fb_store_list(uint64_t client, fb_bytes *definitions, fb_error *error);
+
+/*
+ * A definition, packed; TEXT is a length u32 and bytes, VALUE a type u32 and a TEXT:
+ * id u64 | name TEXT | version u32 | key type u32 | partition key field TEXT, or empty |
+ * partitions u32 | ttl i64 | heartbeat ms u32 | versioned u8 | key-value u8 | fields u32, and per
+ * field: id u32 | name TEXT | type u32 | default VALUE | ttl i64 | aliases u32, each a TEXT
+ */
+int32_t fb_store_definition(uint64_t store, fb_bytes *definition, fb_error *error);
+
+/*
+ * Sends changes together. Those of one partition are atomic (up to 1,024) and in order. outcomes
+ * has room for change_count. After FB_UNKNOWN_OUTCOME, error->pending is the write, to be retried
+ * or closed. deadline_ms of 0 is the client's.
+ */
+int32_t fb_store_write(
+    uint64_t store, const fb_change *changes, uint64_t change_count, uint64_t deadline_ms,
+    fb_outcome *outcomes, fb_bytes *token, fb_error *error);
+/* Sends the same write again and closes pending; a failure may name a new one. */
+int32_t fb_pending_retry(
+    uint64_t pending, uint64_t deadline_ms, uint64_t outcome_count, fb_outcome *outcomes,
+    fb_bytes *token, fb_error *error);
+
+/* Readers. */
+
+int32_t fb_reader_open(
+    uint64_t client, const fb_reader_options *options, uint64_t *reader, fb_error *error);
+int32_t fb_reader_await_ready(uint64_t reader, uint64_t timeout_ms, fb_error *error);
+int32_t fb_reader_await_token(
+    uint64_t reader, fb_text token, uint64_t timeout_ms, fb_error *error);
+/* asked of FB_TYPE_NONE is the field's own type. A field needs no close. */
+int32_t fb_reader_field(
+    uint64_t reader, fb_text name, uint32_t asked, uint64_t *field, uint32_t *type,
+    fb_error *error);
+int32_t fb_reader_partition(
+    uint64_t reader, const fb_key *key, uint32_t *partition, fb_error *error);
+int32_t fb_reader_definition(uint64_t reader, fb_bytes *definition, fb_error *error);
+
+/* Reads of one document; read may be NULL. An absent key is no error. */
+
+int32_t fb_reader_get_scalar(
+    uint64_t reader, uint64_t field, uint32_t wanted, const fb_key *key, const fb_read *read,
+    fb_scalar *scalar, fb_error *error);
+/* Copies nothing when the value is longer than capacity; length tells what it needs. */
+int32_t fb_reader_get_bytes(
+    uint64_t reader, uint64_t field, const fb_key *key, const fb_read *read, uint8_t *buffer,
+    uint64_t capacity, uint64_t *length, uint32_t *presence, fb_error *error);
+int32_t fb_reader_get_value(
+    uint64_t reader, uint64_t field, const fb_key *key, const fb_read *read, fb_bytes *value,
+    uint32_t *presence, fb_error *error);
+int32_t fb_reader_presence(
+    uint64_t reader, uint64_t field, const fb_key *key, const fb_read *read, uint32_t *presence,
+    fb_error *error);
+/*
+ * A document, packed: expiry i64 (microseconds) | version i64 | fields u32, and per field:
+ * name TEXT | expiry i64 | VALUE. No bytes where there is no document.
+ */
+int32_t fb_reader_get_document(
+    uint64_t reader, const fb_key *key, const fb_read *read, fb_bytes *document, fb_error *error);
+
+/* Reads of many documents, answered in the order of the keys. */
+
+int32_t fb_reader_get_many(
+    uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read *read, fb_packed *packed,
+    fb_error *error);
+/* Per key: status u8, and the document, packed, where it was found. */
+int32_t fb_reader_get_documents(
+    uint64_t reader, const fb_keys *keys, const fb_read *read, fb_bytes *documents,
+    fb_error *error);
+/* wide 0 is for floats, 1 for doubles; lossy 1 allows rounding. width is the columns of a row. */
+int32_t fb_plan_open(
+    uint64_t reader, const fb_gather_field *fields, uint64_t field_count, uint32_t wide,
+    uint32_t lossy, uint64_t *plan, uint64_t *width, fb_error *error);
+/*
+ * values has room for capacity cells, statuses (or NULL) for a byte per key, cells (or NULL) for a
+ * byte per cell. Without statuses a key that cannot be answered is an error.
+ */
+int32_t fb_reader_gather_f32(
+    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, float *values,
+    uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
+int32_t fb_reader_gather_f64(
+    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, double *values,
+    uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
+
+int32_t fb_scan_open(uint64_t reader, uint64_t *scan, fb_error *error);
+/*
+ * Up to documents_max more documents: key type u32, key TEXT | partition key type u32, or 0 alone,
+ * partition key TEXT | the document, packed. A count of 0 is the end.
+ */
+int32_t fb_scan_next(
+    uint64_t scan, uint64_t age_max_ms, uint64_t documents_max, fb_bytes *documents,
+    uint64_t *count, fb_error *error);
+
+/*
+ * Counts and status, packed: hits, misses, memory bytes, records applied, bytes read, skipped,
+ * repeats, too large, log errors, rebuilds, each u64 | store TEXT | ready u8 | phase u8
+ * (1 bootstrapping, 2 serving, 3 poisoned) | percent u8 | remaining i64 | age i64 (microseconds) |
+ * schema version u32 | partitions u32, and per partition: id u32 | phase u8 | generation u32 |
+ * offset applied u64 | end u64 | lag in records u64 | age i64 | schema version u32 | documents u64
+ * | bytes u64 | why it applies nothing TEXT
+ */
+int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,219 @@
+//! The structs of `forebay.h`, field by field; `tests/c_test.rs` holds their layouts against what
+//! the C compiler makes of the header.
+
+/// Bytes or UTF-8 text that the caller owns.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbText {
+    pub data: *const u8,
+    pub length: u64,
+}
+
+/// Bytes that the library owns until `fb_bytes_free`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbBytes {
+    pub data: *mut u8,
+    pub length: u64,
+}
+
+/// A failure: what, where, and what to do next.
+#[repr(C)]
+pub struct FbError {
+    pub code: i32,
+    pub applies: u32,
+    pub partition: u32,
+    pub reserved: u32,
+    pub key_digest: u64,
+    pub limit: u64,
+    pub actual: u64,
+    pub pending: u64,
+    pub message: FbBytes,
+    pub store: FbBytes,
+    pub field: FbBytes,
+}
+
+/// A value as `proto/spec/row.md` lays it out, with its type; type 0 is null.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbValue {
+    pub value_type: u32,
+    pub reserved: u32,
+    pub data: FbText,
+}
+
+/// A document's key.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbKey {
+    pub key_type: u32,
+    pub partition_key_type: u32,
+    pub key: FbText,
+    pub partition_key: FbText,
+}
+
+/// Many keys, one behind another.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbKeys {
+    pub key_type: u32,
+    pub partition_key_type: u32,
+    pub count: u64,
+    pub keys: FbText,
+    pub ends: *const u64,
+    pub partition_keys: FbText,
+    pub partition_ends: *const u64,
+}
+
+/// What a read waits for, and how old its answer may be.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbRead {
+    pub wait: u32,
+    pub reserved: u32,
+    pub timeout_ms: u64,
+    pub age_max_ms: u64,
+    pub token: FbText,
+}
+
+/// A field of a store to be.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbFieldSpec {
+    pub name: FbText,
+    pub field_type: u32,
+    pub reserved: u32,
+    pub fallback: FbValue,
+    pub ttl_us: i64,
+}
+
+/// What a store does beside holding fields.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbStoreOptions {
+    pub ttl_us: i64,
+    pub heartbeat_ms: u32,
+    pub versioned: u32,
+}
+
+/// A store to be.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbStoreSpec {
+    pub name: FbText,
+    pub key_type: u32,
+    pub partitions: u32,
+    pub partition_key: FbText,
+    pub fields: *const FbFieldSpec,
+    pub field_count: u64,
+    pub options: FbStoreOptions,
+    pub key_value: u32,
+    pub reserved: u32,
+}
+
+/// One alteration of a definition.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbAlteration {
+    pub kind: u32,
+    pub reserved: u32,
+    pub field: FbFieldSpec,
+    pub to: FbText,
+    pub options: FbStoreOptions,
+}
+
+/// What a change does to one field.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbOp {
+    pub op: u32,
+    pub bound: u32,
+    pub field: FbText,
+    pub value: FbValue,
+    pub ttl_us: i64,
+}
+
+/// One change of one document.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbChange {
+    pub verb: u32,
+    pub condition: u32,
+    pub key: FbKey,
+    pub ops: *const FbOp,
+    pub op_count: u64,
+    pub ttl_us: i64,
+    pub if_version: u64,
+    pub if_newer: FbText,
+}
+
+/// What became of one change.
+#[repr(C)]
+pub struct FbOutcome {
+    pub result: u32,
+    pub has_version: u32,
+    pub version: u64,
+    pub error: FbError,
+}
+
+/// What a reader is asked to be.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbReaderOptions {
+    pub store: FbText,
+    pub partitions: *const u32,
+    pub partition_count: u64,
+    pub ready_age_max_ms: u64,
+    pub open_timeout_ms: u64,
+    pub serve_partial: u32,
+    pub reserved: u32,
+}
+
+/// A number, bool or timestamp of a document.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbScalar {
+    pub presence: u32,
+    pub reserved: u32,
+    pub integer: i64,
+    pub real: f64,
+}
+
+/// A field of a gather.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbGatherField {
+    pub name: FbText,
+    pub fallback: FbValue,
+}
+
+/// Strings or bytes of many documents.
+#[repr(C)]
+pub struct FbPacked {
+    pub values: FbBytes,
+    pub ends: FbBytes,
+    pub statuses: FbBytes,
+    pub presences: FbBytes,
+}
+
+impl FbBytes {
+    /// No bytes; freeing it does nothing.
+    pub const EMPTY: Self = Self { data: std::ptr::null_mut(), length: 0 };
+}
+
+impl FbError {
+    /// No failure.
+    pub const NONE: Self = Self {
+        code: 0,
+        applies: 0,
+        partition: 0,
+        reserved: 0,
+        key_digest: 0,
+        limit: 0,
+        actual: 0,
+        pending: 0,
+        message: FbBytes::EMPTY,
+        store: FbBytes::EMPTY,
+        field: FbBytes::EMPTY,
+    };
+}

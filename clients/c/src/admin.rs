@@ -1,0 +1,319 @@
+//! Clients and stores: connect, create, open, alter, delete, describe, list.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay::{
+    Alteration, Client, ClientOptions, Error, FieldSpec, Result, SchemaVersion, Store,
+    StoreOptions, StoreSpec,
+};
+
+use crate::abi::{
+    FbAlteration, FbBytes, FbError, FbFieldSpec, FbStoreOptions, FbStoreSpec, FbText,
+};
+use crate::fault::entry;
+use crate::input::{field_type_of, key_type_of, one, put, slice};
+use crate::output::Packer;
+use crate::process::wait;
+use crate::registry::{self, Object};
+
+/// A client, until it is closed; its stores answer `Closed` then too.
+pub(crate) struct OpenClient {
+    pub(crate) client: Client,
+    closed: Arc<AtomicBool>,
+}
+
+impl OpenClient {
+    pub(crate) fn close(&self) {
+        self.closed.store(true, Ordering::Release);
+    }
+}
+
+/// A store of a client.
+pub(crate) struct OpenStore {
+    store: Store,
+    client_closed: Arc<AtomicBool>,
+}
+
+impl OpenStore {
+    /// # Errors
+    /// `Closed` when its client was closed.
+    pub(crate) fn store(&self) -> Result<&Store> {
+        if self.client_closed.load(Ordering::Acquire) {
+            return Err(Error::closed("the store's client was closed; connect another one"));
+        }
+        Ok(&self.store)
+    }
+}
+
+fn insert_store(client: &OpenClient, store: Store) -> Result<u64> {
+    let client_closed = Arc::clone(&client.closed);
+    registry::insert(Object::Store(OpenStore { store, client_closed }))
+}
+
+/// Connects a client.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_client_connect(
+    endpoint: FbText,
+    deadline_ms: u64,
+    client: *mut u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let mut options = ClientOptions::default();
+        if deadline_ms > 0 {
+            options.deadline = Duration::from_millis(deadline_ms);
+            options.attempt = options.attempt.min(options.deadline);
+        }
+        // SAFETY: the caller keeps the header's rules.
+        let endpoint = unsafe { endpoint.text()? };
+        let connected = wait(Client::connect(endpoint, options))??;
+        let open = OpenClient { client: connected, closed: Arc::default() };
+        let id = registry::insert(Object::Client(open))?;
+        // SAFETY: as above.
+        unsafe { put(client, id) };
+        Ok(())
+    })
+}
+
+/// Opens a store.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_open(
+    client: u64,
+    name: FbText,
+    store: *mut u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(client)?;
+        let client = open.client()?;
+        // SAFETY: the caller keeps the header's rules.
+        let name = unsafe { name.text()? };
+        let id = insert_store(client, wait(client.client.store(name))??)?;
+        // SAFETY: as above.
+        unsafe { put(store, id) };
+        Ok(())
+    })
+}
+
+/// Creates a store and opens it.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_create(
+    client: u64,
+    spec: *const FbStoreSpec,
+    store: *mut u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(client)?;
+        let client = open.client()?;
+        // SAFETY: the caller keeps the header's rules.
+        let spec = unsafe { one(spec)?.spec()? };
+        let id = insert_store(client, wait(client.client.create_store(&spec))??)?;
+        // SAFETY: as above.
+        unsafe { put(store, id) };
+        Ok(())
+    })
+}
+
+/// The definition of an open store as its client has last seen it, packed.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_definition(
+    store: u64,
+    definition: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(store)?;
+        let mut packer = Packer::default();
+        packer.definition(&open.store()?.store()?.definition());
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { put(definition, packer.finish()) };
+        Ok(())
+    })
+}
+
+/// Gives a store its next version.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_alter(
+    client: u64,
+    name: FbText,
+    from_version: u32,
+    alterations: *const FbAlteration,
+    alteration_count: u64,
+    definition: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(client)?;
+        // SAFETY: the caller keeps the header's rules.
+        let (name, alterations) = unsafe {
+            let given = slice(alterations, alteration_count)?;
+            let alterations = given.iter().map(|one| one.alteration());
+            (name.text()?, alterations.collect::<Result<Vec<_>>>()?)
+        };
+        let from = (from_version > 0).then_some(SchemaVersion(from_version));
+        let altered = wait(open.client()?.client.alter_store(name, from, &alterations))??;
+        let mut packer = Packer::default();
+        packer.definition(&altered);
+        // SAFETY: as above.
+        unsafe { put(definition, packer.finish()) };
+        Ok(())
+    })
+}
+
+/// Deletes a store and all its data.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_delete(client: u64, name: FbText, error: *mut FbError) -> i32 {
+    entry(error, || {
+        let open = registry::open(client)?;
+        // SAFETY: the caller keeps the header's rules.
+        let name = unsafe { name.text()? };
+        Ok(wait(open.client()?.client.delete_store(name))??)
+    })
+}
+
+/// The definition of a store at a version, 0 for the newest, packed.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_describe(
+    client: u64,
+    name: FbText,
+    version: u32,
+    definition: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(client)?;
+        // SAFETY: the caller keeps the header's rules.
+        let name = unsafe { name.text()? };
+        let version = (version > 0).then_some(SchemaVersion(version));
+        let described = wait(open.client()?.client.describe_store(name, version))??;
+        let mut packer = Packer::default();
+        packer.definition(&described);
+        // SAFETY: as above.
+        unsafe { put(definition, packer.finish()) };
+        Ok(())
+    })
+}
+
+/// The newest definitions of all stores: their number u32, and each packed.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_list(
+    client: u64,
+    definitions: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(client)?;
+        let listed = wait(open.client()?.client.list_stores())??;
+        let mut packer = Packer::default();
+        packer.u32(listed.len() as u32);
+        listed.iter().for_each(|definition| packer.definition(definition));
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { put(definitions, packer.finish()) };
+        Ok(())
+    })
+}
+
+impl FbFieldSpec {
+    /// # Safety
+    /// As [`slice`], for every pointer inside.
+    unsafe fn spec(&self) -> Result<FieldSpec> {
+        // SAFETY: the caller vouches for it.
+        let (name, default) = unsafe { (self.name.text()?, self.fallback.value()?) };
+        let at_field = |error: Error| error.with_field(name);
+        let field_type = field_type_of(self.field_type).map_err(at_field)?;
+        let default = default.map(|value| forebay::fit(value, field_type));
+        let default = default.transpose().map_err(at_field)?;
+        let ttl_us = (self.ttl_us >= 0).then_some(self.ttl_us);
+        Ok(FieldSpec { name: name.to_owned(), field_type, default, ttl_us })
+    }
+}
+
+impl FbStoreOptions {
+    fn options(&self) -> StoreOptions {
+        let mut options = StoreOptions {
+            ttl_us: (self.ttl_us >= 0).then_some(self.ttl_us),
+            versioned: self.versioned != 0,
+            ..StoreOptions::default()
+        };
+        if self.heartbeat_ms > 0 {
+            options.heartbeat_ms = self.heartbeat_ms;
+        }
+        options
+    }
+}
+
+impl FbStoreSpec {
+    /// # Safety
+    /// As [`slice`], for every pointer inside.
+    unsafe fn spec(&self) -> Result<StoreSpec> {
+        let key_type = key_type_of(self.key_type)?;
+        // SAFETY: the caller vouches for it.
+        let (name, partition_key, fields) = unsafe {
+            let fields = slice(self.fields, self.field_count)?.iter().map(|field| field.spec());
+            let fields = fields.collect::<Result<Vec<_>>>()?;
+            (self.name.text()?, self.partition_key.text()?, fields)
+        };
+        let mut spec = match self.key_value {
+            0 => StoreSpec::documents(name, key_type, self.partitions),
+            _ => StoreSpec::key_value(name, key_type, self.partitions),
+        };
+        spec.fields.extend(fields);
+        spec.partition_key = (!partition_key.is_empty()).then(|| partition_key.to_owned());
+        spec.options = self.options.options();
+        Ok(spec)
+    }
+}
+
+impl FbAlteration {
+    /// # Safety
+    /// As [`slice`], for every pointer inside.
+    unsafe fn alteration(&self) -> Result<Alteration> {
+        // SAFETY: the caller vouches for it.
+        unsafe {
+            let name = || Ok::<_, Error>(self.field.name.text()?.to_owned());
+            Ok(match self.kind {
+                1 => Alteration::AddField(self.field.spec()?),
+                2 => Alteration::DropField(name()?),
+                3 => Alteration::DropFieldsByPrefix(name()?),
+                4 => Alteration::RenameField { from: name()?, to: self.to.text()?.to_owned() },
+                5 => {
+                    let to = field_type_of(self.field.field_type)?;
+                    Alteration::WidenField { name: name()?, to }
+                }
+                6 => Alteration::DropAll,
+                7 => Alteration::SetOptions(self.options.options()),
+                _ => {
+                    let message = "no such alteration; see FB_ALTER in forebay.h";
+                    return Err(Error::invalid_argument(message));
+                }
+            })
+        }
+    }
+}

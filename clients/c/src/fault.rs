@@ -1,0 +1,132 @@
+//! Failures on their way out: a status for the caller, and the details in the caller's error.
+
+use std::any::Any;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use forebay::{Error, ErrorCode, PendingWrite, WriteError};
+
+use crate::abi::{FbBytes, FbError};
+use crate::output::owned;
+use crate::registry::{self, Object};
+
+/// Which numbers of an [`FbError`] apply; `FB_HAS_*` in the header.
+const HAS_PARTITION: u32 = 1;
+const HAS_KEY_DIGEST: u32 = 2;
+const HAS_LIMIT: u32 = 4;
+const HAS_ACTUAL: u32 = 8;
+
+/// Why an entry point fails.
+pub(crate) struct Fault {
+    error: Error,
+    pending: Option<Box<PendingWrite>>,
+}
+
+impl From<Error> for Fault {
+    fn from(error: Error) -> Self {
+        Self { error, pending: None }
+    }
+}
+
+impl From<WriteError> for Fault {
+    fn from(failed: WriteError) -> Self {
+        Self { error: failed.error().clone(), pending: failed.into_pending().map(Box::new) }
+    }
+}
+
+/// Runs an entry point: its status, and its failure's details where `error` is not null. A panic in
+/// it ends as `Internal`.
+pub(crate) fn entry(error: *mut FbError, run: impl FnOnce() -> Result<(), Fault>) -> i32 {
+    let ended = catch_unwind(AssertUnwindSafe(run));
+    let Err(fault) = ended.unwrap_or_else(|panic| Err(panicked(&*panic).into())) else { return 0 };
+    let status = fault.error.code().number();
+    if !error.is_null() {
+        let told = told(&fault.error, fault.pending.map(|pending| *pending));
+        // SAFETY: the header asks for null or a pointer to an fb_error that may be written;
+        // whatever it holds is overwritten, never read.
+        unsafe { error.write(told) };
+    }
+    status
+}
+
+/// An error as the caller gets it.
+pub(crate) fn told(error: &Error, pending: Option<PendingWrite>) -> FbError {
+    let context = error.context();
+    let text =
+        |text: Option<&str>| text.map_or(FbBytes::EMPTY, |text| owned(text.as_bytes().into()));
+    let bit = |applies: bool, bit: u32| if applies { bit } else { 0 };
+    let pending = pending.map(|pending| registry::insert(Object::pending(pending)));
+    FbError {
+        code: error.code().number(),
+        applies: bit(context.partition.is_some(), HAS_PARTITION)
+            | bit(context.key_digest.is_some(), HAS_KEY_DIGEST)
+            | bit(context.limit.is_some(), HAS_LIMIT)
+            | bit(context.actual.is_some(), HAS_ACTUAL),
+        partition: context.partition.map_or(0, |partition| partition.0),
+        reserved: 0,
+        key_digest: context.key_digest.unwrap_or(0),
+        limit: context.limit.unwrap_or(0),
+        actual: context.actual.unwrap_or(0),
+        // Without room for one more id the write is given up: what became of it stays unknown.
+        pending: pending.and_then(Result::ok).unwrap_or(0),
+        message: text(Some(error.message())),
+        store: text(context.store.as_deref()),
+        field: text(context.field.as_deref()),
+    }
+}
+
+fn panicked(panic: &(dyn Any + Send)) -> Error {
+    let text = panic.downcast_ref::<&str>().copied();
+    let text = text.or_else(|| panic.downcast_ref::<String>().map(String::as_str));
+    let text = text.unwrap_or("no message");
+    Error::new(ErrorCode::Internal, format!("a broken invariant ({text}); report it"))
+}
+
+/// Frees an error's texts and empties it. A pending write that it names stays open.
+///
+/// # Safety
+/// `error` is null, or an error that an entry point has filled or that is zero throughout.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_error_free(error: *mut FbError) {
+    if error.is_null() {
+        return;
+    }
+    // SAFETY: the caller vouches for the pointer; its texts are our own or empty.
+    unsafe {
+        let held = error.replace(FbError::NONE);
+        for text in [held.message, held.store, held.field] {
+            crate::output::free(text);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_is_internal_and_its_details_are_freed_twice_without_harm() {
+        let mut error = FbError::NONE;
+        let status = entry(&mut error, || panic!("on purpose"));
+        assert_eq!(status, ErrorCode::Internal.number());
+        assert_eq!(error.code, status);
+        assert!(error.message.length > 0);
+        // SAFETY: entry has filled the error.
+        unsafe { fb_error_free(&mut error) };
+        assert!(error.message.data.is_null());
+        // SAFETY: it is empty now.
+        unsafe { fb_error_free(&mut error) };
+    }
+
+    #[test]
+    fn what_applies_is_told_and_a_null_error_is_not_written() {
+        let limit = || Error::limit_exceeded("less", 3, 4).with_store("s");
+        let mut error = FbError::NONE;
+        assert_eq!(entry(&mut error, || Err(limit().into())), ErrorCode::LimitExceeded.number());
+        assert_eq!(error.applies, HAS_LIMIT | HAS_ACTUAL);
+        assert_eq!((error.limit, error.actual, error.store.length), (3, 4, 1));
+        // SAFETY: entry has filled the error.
+        unsafe { fb_error_free(&mut error) };
+        assert_ne!(entry(std::ptr::null_mut(), || Err(limit().into())), 0);
+        assert_eq!(entry(&mut error, || Ok(())), 0);
+    }
+}

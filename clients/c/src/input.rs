@@ -1,0 +1,297 @@
+//! What the caller points at: texts, values, keys and options, read during the call alone.
+//!
+//! Every function here trusts pointer and length, as the header asks for, and nothing that lies
+//! behind them: types, lengths and UTF-8 are checked.
+
+use std::time::Duration;
+
+use forebay::{
+    DocumentKey, Error, FieldType, KeyType, KeyValue, Read, Result, ScalarType, Token, Value,
+    VectorType,
+};
+use forebay_core::row::decode_value;
+
+use crate::abi::{FbKey, FbRead, FbText, FbValue};
+
+/// The slice that a pointer and a count stand for.
+///
+/// # Safety
+/// `data` points to `count` readable and aligned items that stay as they are for `'a`; with a count
+/// of 0 it may be anything.
+///
+/// # Errors
+/// `InvalidArgument` for null with a count, and for a length that no memory has.
+pub(crate) unsafe fn slice<'a, T>(data: *const T, count: u64) -> Result<&'a [T]> {
+    if count == 0 {
+        return Ok(&[]);
+    }
+    let count = fitting::<T>(data, count)?;
+    // SAFETY: not null, aligned, and of a possible length (checked); the caller vouches for the
+    // rest.
+    Ok(unsafe { std::slice::from_raw_parts(data, count) })
+}
+
+/// As [`slice`], to be written.
+///
+/// # Safety
+/// As [`slice`], and nobody else uses the memory during `'a`.
+///
+/// # Errors
+/// As [`slice`].
+pub(crate) unsafe fn slice_mut<'a, T>(data: *mut T, count: u64) -> Result<&'a mut [T]> {
+    if count == 0 {
+        return Ok(&mut []);
+    }
+    let count = fitting::<T>(data, count)?;
+    // SAFETY: as in `slice`, and the caller vouches that nobody else uses the memory.
+    Ok(unsafe { std::slice::from_raw_parts_mut(data, count) })
+}
+
+fn fitting<T>(data: *const T, count: u64) -> Result<usize> {
+    if data.is_null() || !data.is_aligned() {
+        return Err(Error::invalid_argument("a pointer is null or not aligned; point at the data"));
+    }
+    let count = usize::try_from(count).ok();
+    let fits =
+        |count: &usize| count.checked_mul(size_of::<T>()).is_some_and(|n| n <= isize::MAX as usize);
+    count.filter(fits).ok_or_else(|| Error::invalid_argument("a length is beyond all memory"))
+}
+
+/// A reference that may not be null.
+///
+/// # Safety
+/// As [`slice`], with a count of 1.
+///
+/// # Errors
+/// As [`slice`].
+pub(crate) unsafe fn one<'a, T>(data: *const T) -> Result<&'a T> {
+    // SAFETY: the caller vouches for it.
+    let slice = unsafe { slice(data, 1)? };
+    slice.first().ok_or_else(|| Error::internal("a slice of one has none"))
+}
+
+/// Writes a result where the caller wants it.
+///
+/// # Safety
+/// `place` is null or may be written.
+pub(crate) unsafe fn put<T>(place: *mut T, value: T) {
+    if !place.is_null() {
+        // SAFETY: the caller vouches for it; what was there is overwritten, never dropped.
+        unsafe { place.write(value) };
+    }
+}
+
+impl FbText {
+    /// # Safety
+    /// As [`slice`].
+    pub(crate) unsafe fn bytes<'a>(self) -> Result<&'a [u8]> {
+        // SAFETY: the caller vouches for it.
+        unsafe { slice(self.data, self.length) }
+    }
+
+    /// # Safety
+    /// As [`slice`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for bytes that are not UTF-8.
+    pub(crate) unsafe fn text<'a>(self) -> Result<&'a str> {
+        // SAFETY: the caller vouches for it.
+        let bytes = unsafe { self.bytes()? };
+        std::str::from_utf8(bytes)
+            .map_err(|_| Error::invalid_argument("a text is not UTF-8; encode it as UTF-8"))
+    }
+}
+
+impl FbValue {
+    /// The value, or `None` for null.
+    ///
+    /// # Safety
+    /// As [`slice`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a type that is none and for bytes that are not of the type.
+    pub(crate) unsafe fn value(self) -> Result<Option<Value>> {
+        if self.value_type == 0 {
+            return Ok(None);
+        }
+        let field_type = field_type_of(self.value_type)?;
+        // SAFETY: the caller vouches for it.
+        let bytes = unsafe { self.data.bytes()? };
+        let decoded = decode_value(bytes, field_type);
+        decoded.map(Some).map_err(|error| match error.code() {
+            forebay::ErrorCode::Corrupt => {
+                let message = format!("the bytes are not a {field_type}: {}", error.message());
+                Error::invalid_argument(message)
+            }
+            _ => error,
+        })
+    }
+}
+
+/// The field type of a code in the header.
+///
+/// # Errors
+/// `InvalidArgument` for another number.
+pub(crate) fn field_type_of(code: u32) -> Result<FieldType> {
+    let unknown = || Error::invalid_argument("no such type; see FB_TYPE in forebay.h");
+    let length = (code >> 16) as u16;
+    let field_type = match (code >> 8) & 0xff {
+        0 => FieldType::Scalar(scalar_of(code & 0xff).ok_or_else(unknown)?),
+        1 => FieldType::List(scalar_of(code & 0xff).ok_or_else(unknown)?),
+        2 => {
+            let component = match code & 0xff {
+                1 => VectorType::F32,
+                2 => VectorType::F16,
+                3 => VectorType::I8,
+                _ => return Err(unknown()),
+            };
+            return Ok(FieldType::Vector(component, length));
+        }
+        _ => return Err(unknown()),
+    };
+    if length == 0 { Ok(field_type) } else { Err(unknown()) }
+}
+
+fn scalar_of(code: u32) -> Option<ScalarType> {
+    Some(match code {
+        1 => ScalarType::Bool,
+        2 => ScalarType::Int32,
+        3 => ScalarType::Int64,
+        4 => ScalarType::Float32,
+        5 => ScalarType::Float64,
+        6 => ScalarType::String,
+        7 => ScalarType::Bytes,
+        8 => ScalarType::Timestamp,
+        _ => return None,
+    })
+}
+
+/// The key type of a code in the header.
+///
+/// # Errors
+/// `InvalidArgument` for another number.
+pub(crate) fn key_type_of(code: u32) -> Result<KeyType> {
+    match code {
+        1 => Ok(KeyType::String),
+        2 => Ok(KeyType::Bytes),
+        3 => Ok(KeyType::Int64),
+        _ => Err(Error::invalid_argument("no such key type; see FB_KEY in forebay.h")),
+    }
+}
+
+fn key_value_of(code: u32, bytes: &[u8]) -> Result<KeyValue<'_>> {
+    Ok(match key_type_of(code)? {
+        KeyType::Bytes => KeyValue::Bytes(bytes),
+        KeyType::String => KeyValue::String(std::str::from_utf8(bytes).map_err(|_| {
+            Error::invalid_argument("a string key is not UTF-8; encode it as UTF-8")
+        })?),
+        KeyType::Int64 => KeyValue::Int64(i64::from_le_bytes(
+            bytes
+                .try_into()
+                .map_err(|_| Error::invalid_argument("an int64 key has 8 bytes, little-endian"))?,
+        )),
+    })
+}
+
+impl FbKey {
+    /// # Safety
+    /// As [`slice`].
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key that is not of the type it names.
+    pub(crate) unsafe fn key<'a>(self) -> Result<DocumentKey<'a>> {
+        // SAFETY: the caller vouches for it.
+        let (key, partition_key) = unsafe { (self.key.bytes()?, self.partition_key.bytes()?) };
+        let key = DocumentKey::new(key_value_of(self.key_type, key)?);
+        if self.partition_key_type == 0 {
+            return Ok(key);
+        }
+        Ok(key.with_partition_key(key_value_of(self.partition_key_type, partition_key)?))
+    }
+}
+
+/// What a read waits for, and its bound.
+pub(crate) struct How {
+    pub(crate) read: Read,
+    pub(crate) waits: bool,
+    pub(crate) age_max: Option<Duration>,
+}
+
+/// How a read is made; null is local.
+///
+/// # Safety
+/// As [`slice`], or null.
+///
+/// # Errors
+/// `InvalidArgument` for a wait that is none and a token whose bytes are none.
+pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
+    if read.is_null() {
+        return Ok(How { read: Read::local(), waits: false, age_max: None });
+    }
+    // SAFETY: the caller vouches for it.
+    let (given, token) = unsafe {
+        let given = one(read)?;
+        (given, given.token.bytes()?)
+    };
+    let timeout = Duration::from_millis(given.timeout_ms);
+    let read = match given.wait {
+        0 => Read::local(),
+        1 => Read::after_token(Token::decode(token)?, timeout),
+        2 => Read::latest(timeout),
+        _ => return Err(Error::invalid_argument("no such wait; see FB_WAIT in forebay.h")),
+    };
+    let age_max = (given.age_max_ms > 0).then(|| Duration::from_millis(given.age_max_ms));
+    Ok(How { read, waits: given.wait != 0, age_max })
+}
+
+/// A time to live in microseconds; below 0 is none.
+pub(crate) fn ttl_of(ttl_us: i64) -> Option<Duration> {
+    u64::try_from(ttl_us).ok().map(Duration::from_micros)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::type_code;
+
+    #[test]
+    fn type_codes_go_both_ways_and_others_are_refused() {
+        for code in (1..=8).chain((1..=8).map(|code| 0x100 | code)) {
+            assert_eq!(type_code(field_type_of(code).unwrap()), code);
+        }
+        for code in [0x201, 0x202 | 7 << 16, 0x203 | 0xffff << 16] {
+            assert_eq!(type_code(field_type_of(code).unwrap()), code);
+        }
+        for code in [0, 9, 0x109, 0x200, 0x204, 0x301, 0x1_0001, u32::MAX] {
+            assert!(field_type_of(code).is_err(), "{code:#x}");
+        }
+    }
+
+    #[test]
+    fn pointers_that_cannot_be_are_refused() {
+        // SAFETY: none of these is read.
+        unsafe {
+            assert!(slice::<u64>(std::ptr::null(), 1).is_err());
+            assert!(slice::<u64>(std::ptr::without_provenance(9), 1).is_err());
+            assert!(slice::<u64>(std::ptr::without_provenance(8), u64::MAX).is_err());
+            assert!(slice::<u64>(std::ptr::null(), 0).unwrap().is_empty());
+            assert!(one::<u8>(std::ptr::null()).is_err());
+        }
+    }
+
+    #[test]
+    fn bytes_that_are_not_of_their_type_are_refused() {
+        let bytes = [1u8, 2, 3];
+        let data = FbText { data: bytes.as_ptr(), length: 3 };
+        // SAFETY: `bytes` lives throughout.
+        unsafe {
+            assert!(FbValue { value_type: 3, reserved: 0, data }.value().is_err());
+            let value = FbValue { value_type: 7, reserved: 0, data }.value().unwrap();
+            assert_eq!(value, Some(Value::Bytes(vec![1, 2, 3])));
+            assert_eq!(FbValue { value_type: 0, reserved: 0, data }.value().unwrap(), None);
+            let none = FbText { data: std::ptr::null(), length: 0 };
+            let key = FbKey { key_type: 3, partition_key_type: 0, key: data, partition_key: none };
+            assert!(key.key().is_err());
+        }
+    }
+}

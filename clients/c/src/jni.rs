@@ -1,0 +1,184 @@
+//! The JNI entry points of `io.forebay.JniCalls`: the C ABI with raw addresses in place of
+//! pointers.
+//!
+//! Java lays the structs of `forebay.h` out in off-heap buffers and passes their addresses; nothing
+//! here looks at them. Ids and sizes are the bits of Java's `long`. Three calls touch Java's heap:
+//! the address of a direct buffer, a copy out of ours into a `byte[]`, and the version of the ABI.
+
+use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
+
+use crate::abi::FbText;
+
+/// Which entry points and structs there are; raised with each change of either.
+const ABI_VERSION: jint = 1;
+
+fn at<T>(address: jlong) -> *mut T {
+    std::ptr::with_exposed_provenance_mut(address as usize)
+}
+
+fn text(address: jlong, length: jlong) -> FbText {
+    FbText { data: at(address), length: length as u64 }
+}
+
+/// Declares `Java_io_forebay_JniCalls_NAME` for each call; every one takes `jlong`s and answers a
+/// status.
+macro_rules! calls {
+    ($($java:ident($($argument:ident),*) => $call:expr;)*) => {
+        $(
+            /// The C ABI's function of this name, over addresses.
+            ///
+            /// # Safety
+            /// Every address and length is as `forebay.h` asks of the pointer in its place.
+            #[unsafe(no_mangle)]
+            pub unsafe extern "system" fn $java(
+                _: *mut JNIEnv, _: jclass, $($argument: jlong),*
+            ) -> jint {
+                // SAFETY: the caller keeps the header's rules.
+                unsafe { $call }
+            }
+        )*
+    };
+}
+
+calls! {
+    Java_io_forebay_JniCalls_close(id, error) =>
+        crate::registry::fb_close(id as u64, at(error));
+    Java_io_forebay_JniCalls_freeBytes(bytes) =>
+        { crate::output::fb_bytes_free(at(bytes)); 0 };
+    Java_io_forebay_JniCalls_freePacked(packed) =>
+        { crate::output::fb_packed_free(at(packed)); 0 };
+    Java_io_forebay_JniCalls_freeError(error) =>
+        { crate::fault::fb_error_free(at(error)); 0 };
+    Java_io_forebay_JniCalls_clientConnect(endpoint, length, deadline_ms, client, error) =>
+        crate::admin::fb_client_connect(
+            text(endpoint, length), deadline_ms as u64, at(client), at(error));
+    Java_io_forebay_JniCalls_storeOpen(client, name, length, store, error) =>
+        crate::admin::fb_store_open(client as u64, text(name, length), at(store), at(error));
+    Java_io_forebay_JniCalls_storeCreate(client, spec, store, error) =>
+        crate::admin::fb_store_create(client as u64, at(spec), at(store), at(error));
+    Java_io_forebay_JniCalls_storeDefinition(store, definition, error) =>
+        crate::admin::fb_store_definition(store as u64, at(definition), at(error));
+    Java_io_forebay_JniCalls_storeAlter(
+        client, name, length, from_version, alterations, count, definition, error) =>
+        crate::admin::fb_store_alter(
+            client as u64, text(name, length), from_version as u32, at(alterations), count as u64,
+            at(definition), at(error));
+    Java_io_forebay_JniCalls_storeDelete(client, name, length, error) =>
+        crate::admin::fb_store_delete(client as u64, text(name, length), at(error));
+    Java_io_forebay_JniCalls_storeDescribe(client, name, length, version, definition, error) =>
+        crate::admin::fb_store_describe(
+            client as u64, text(name, length), version as u32, at(definition), at(error));
+    Java_io_forebay_JniCalls_storeList(client, definitions, error) =>
+        crate::admin::fb_store_list(client as u64, at(definitions), at(error));
+    Java_io_forebay_JniCalls_storeWrite(
+        store, changes, count, deadline_ms, outcomes, token, error) =>
+        crate::write::fb_store_write(
+            store as u64, at(changes), count as u64, deadline_ms as u64, at(outcomes), at(token),
+            at(error));
+    Java_io_forebay_JniCalls_pendingRetry(
+        pending, deadline_ms, count, outcomes, token, error) =>
+        crate::write::fb_pending_retry(
+            pending as u64, deadline_ms as u64, count as u64, at(outcomes), at(token), at(error));
+    Java_io_forebay_JniCalls_readerOpen(client, options, reader, error) =>
+        crate::read::fb_reader_open(client as u64, at(options), at(reader), at(error));
+    Java_io_forebay_JniCalls_readerAwaitReady(reader, timeout_ms, error) =>
+        crate::read::fb_reader_await_ready(reader as u64, timeout_ms as u64, at(error));
+    Java_io_forebay_JniCalls_readerAwaitToken(reader, token, length, timeout_ms, error) =>
+        crate::read::fb_reader_await_token(
+            reader as u64, text(token, length), timeout_ms as u64, at(error));
+    Java_io_forebay_JniCalls_readerField(reader, name, length, asked, field, found, error) =>
+        crate::read::fb_reader_field(
+            reader as u64, text(name, length), asked as u32, at(field), at(found), at(error));
+    Java_io_forebay_JniCalls_readerPartition(reader, key, partition, error) =>
+        crate::read::fb_reader_partition(reader as u64, at(key), at(partition), at(error));
+    Java_io_forebay_JniCalls_readerGetScalar(reader, field, wanted, key, read, scalar, error) =>
+        crate::read::fb_reader_get_scalar(
+            reader as u64, field as u64, wanted as u32, at(key), at(read), at(scalar), at(error));
+    Java_io_forebay_JniCalls_readerGetBytes(
+        reader, field, key, read, buffer, capacity, length, presence, error) =>
+        crate::read::fb_reader_get_bytes(
+            reader as u64, field as u64, at(key), at(read), at(buffer), capacity as u64,
+            at(length), at(presence), at(error));
+    Java_io_forebay_JniCalls_readerGetValue(reader, field, key, read, value, presence, error) =>
+        crate::read::fb_reader_get_value(
+            reader as u64, field as u64, at(key), at(read), at(value), at(presence), at(error));
+    Java_io_forebay_JniCalls_readerPresence(reader, field, key, read, presence, error) =>
+        crate::read::fb_reader_presence(
+            reader as u64, field as u64, at(key), at(read), at(presence), at(error));
+    Java_io_forebay_JniCalls_readerGetDocument(reader, key, read, document, error) =>
+        crate::read::fb_reader_get_document(
+            reader as u64, at(key), at(read), at(document), at(error));
+    Java_io_forebay_JniCalls_readerDefinition(reader, definition, error) =>
+        crate::read::fb_reader_definition(reader as u64, at(definition), at(error));
+    Java_io_forebay_JniCalls_readerMetrics(reader, metrics, error) =>
+        crate::read::fb_reader_metrics(reader as u64, at(metrics), at(error));
+    Java_io_forebay_JniCalls_readerGetMany(reader, field, keys, read, packed, error) =>
+        crate::many::fb_reader_get_many(
+            reader as u64, field as u64, at(keys), at(read), at(packed), at(error));
+    Java_io_forebay_JniCalls_readerGetDocuments(reader, keys, read, documents, error) =>
+        crate::many::fb_reader_get_documents(
+            reader as u64, at(keys), at(read), at(documents), at(error));
+    Java_io_forebay_JniCalls_planOpen(reader, fields, count, wide, lossy, plan, width, error) =>
+        crate::many::fb_plan_open(
+            reader as u64, at(fields), count as u64, wide as u32, lossy as u32, at(plan),
+            at(width), at(error));
+    Java_io_forebay_JniCalls_readerGatherFloat(
+        reader, plan, keys, read, values, capacity, statuses, cells, error) =>
+        crate::many::fb_reader_gather_f32(
+            reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
+            at(statuses), at(cells), at(error));
+    Java_io_forebay_JniCalls_readerGatherDouble(
+        reader, plan, keys, read, values, capacity, statuses, cells, error) =>
+        crate::many::fb_reader_gather_f64(
+            reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
+            at(statuses), at(cells), at(error));
+    Java_io_forebay_JniCalls_scanOpen(reader, scan, error) =>
+        crate::many::fb_scan_open(reader as u64, at(scan), at(error));
+    Java_io_forebay_JniCalls_scanNext(scan, age_max_ms, max, documents, count, error) =>
+        crate::many::fb_scan_next(
+            scan as u64, age_max_ms as u64, max as u64, at(documents), at(count), at(error));
+}
+
+/// Which ABI this library has; Java refuses another.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_forebay_JniCalls_version(_: *mut JNIEnv, _: jclass) -> jint {
+    ABI_VERSION
+}
+
+/// Where a direct buffer starts; 0 for a buffer on the heap.
+///
+/// # Safety
+/// `env` is the current thread's, and `buffer` a buffer.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_io_forebay_JniCalls_addressOf(
+    env: *mut JNIEnv,
+    _: jclass,
+    buffer: jobject,
+) -> jlong {
+    // SAFETY: the Java virtual machine passes its own table; functions of JNI 1.4 are in all of
+    // them.
+    let start = unsafe { ((**env).v1_4.GetDirectBufferAddress)(env, buffer) };
+    start.expose_provenance() as jlong
+}
+
+/// A copy of native bytes; null, with an `OutOfMemoryError` raised, where the heap has no room.
+///
+/// # Safety
+/// `env` is the current thread's, and there are `length` readable bytes at the address.
+#[unsafe(no_mangle)]
+pub unsafe extern "system" fn Java_io_forebay_JniCalls_bytesAt(
+    env: *mut JNIEnv,
+    _: jclass,
+    address: jlong,
+    length: jint,
+) -> jbyteArray {
+    // SAFETY: the Java virtual machine passes its own table; the array is checked before it is
+    // used, and is exactly as long as what is copied.
+    unsafe {
+        let copy = ((**env).v1_4.NewByteArray)(env, length);
+        if !copy.is_null() && length > 0 {
+            ((**env).v1_4.SetByteArrayRegion)(env, copy, 0, length, at(address));
+        }
+        copy
+    }
+}

@@ -1,0 +1,89 @@
+//! Many keys as the caller packs them: one behind another, with the partition keys beside them
+//! where the store declares one.
+
+use forebay::{DocumentKey, Error, KeyList, KeyType, PackedKeys, Result};
+
+use crate::abi::FbKeys;
+use crate::input::{key_type_of, one, slice};
+
+/// A part of every key.
+enum Part<'a> {
+    Packed(PackedKeys<'a>),
+    Numbers(&'a [[u8; 8]]),
+}
+
+impl<'a> Part<'a> {
+    fn new(code: u32, bytes: &'a [u8], ends: &'a [u64], count: usize) -> Result<Self> {
+        let key_type = key_type_of(code)?;
+        if key_type == KeyType::Int64 {
+            let (numbers, rest) = bytes.as_chunks::<8>();
+            if numbers.len() != count || !rest.is_empty() {
+                let message = "int64 keys have 8 bytes each, little-endian";
+                return Err(Error::invalid_argument(message));
+            }
+            return Ok(Self::Numbers(numbers));
+        }
+        if ends.len() != count {
+            return Err(Error::invalid_argument("each key needs its end"));
+        }
+        Ok(Self::Packed(match key_type {
+            KeyType::String => PackedKeys::strings(bytes, ends)?,
+            _ => PackedKeys::bytes(bytes, ends)?,
+        }))
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        match self {
+            Self::Packed(keys) => keys.key(place),
+            Self::Numbers(numbers) => DocumentKey::from(i64::from_le_bytes(numbers[place])),
+        }
+    }
+}
+
+/// The keys of one call.
+pub(crate) struct GivenKeys<'a> {
+    count: usize,
+    primary: Part<'a>,
+    partition: Option<Part<'a>>,
+}
+
+impl KeyList for GivenKeys<'_> {
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        let key = self.primary.key(place);
+        match &self.partition {
+            Some(partition) => key.with_partition_key(partition.key(place).primary()),
+            None => key,
+        }
+    }
+}
+
+/// The keys that the caller points at.
+///
+/// # Safety
+/// As [`slice`], for every pointer of the struct.
+///
+/// # Errors
+/// `InvalidArgument` for ends that fall or lie beyond the bytes, and keys that are not of their
+/// type.
+pub(crate) unsafe fn keys<'a>(keys: *const FbKeys) -> Result<GivenKeys<'a>> {
+    // SAFETY: the caller vouches for every pointer; ends are read only where there are some.
+    unsafe {
+        let given = one(keys)?;
+        let count = usize::try_from(given.count)
+            .map_err(|_| Error::invalid_argument("a count is beyond all memory"))?;
+        let part = |code, bytes: &'a [u8], ends: *const u64| {
+            let ends = if ends.is_null() { &[] } else { slice(ends, given.count)? };
+            Part::new(code, bytes, ends, count)
+        };
+        let primary = part(given.key_type, given.keys.bytes()?, given.ends)?;
+        let partition = match given.partition_key_type {
+            0 => None,
+            code => Some(part(code, given.partition_keys.bytes()?, given.partition_ends)?),
+        };
+        Ok(GivenKeys { count, primary, partition })
+    }
+}

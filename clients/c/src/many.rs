@@ -1,0 +1,315 @@
+//! Reads of many documents: packed values, gathers into the caller's matrix, scans.
+
+use forebay::{
+    Conversion, Element, Error, GatherField, GatherOut, GatherPlan, KeyAnswer, KeyStatus,
+    PackedValues, Presence, Result, Scan,
+};
+
+use crate::abi::{FbBytes, FbError, FbGatherField, FbKeys, FbPacked, FbRead};
+use crate::fault::entry;
+use crate::input::{How, how, put, slice, slice_mut};
+use crate::keys::{GivenKeys, keys};
+use crate::output::{Packer, owned, presence_code};
+use crate::process::wait;
+use crate::read::OpenReader;
+use crate::registry::{self, Object};
+
+/// A gather plan, for a matrix of one of two types.
+pub(crate) enum OpenPlan {
+    F32(GatherPlan<f32>),
+    F64(GatherPlan<f64>),
+}
+
+/// A scan and the reader whose documents it visits.
+pub(crate) struct OpenScan {
+    reader: u64,
+    scan: Scan,
+}
+
+impl OpenReader {
+    /// Waits for what a read of these keys asks for.
+    fn wait_for(&self, how: &How, keys: &GivenKeys<'_>) -> Result<()> {
+        if how.waits {
+            wait(self.reader.wait(&how.read, &self.reader.partitions_of(keys)?))??;
+        }
+        Ok(())
+    }
+}
+
+/// Reads a string or bytes field of many documents.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_get_many(
+    reader: u64,
+    field: u64,
+    given: *const FbKeys,
+    read: *const FbRead,
+    packed: *mut FbPacked,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        let found = open.reader()?;
+        let handle = found.fields.get(reader, field)?;
+        // SAFETY: the caller keeps the header's rules.
+        let (given, how) = unsafe { (keys(given)?, how(read)?) };
+        found.wait_for(&how, &given)?;
+        let mut values = PackedValues::default();
+        found
+            .reader
+            .read_local(how.age_max, |view| view.multi_get_packed(&given, handle, &mut values))?;
+        let ends: Vec<u8> = values.ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+        let statuses: Vec<u8> = values.statuses.iter().map(|status| *status as u8).collect();
+        let presences: Vec<u8> = values.presences.iter().copied().map(presence_code).collect();
+        let answer = FbPacked {
+            values: owned(values.bytes.into()),
+            ends: owned(ends.into()),
+            statuses: owned(statuses.into()),
+            presences: owned(presences.into()),
+        };
+        // SAFETY: as above.
+        unsafe { put(packed, answer) };
+        Ok(())
+    })
+}
+
+/// Reads many whole documents: per key its status u8, and the document where it was found.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_get_documents(
+    reader: u64,
+    given: *const FbKeys,
+    read: *const FbRead,
+    documents: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        let found = open.reader()?;
+        // SAFETY: the caller keeps the header's rules.
+        let (given, how) = unsafe { (keys(given)?, how(read)?) };
+        found.wait_for(&how, &given)?;
+        let mut packer = Packer::default();
+        found.reader.read_local(how.age_max, |view| {
+            view.multi_get(&given, |_, answer| {
+                packer.u8(answer.status() as u8);
+                match answer {
+                    KeyAnswer::Found(row) => packer.document(&row),
+                    KeyAnswer::None(_) => Ok(()),
+                }
+            })
+        })?;
+        // SAFETY: as above.
+        unsafe { put(documents, packer.finish()) };
+        Ok(())
+    })
+}
+
+/// Plans a gather into a matrix of floats (`wide` 0) or doubles (1).
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_plan_open(
+    reader: u64,
+    fields: *const FbGatherField,
+    field_count: u64,
+    wide: u32,
+    lossy: u32,
+    plan: *mut u64,
+    width: *mut u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        let reader = &open.reader()?.reader;
+        // SAFETY: the caller keeps the header's rules.
+        let given = unsafe { slice(fields, field_count)? };
+        let field = |field: &FbGatherField| {
+            // SAFETY: as above.
+            let (name, default) = unsafe { (field.name.text()?, field.fallback.value()?) };
+            Ok(GatherField { name, default })
+        };
+        let fields = given.iter().map(field).collect::<Result<Vec<_>>>()?;
+        let conversion = if lossy == 0 { Conversion::Exact } else { Conversion::Lossy };
+        let (planned, columns) = if wide == 0 {
+            let planned = reader.plan_gather(&fields, conversion)?;
+            let columns = planned.width();
+            (OpenPlan::F32(planned), columns)
+        } else {
+            let planned = reader.plan_gather(&fields, conversion)?;
+            let columns = planned.width();
+            (OpenPlan::F64(planned), columns)
+        };
+        let id = registry::insert(Object::Plan(planned))?;
+        // SAFETY: as above.
+        unsafe {
+            put(plan, id);
+            put(width, columns as u64);
+        }
+        Ok(())
+    })
+}
+
+/// Where a gather writes, as the caller points at it.
+struct Matrix<E> {
+    values: *mut E,
+    capacity: u64,
+    statuses: *mut u8,
+    cells: *mut u8,
+}
+
+/// # Safety
+/// As the header says of a gather's pointers.
+unsafe fn gather<E: Element>(
+    found: &OpenReader,
+    plan: &GatherPlan<E>,
+    given: *const FbKeys,
+    read: *const FbRead,
+    matrix: &Matrix<E>,
+) -> Result<()> {
+    // SAFETY: the caller keeps the header's rules.
+    let (given, how) = unsafe { (keys(given)?, how(read)?) };
+    found.wait_for(&how, &given)?;
+    let rows = forebay::KeyList::count(&given);
+    let cells = rows * plan.width();
+    if matrix.capacity < cells as u64 {
+        let message = format!("the matrix needs room for {cells}, and has {}", matrix.capacity);
+        return Err(Error::invalid_argument(message));
+    }
+    let mut statuses = (!matrix.statuses.is_null()).then(|| vec![KeyStatus::Absent; rows]);
+    let mut presences = (!matrix.cells.is_null()).then(|| vec![Presence::Absent; cells]);
+    // SAFETY: as above; no other slice of the caller's memory is alive in this call's remainder
+    // until this one is done with.
+    let values = unsafe { slice_mut(matrix.values, cells as u64)? };
+    let mut out =
+        GatherOut { values, statuses: statuses.as_deref_mut(), cells: presences.as_deref_mut() };
+    found.reader.read_local(how.age_max, |view| view.gather(plan, &given, &mut out))?;
+    if let Some(statuses) = statuses {
+        // SAFETY: as above; the header asks for room for a byte per key.
+        let places = unsafe { slice_mut(matrix.statuses, rows as u64)? };
+        places.iter_mut().zip(statuses).for_each(|(place, status)| *place = status as u8);
+    }
+    if let Some(presences) = presences {
+        // SAFETY: as above; the header asks for room for a byte per cell.
+        let places = unsafe { slice_mut(matrix.cells, cells as u64)? };
+        let codes = presences.into_iter().map(presence_code);
+        places.iter_mut().zip(codes).for_each(|(place, code)| *place = code);
+    }
+    Ok(())
+}
+
+fn another_type() -> Error {
+    Error::invalid_argument("the plan is for a matrix of another type; plan one for this type")
+}
+
+/// Fills a matrix of floats: a row per key, the plan's columns.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_gather_f32(
+    reader: u64,
+    plan: u64,
+    given: *const FbKeys,
+    read: *const FbRead,
+    values: *mut f32,
+    capacity: u64,
+    statuses: *mut u8,
+    cells: *mut u8,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let (open, planned) = (registry::open(reader)?, registry::open(plan)?);
+        let OpenPlan::F32(planned) = planned.plan()? else { return Err(another_type().into()) };
+        let matrix = Matrix { values, capacity, statuses, cells };
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { gather(open.reader()?, planned, given, read, &matrix)? };
+        Ok(())
+    })
+}
+
+/// Fills a matrix of doubles: a row per key, the plan's columns.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_gather_f64(
+    reader: u64,
+    plan: u64,
+    given: *const FbKeys,
+    read: *const FbRead,
+    values: *mut f64,
+    capacity: u64,
+    statuses: *mut u8,
+    cells: *mut u8,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let (open, planned) = (registry::open(reader)?, registry::open(plan)?);
+        let OpenPlan::F64(planned) = planned.plan()? else { return Err(another_type().into()) };
+        let matrix = Matrix { values, capacity, statuses, cells };
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { gather(open.reader()?, planned, given, read, &matrix)? };
+        Ok(())
+    })
+}
+
+/// Starts a scan of every document that the reader holds.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_scan_open(reader: u64, scan: *mut u64, error: *mut FbError) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        let started = OpenScan { reader, scan: open.reader()?.reader.scan() };
+        let id = registry::insert(Object::Scan(started.into()))?;
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { put(scan, id) };
+        Ok(())
+    })
+}
+
+/// Visits more documents of a scan: per document its key, its partition key where the store
+/// declares one, and the document, packed. A count of 0 is the end.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_scan_next(
+    scan: u64,
+    age_max_ms: u64,
+    documents_max: u64,
+    documents: *mut FbBytes,
+    count: *mut u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(scan)?;
+        let mut scanning = open.scan()?.lock();
+        let reader = registry::open(scanning.reader)?;
+        let age_max = (age_max_ms > 0).then(|| std::time::Duration::from_millis(age_max_ms));
+        let max = usize::try_from(documents_max).unwrap_or(usize::MAX);
+        let mut packer = Packer::default();
+        let visited =
+            reader.reader()?.reader.scan_next(&mut scanning.scan, age_max, max, |document| {
+                packer.key(document.key.primary());
+                match document.key.partition_key() {
+                    Some(partition_key) => packer.key(partition_key),
+                    None => packer.u32(0),
+                }
+                packer.document(&document.row)
+            })?;
+        // SAFETY: the caller keeps the header's rules.
+        unsafe {
+            put(count, visited as u64);
+            put(documents, packer.finish());
+        }
+        Ok(())
+    })
+}

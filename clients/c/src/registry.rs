@@ -1,0 +1,230 @@
+//! What is open, by id. An id is a slot and the slot's generation: `generation << 16 | slot`. A
+//! slot is used again under its next generation, so an old id finds nothing, whatever lives there
+//! now.
+//!
+//! Looking up takes no lock and writes nothing that another thread reads; opening and closing take
+//! one. Whoever looks up holds the object until it is done, so a close frees after the last one.
+
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock};
+
+use arc_swap::{ArcSwapOption, Guard};
+use forebay::{Error, PendingWrite, Result};
+use parking_lot::Mutex;
+
+use crate::admin::{OpenClient, OpenStore};
+use crate::many::{OpenPlan, OpenScan};
+use crate::read::OpenReader;
+
+/// Slots of one chunk.
+const CHUNK_SLOTS: usize = 1024;
+/// Most chunks: 65,536 things may be open in a process.
+const CHUNKS_MAX: usize = 64;
+const SLOT_BITS: u32 = 16;
+
+/// One thing that a caller has opened.
+pub(crate) enum Object {
+    Client(OpenClient),
+    Store(OpenStore),
+    Reader(OpenReader),
+    Plan(OpenPlan),
+    Scan(Mutex<OpenScan>),
+    Pending(Mutex<Option<PendingWrite>>),
+}
+
+impl Object {
+    pub(crate) fn pending(pending: PendingWrite) -> Self {
+        Self::Pending(Mutex::new(Some(pending)))
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Client(_) => "client",
+            Self::Store(_) => "store",
+            Self::Reader(_) => "reader",
+            Self::Plan(_) => "gather plan",
+            Self::Scan(_) => "scan",
+            Self::Pending(_) => "pending write",
+        }
+    }
+}
+
+struct Held {
+    id: u64,
+    object: Object,
+}
+
+type Slot = ArcSwapOption<Held>;
+
+static CHUNKS: [OnceLock<Box<[Slot]>>; CHUNKS_MAX] = [const { OnceLock::new() }; CHUNKS_MAX];
+static FREE: Mutex<FreeSlots> =
+    Mutex::new(FreeSlots { generations: Vec::new(), free: VecDeque::new() });
+
+/// Which slots may be used next.
+struct FreeSlots {
+    /// The generation that each slot was used under last.
+    generations: Vec<u32>,
+    free: VecDeque<usize>,
+}
+
+/// An object that cannot go away while this is held.
+pub(crate) struct Open(Guard<Option<Arc<Held>>>);
+
+impl Open {
+    fn object(&self) -> &Object {
+        &self.0.as_ref().expect("an empty slot is refused before it becomes this").object
+    }
+}
+
+macro_rules! opened {
+    ($($name:ident, $variant:ident, $type:ty);* $(;)?) => {
+        impl Open {
+            $(
+                pub(crate) fn $name(&self) -> Result<&$type> {
+                    match self.object() {
+                        Object::$variant(object) => Ok(object),
+                        other => Err(mistaken(other)),
+                    }
+                }
+            )*
+        }
+    };
+}
+
+opened! {
+    client, Client, OpenClient;
+    store, Store, OpenStore;
+    reader, Reader, OpenReader;
+    plan, Plan, OpenPlan;
+    scan, Scan, Mutex<OpenScan>;
+    pending, Pending, Mutex<Option<PendingWrite>>;
+}
+
+fn mistaken(found: &Object) -> Error {
+    Error::invalid_argument(format!(
+        "the id is of a {}; pass one of what is asked for",
+        found.name()
+    ))
+}
+
+fn closed() -> Error {
+    Error::closed("it was closed, or never open; open another one")
+}
+
+fn slot(number: usize) -> Option<&'static Slot> {
+    CHUNKS.get(number / CHUNK_SLOTS)?.get()?.get(number % CHUNK_SLOTS)
+}
+
+fn slot_of(id: u64) -> Option<&'static Slot> {
+    slot((id & ((1 << SLOT_BITS) - 1)) as usize)
+}
+
+/// Opens an object under an id of its own.
+///
+/// # Errors
+/// `LimitExceeded` when 65,536 things are open.
+pub(crate) fn insert(object: Object) -> Result<u64> {
+    let mut slots = FREE.lock();
+    let number = match slots.free.pop_front() {
+        Some(number) => number,
+        None => {
+            let number = slots.generations.len();
+            let limit = CHUNKS_MAX * CHUNK_SLOTS;
+            if number >= limit {
+                let message = "close clients, readers, plans, scans and pending writes after use";
+                return Err(Error::limit_exceeded(message, limit as u64, number as u64 + 1));
+            }
+            let chunk = || (0..CHUNK_SLOTS).map(|_| Slot::empty()).collect();
+            CHUNKS[number / CHUNK_SLOTS].get_or_init(chunk);
+            slots.generations.push(0);
+            number
+        }
+    };
+    // A slot whose generations are used up is never free again.
+    slots.generations[number] += 1;
+    let id = (u64::from(slots.generations[number]) << SLOT_BITS) | number as u64;
+    slot(number).expect("its chunk was made above").store(Some(Arc::new(Held { id, object })));
+    Ok(id)
+}
+
+/// The object under an id.
+///
+/// # Errors
+/// `Closed` when there is none.
+pub(crate) fn open(id: u64) -> Result<Open> {
+    let held = slot_of(id).ok_or_else(closed)?.load();
+    let found = held.as_ref().is_some_and(|held| held.id == id);
+    if found { Ok(Open(held)) } else { Err(closed()) }
+}
+
+/// Ends an id. What works with the object goes on; the last of it frees the object.
+///
+/// # Errors
+/// `Closed` when that was done before.
+pub(crate) fn close(id: u64) -> Result<()> {
+    let mut slots = FREE.lock();
+    let slot = slot_of(id).ok_or_else(closed)?;
+    if slot.load().as_ref().is_none_or(|held| held.id != id) {
+        return Err(closed());
+    }
+    let held = slot.swap(None);
+    let number = (id & ((1 << SLOT_BITS) - 1)) as usize;
+    if slots.generations[number] < u32::MAX {
+        slots.free.push_back(number);
+    }
+    drop(slots);
+    match held.as_deref().map(|held| &held.object) {
+        Some(Object::Reader(reader)) => reader.close(),
+        Some(Object::Client(client)) => client.close(),
+        _ => {}
+    }
+    Ok(())
+}
+
+/// Closes whatever has this id. Calls in flight end as they would; later ones answer `Closed`.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_close(id: u64, error: *mut crate::abi::FbError) -> i32 {
+    crate::fault::entry(error, || Ok(close(id)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay::ErrorCode;
+
+    fn nothing() -> Object {
+        Object::Pending(Mutex::new(None))
+    }
+
+    #[test]
+    fn an_old_id_never_finds_what_took_its_slot() {
+        let first = insert(nothing()).unwrap();
+        assert!(open(first).is_ok());
+        close(first).unwrap();
+        assert_eq!(close(first).unwrap_err().code(), ErrorCode::Closed);
+        let others: Vec<_> = (0..3).map(|_| insert(nothing()).unwrap()).collect();
+        assert!(!others.contains(&first));
+        assert_eq!(open(first).err().unwrap().code(), ErrorCode::Closed);
+        others.into_iter().for_each(|id| close(id).unwrap());
+    }
+
+    #[test]
+    fn what_is_held_outlives_its_close() {
+        let id = insert(nothing()).unwrap();
+        let held = open(id).unwrap();
+        close(id).unwrap();
+        assert!(held.pending().is_ok());
+        assert_eq!(held.reader().err().unwrap().code(), ErrorCode::InvalidArgument);
+    }
+
+    #[test]
+    fn any_number_is_an_id_that_is_not_open() {
+        for id in [0, 1, 7 << SLOT_BITS, u64::MAX, u64::from(u32::MAX)] {
+            assert_eq!(open(id).err().unwrap().code(), ErrorCode::Closed);
+            assert_eq!(close(id).unwrap_err().code(), ErrorCode::Closed);
+        }
+    }
+}

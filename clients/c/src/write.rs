@@ -1,0 +1,172 @@
+//! Writes: one change or many in one call, and the settling of those whose outcome is not known.
+
+use std::time::Duration;
+
+use forebay::{BatchOutcome, DocumentVersion, Error, Result, Store, Value, Write, WriteResult};
+
+use crate::abi::{FbBytes, FbChange, FbError, FbOp, FbOutcome};
+use crate::fault::{entry, told};
+use crate::input::{put, slice, slice_mut, ttl_of};
+use crate::output::owned;
+use crate::process::wait;
+use crate::registry;
+
+/// Sends changes of one store and waits until what became of each is known.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_write(
+    store: u64,
+    changes: *const FbChange,
+    change_count: u64,
+    deadline_ms: u64,
+    outcomes: *mut FbOutcome,
+    token: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(store)?;
+        let store = open.store()?.store()?;
+        let mut batch = store.batch();
+        // SAFETY: the caller keeps the header's rules.
+        for change in unsafe { slice(changes, change_count)? } {
+            // SAFETY: as above.
+            batch.add(unsafe { change.write(store)? })?;
+        }
+        if deadline_ms > 0 {
+            batch = batch.deadline(Duration::from_millis(deadline_ms));
+        }
+        // SAFETY: as above.
+        unsafe { tell(wait(batch.send())??, change_count, outcomes, token)? };
+        Ok(())
+    })
+}
+
+/// Sends a write again whose outcome is not known; its id is used up.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_pending_retry(
+    pending: u64,
+    deadline_ms: u64,
+    outcome_count: u64,
+    outcomes: *mut FbOutcome,
+    token: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let taken = registry::open(pending)?.pending()?.lock().take();
+        let again = || Error::closed("this write is being retried already; retry its new id");
+        let mut write = taken.ok_or_else(again)?;
+        registry::close(pending)?;
+        if deadline_ms > 0 {
+            write = write.with_deadline(Duration::from_millis(deadline_ms));
+        }
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { tell(wait(write.retry())??, outcome_count, outcomes, token)? };
+        Ok(())
+    })
+}
+
+/// # Safety
+/// `outcomes` is null, or has room for `count`; `token` is null or may be written.
+unsafe fn tell(
+    settled: BatchOutcome,
+    count: u64,
+    outcomes: *mut FbOutcome,
+    token: *mut FbBytes,
+) -> Result<()> {
+    // SAFETY: the caller vouches for it; what was in `outcomes` is overwritten, never read.
+    unsafe {
+        if !outcomes.is_null() {
+            let places = slice_mut(outcomes.cast::<std::mem::MaybeUninit<FbOutcome>>(), count)?;
+            for (place, result) in places.iter_mut().zip(&settled.results) {
+                place.write(outcome(result));
+            }
+        }
+        put(token, owned(settled.token.encode().to_vec().into()));
+    }
+    Ok(())
+}
+
+fn outcome(result: &Result<WriteResult>) -> FbOutcome {
+    let (result, version, error) = match result {
+        Ok(WriteResult::Appended) => (1, None, FbError::NONE),
+        Ok(WriteResult::Applied) => (2, None, FbError::NONE),
+        Ok(WriteResult::NotMet(version)) => (3, *version, FbError::NONE),
+        Err(error) => (0, None, told(error, None)),
+    };
+    let has_version = version.is_some().into();
+    FbOutcome { result, has_version, version: version.map_or(0, |version| version.0), error }
+}
+
+impl FbChange {
+    /// # Safety
+    /// As [`slice`], for every pointer inside.
+    unsafe fn write(&self, store: &Store) -> Result<Write> {
+        // SAFETY: the caller vouches for it.
+        let (key, ops, if_newer) =
+            unsafe { (self.key.key()?, slice(self.ops, self.op_count)?, self.if_newer.text()?) };
+        let mut write = match self.verb {
+            1 => store.upsert(key),
+            2 => store.put(key),
+            3 => store.delete(key),
+            _ => return Err(Error::invalid_argument("no such verb; see FB_VERB in forebay.h")),
+        };
+        for op in ops {
+            // SAFETY: as above.
+            write = unsafe { op.add_to(write)? };
+        }
+        if let Some(ttl) = ttl_of(self.ttl_us) {
+            write = write.ttl(ttl);
+        }
+        Ok(match self.condition {
+            0 => write,
+            1 => write.if_absent(),
+            2 => write.if_version(DocumentVersion(self.if_version)),
+            3 => write.if_newer(if_newer),
+            _ => {
+                return Err(Error::invalid_argument("no such condition; see FB_IF in forebay.h"));
+            }
+        })
+    }
+}
+
+impl FbOp {
+    /// # Safety
+    /// As [`slice`], for every pointer inside.
+    unsafe fn add_to(&self, write: Write) -> Result<Write> {
+        // SAFETY: the caller vouches for it.
+        let (field, value) = unsafe { (self.field.text()?, self.value.value()) };
+        let value = value.map_err(|error| error.with_field(field))?;
+        let needed = || Error::invalid_argument("the operation needs a value").with_field(field);
+        let number = |value: Option<Value>| value.ok_or_else(needed);
+        let items = |value: Option<Value>| match value {
+            Some(Value::List(_, items)) => Ok(items),
+            _ => Err(Error::invalid_argument("the operation needs a list").with_field(field)),
+        };
+        let write = match self.op {
+            1 => match value {
+                Some(value) => write.set(field, value),
+                None => write.set_null(field),
+            },
+            2 => write.remove_field(field),
+            3 => write.increment(field, number(value)?),
+            4 => write.min(field, number(value)?),
+            5 => write.max(field, number(value)?),
+            6 => write.list_append(field, items(value)?, self.bound),
+            7 => write.set_add(field, items(value)?, self.bound),
+            8 => write.set_remove(field, items(value)?),
+            _ => {
+                let message = "no such operation; see FB_OP in forebay.h";
+                return Err(Error::invalid_argument(message).with_field(field));
+            }
+        };
+        Ok(match ttl_of(self.ttl_us) {
+            Some(ttl) => write.field_ttl(field, ttl),
+            None => write,
+        })
+    }
+}

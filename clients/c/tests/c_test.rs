@@ -1,0 +1,143 @@
+//! The C ABI as C programs see it: the header compiles without a warning, its structs have the
+//! layouts of `src/abi.rs`, and a program that uses it runs against a real `forebayd`.
+
+#[path = "../src/abi.rs"]
+#[allow(missing_docs, dead_code)]
+mod abi;
+
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::mem::offset_of;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use abi::*;
+
+/// The folder that cargo builds into: programs and libraries.
+fn built() -> PathBuf {
+    let test = std::env::current_exe().unwrap();
+    test.parent().and_then(Path::parent).unwrap().to_owned()
+}
+
+/// The library that this package has just built.
+fn library_folder() -> PathBuf {
+    built().join("deps")
+}
+
+/// Compiles smoke.c against the header and the library.
+fn compile(folder: &Path) -> PathBuf {
+    let program = folder.join("smoke");
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let library = library_folder();
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(&program);
+    cc.arg("-I").arg(package.join("include")).arg(package.join("tests/smoke.c"));
+    cc.arg("-L").arg(&library).arg("-lforebay_ffi");
+    cc.arg(format!("-Wl,-rpath,{}", library.display()));
+    let output = cc.output().expect("a C compiler (cc); fix: apt-get install gcc");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    program
+}
+
+/// A real node, killed when it goes.
+struct Node(Child);
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+}
+
+fn start_node(folder: &Path) -> (Node, String) {
+    let mut forebayd = Command::new(built().join("forebayd"));
+    forebayd.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.join("data"));
+    forebayd.stdout(Stdio::piped()).stderr(fs::File::create(folder.join("log")).unwrap());
+    let child = forebayd.spawn().expect("forebayd; fix: cargo build -p forebayd");
+    let mut node = Node(child);
+    let mut line = String::new();
+    BufReader::new(node.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let address = line.trim().strip_prefix("forebayd ready ").unwrap_or_else(|| {
+        panic!("{line}{}", fs::read_to_string(folder.join("log")).unwrap());
+    });
+    let address = address.to_owned();
+    (node, address)
+}
+
+#[test]
+fn a_c_program_writes_reads_gathers_and_closes() {
+    let folder = tempfile::tempdir().unwrap();
+    let program = compile(folder.path());
+    let (_node, address) = start_node(folder.path());
+    let output = Command::new(program).arg(address).output().unwrap();
+    let (out, err) =
+        (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && out.contains("smoke: OK"), "{out}{err}");
+}
+
+#[test]
+fn the_header_and_the_library_agree_on_every_layout() {
+    let folder = tempfile::tempdir().unwrap();
+    let output = Command::new(compile(folder.path())).output().unwrap();
+    let printed = String::from_utf8(output.stdout).unwrap();
+    let sizes = [
+        ("fb_text", size_of::<FbText>()),
+        ("fb_bytes", size_of::<FbBytes>()),
+        ("fb_error", size_of::<FbError>()),
+        ("fb_value", size_of::<FbValue>()),
+        ("fb_key", size_of::<FbKey>()),
+        ("fb_keys", size_of::<FbKeys>()),
+        ("fb_read", size_of::<FbRead>()),
+        ("fb_field_spec", size_of::<FbFieldSpec>()),
+        ("fb_store_options", size_of::<FbStoreOptions>()),
+        ("fb_store_spec", size_of::<FbStoreSpec>()),
+        ("fb_alteration", size_of::<FbAlteration>()),
+        ("fb_op", size_of::<FbOp>()),
+        ("fb_change", size_of::<FbChange>()),
+        ("fb_outcome", size_of::<FbOutcome>()),
+        ("fb_reader_options", size_of::<FbReaderOptions>()),
+        ("fb_scalar", size_of::<FbScalar>()),
+        ("fb_gather_field", size_of::<FbGatherField>()),
+        ("fb_packed", size_of::<FbPacked>()),
+        ("fb_error.pending", offset_of!(FbError, pending)),
+        ("fb_error.field", offset_of!(FbError, field)),
+        ("fb_keys.partition_ends", offset_of!(FbKeys, partition_ends)),
+        ("fb_read.token", offset_of!(FbRead, token)),
+        ("fb_field_spec.fallback", offset_of!(FbFieldSpec, fallback)),
+        ("fb_store_spec.options", offset_of!(FbStoreSpec, options)),
+        ("fb_alteration.options", offset_of!(FbAlteration, options)),
+        ("fb_op.value", offset_of!(FbOp, value)),
+        ("fb_change.if_newer", offset_of!(FbChange, if_newer)),
+        ("fb_outcome.error", offset_of!(FbOutcome, error)),
+        ("fb_reader_options.serve_partial", offset_of!(FbReaderOptions, serve_partial)),
+        ("fb_scalar.real", offset_of!(FbScalar, real)),
+    ];
+    let expected: Vec<_> = sizes.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();
+    assert_eq!(printed.lines().collect::<Vec<_>>(), expected);
+}
+
+/// Every function of the header is in the library, and every one of the library's in the header.
+#[test]
+fn the_header_declares_exactly_what_the_library_exports() {
+    let header = include_str!("../include/forebay.h");
+    let sources = ["admin", "fault", "many", "output", "read", "registry", "write"];
+    let mut exported = Vec::new();
+    for source in sources {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(format!("src/{source}.rs"));
+        exported.extend(functions(&fs::read_to_string(path).unwrap(), "extern \"C\" fn "));
+    }
+    let mut declared = functions(header, "int32_t ");
+    declared.extend(functions(header, "void "));
+    exported.sort();
+    declared.sort();
+    assert_eq!(declared, exported);
+}
+
+/// The names `fb_*` that follow a mark and open a list of arguments.
+fn functions(text: &str, mark: &str) -> Vec<String> {
+    let name = |line: &str| {
+        let name = line.split_once(mark)?.1.split_once('(')?.0;
+        name.starts_with("fb_").then(|| name.to_owned())
+    };
+    text.lines().filter_map(name).collect()
+}

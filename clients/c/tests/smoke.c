@@ -1,0 +1,169 @@
+/*
+ * The whole path in C: create a store, upsert, follow, read typed, gather, close twice. Its one
+ * argument is the address of a node; with none it prints the layouts of forebay.h.
+ */
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "forebay.h"
+
+#define WAIT_MS 60000
+
+static fb_error failure;
+
+static void check(int32_t status, const char *what)
+{
+    if (status == FB_OK) return;
+    fprintf(stderr, "%s: status %d: %.*s\n", what, status, (int)failure.message.length,
+            (const char *)failure.message.data);
+    exit(1);
+}
+
+static void expect(int holds, const char *what)
+{
+    if (holds) return;
+    fprintf(stderr, "not so: %s\n", what);
+    exit(1);
+}
+
+static fb_text text(const char *words)
+{
+    fb_text made = {(const uint8_t *)words, strlen(words)};
+    return made;
+}
+
+static fb_key key(const char *words)
+{
+    fb_key made = {FB_KEY_STRING, 0, text(words), {NULL, 0}};
+    return made;
+}
+
+static uint64_t create(uint64_t client)
+{
+    fb_field_spec fields[2] = {
+        {text("age"), FB_TYPE_INT64, 0, {0, 0, {NULL, 0}}, -1},
+        {text("city"), FB_TYPE_STRING, 0, {0, 0, {NULL, 0}}, -1},
+    };
+    fb_store_spec spec = {text("c-users"), FB_KEY_STRING, 4, {NULL, 0}, fields, 2,
+                          {-1, 0, 0}, 0, 0};
+    uint64_t store = 0;
+    check(fb_store_create(client, &spec, &store, &failure), "create");
+    expect(fb_store_create(client, &spec, &store, &failure) == FB_CONFLICT, "a name is taken once");
+    expect(failure.code == FB_CONFLICT && failure.store.length == 7, "the error names its store");
+    fb_error_free(&failure);
+    return store;
+}
+
+static fb_bytes upsert(uint64_t store)
+{
+    int64_t age = 41;
+    fb_op ops[2] = {
+        {FB_OP_SET, 0, text("age"), {FB_TYPE_INT64, 0, {(const uint8_t *)&age, 8}}, -1},
+        {FB_OP_SET, 0, text("city"), {FB_TYPE_STRING, 0, text("Bern")}, -1},
+    };
+    fb_change change = {FB_VERB_UPSERT, FB_IF_ALWAYS, key("u1"), ops, 2, -1, 0, {NULL, 0}};
+    fb_outcome outcome;
+    fb_bytes token;
+    check(fb_store_write(store, &change, 1, 0, &outcome, &token, &failure), "upsert");
+    expect(outcome.result == FB_APPENDED && outcome.error.code == FB_OK, "it is in the log");
+    expect(token.length > 0, "a write answers a token");
+    return token;
+}
+
+static void read_one(uint64_t reader, fb_bytes token)
+{
+    uint64_t age = 0, length = 0;
+    uint32_t type = 0, presence = 0;
+    fb_read mine = {FB_WAIT_TOKEN, 0, WAIT_MS, 0, {token.data, token.length}};
+    fb_key u1 = key("u1"), u2 = key("u2");
+    fb_scalar scalar;
+    uint8_t buffer[16];
+
+    check(fb_reader_field(reader, text("age"), 0, &age, &type, &failure), "field");
+    expect(type == FB_TYPE_INT64, "the field's own type");
+    check(fb_reader_get_scalar(reader, age, type, &u1, &mine, &scalar, &failure), "get");
+    expect(scalar.presence == FB_VALUE && scalar.integer == 41, "the value that was written");
+    check(fb_reader_get_scalar(reader, age, type, &u2, NULL, &scalar, &failure), "get none");
+    expect(scalar.presence == FB_ABSENT, "an absent key is no error");
+    expect(fb_reader_get_scalar(reader, age, FB_TYPE_BOOL, &u1, NULL, &scalar, NULL)
+               == FB_INVALID_ARGUMENT, "a type is not converted");
+    check(fb_reader_field(reader, text("city"), 0, &age, &type, &failure), "field");
+    check(fb_reader_get_bytes(reader, age, &u1, NULL, buffer, 2, &length, &presence, &failure),
+          "get into too small a buffer");
+    expect(presence == FB_VALUE && length == 4, "it tells what it needs");
+    check(fb_reader_get_bytes(reader, age, &u1, NULL, buffer, 16, &length, &presence, &failure),
+          "get bytes");
+    expect(length == 4 && memcmp(buffer, "Bern", 4) == 0, "the text");
+}
+
+static void gather(uint64_t reader)
+{
+    int64_t fallback = -1;
+    fb_gather_field field = {text("age"), {FB_TYPE_INT64, 0, {(const uint8_t *)&fallback, 8}}};
+    uint64_t ends[3] = {2, 4, 6};
+    fb_keys keys = {FB_KEY_STRING, 0, 3, text("u2u1u1"), ends, {NULL, 0}, NULL};
+    uint64_t plan = 0, width = 0;
+    double values[3];
+    uint8_t statuses[3], cells[3];
+
+    check(fb_plan_open(reader, &field, 1, 1, 1, &plan, &width, &failure), "plan");
+    expect(width == 1, "one column");
+    check(fb_reader_gather_f64(reader, plan, &keys, NULL, values, 3, statuses, cells, &failure),
+          "gather");
+    expect(values[0] == -1 && values[1] == 41 && values[2] == 41, "rows in the keys' order");
+    expect(statuses[0] == FB_KEY_ABSENT && statuses[1] == FB_KEY_FOUND, "a status per key");
+    expect(cells[0] == FB_ABSENT && cells[1] == FB_VALUE, "a presence per cell");
+    expect(fb_reader_gather_f64(reader, plan, &keys, NULL, values, 2, NULL, NULL, NULL)
+               == FB_INVALID_ARGUMENT, "too small a matrix is refused");
+    check(fb_close(plan, &failure), "close the plan");
+}
+
+static void print_layouts(void)
+{
+#define FIELD(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))
+#define SIZE(type) printf(#type " %zu\n", sizeof(type))
+    SIZE(fb_text); SIZE(fb_bytes); SIZE(fb_error); SIZE(fb_value); SIZE(fb_key); SIZE(fb_keys);
+    SIZE(fb_read); SIZE(fb_field_spec); SIZE(fb_store_options); SIZE(fb_store_spec);
+    SIZE(fb_alteration); SIZE(fb_op); SIZE(fb_change); SIZE(fb_outcome); SIZE(fb_reader_options);
+    SIZE(fb_scalar); SIZE(fb_gather_field); SIZE(fb_packed);
+    FIELD(fb_error, pending); FIELD(fb_error, field); FIELD(fb_keys, partition_ends);
+    FIELD(fb_read, token); FIELD(fb_field_spec, fallback); FIELD(fb_store_spec, options);
+    FIELD(fb_alteration, options); FIELD(fb_op, value); FIELD(fb_change, if_newer);
+    FIELD(fb_outcome, error); FIELD(fb_reader_options, serve_partial); FIELD(fb_scalar, real);
+}
+
+int main(int count, char **arguments)
+{
+    uint64_t client = 0, reader = 0, store;
+    fb_reader_options options;
+    fb_bytes token, metrics;
+
+    if (count < 2) {
+        print_layouts();
+        return 0;
+    }
+    check(fb_client_connect(text(arguments[1]), WAIT_MS, &client, &failure), "connect");
+    store = create(client);
+    token = upsert(store);
+    memset(&options, 0, sizeof options);
+    options.store = text("c-users");
+    check(fb_reader_open(client, &options, &reader, &failure), "open the reader");
+    check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready");
+    read_one(reader, token);
+    gather(reader);
+    check(fb_reader_metrics(reader, &metrics, &failure), "metrics");
+    fb_bytes_free(&metrics);
+    fb_bytes_free(&metrics);
+    fb_bytes_free(&token);
+    check(fb_close(reader, &failure), "close the reader");
+    expect(fb_close(reader, NULL) == FB_CLOSED, "a second close says so");
+    expect(fb_reader_await_ready(reader, 1, NULL) == FB_CLOSED, "and so does a use");
+    check(fb_close(client, &failure), "close the client");
+    expect(fb_store_write(store, NULL, 0, 0, NULL, NULL, NULL) == FB_CLOSED,
+           "a store ends with its client");
+    check(fb_close(store, &failure), "close the store");
+    puts("smoke: OK");
+    return 0;
+}

@@ -1,0 +1,105 @@
+/* One alteration of a store's definition. */
+package io.forebay;
+
+import java.nio.ByteBuffer;
+
+/** What changes from one version of a definition to the next. Made by the static methods. */
+public final class Alteration {
+    static final int BYTES = 96;
+
+    private static final FieldSpec NO_FIELD = new FieldSpec("", new FieldType(0));
+
+    private final int kind;
+    private final FieldSpec field;
+    private final String to;
+    private final StoreOptions options;
+
+    private Alteration(int kind, FieldSpec field, String to, StoreOptions options) {
+        this.kind = kind;
+        this.field = field;
+        this.to = to;
+        this.options = options;
+    }
+
+    private static Alteration ofName(int kind, String name, FieldType type, String to) {
+        return new Alteration(kind, new FieldSpec(name, type), to, StoreOptions.DEFAULT);
+    }
+
+    /**
+     * Adds a field under a new id.
+     *
+     * @param field the field
+     * @return the alteration
+     */
+    public static Alteration addField(FieldSpec field) {
+        return new Alteration(1, field, "", StoreOptions.DEFAULT);
+    }
+
+    /**
+     * Drops a field for good; a field of the same name that is added later is another one.
+     *
+     * @param name the field's name
+     * @return the alteration
+     */
+    public static Alteration dropField(String name) {
+        return ofName(2, name, NO_FIELD.type(), "");
+    }
+
+    /**
+     * Drops all fields whose current name starts so.
+     *
+     * @param prefix the start of their names
+     * @return the alteration
+     */
+    public static Alteration dropFieldsByPrefix(String prefix) {
+        return ofName(3, prefix, NO_FIELD.type(), "");
+    }
+
+    /**
+     * Gives a field another name; the old one stays an alias.
+     *
+     * @param from its name
+     * @param to its new name
+     * @return the alteration
+     */
+    public static Alteration renameField(String from, String to) {
+        return ofName(4, from, NO_FIELD.type(), to);
+    }
+
+    /**
+     * Gives a field a wider type.
+     *
+     * @param name its name
+     * @param to the wider type
+     * @return the alteration
+     */
+    public static Alteration widenField(String name, FieldType to) {
+        return ofName(5, name, to, "");
+    }
+
+    /**
+     * Deletes every document of the store.
+     *
+     * @return the alteration
+     */
+    public static Alteration dropAll() {
+        return new Alteration(6, NO_FIELD, "", StoreOptions.DEFAULT);
+    }
+
+    /**
+     * Replaces the store's options.
+     *
+     * @param options the new options
+     * @return the alteration
+     */
+    public static Alteration setOptions(StoreOptions options) {
+        return new Alteration(7, NO_FIELD, "", options);
+    }
+
+    void encode(CallBuffer call, ByteBuffer buffer, int at) {
+        buffer.putInt(at, kind);
+        field.encode(call, buffer, at + 8);
+        call.text(buffer, at + 64, to);
+        options.encode(buffer, at + 80);
+    }
+}

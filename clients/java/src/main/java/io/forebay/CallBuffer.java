@@ -1,0 +1,257 @@
+/*
+ * Off-heap memory for calls, from a bounded pool. A buffer has fixed places for what most calls
+ * need, so that a read allocates nothing, and grows by blocks of its own for what does not fit.
+ *
+ * <p>The pool is striped: a thread starts at the stripe of its id and takes what it finds there or
+ * close by. At most one buffer is in use per thread that is inside a call, and a virtual thread is
+ * pinned to its carrier there; so the pool needs a buffer per carrier, however many virtual threads
+ * come by. What comes back to a full stripe is left to the garbage collector.
+ */
+package io.forebay;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.OptionalInt;
+import java.util.OptionalLong;
+import java.util.concurrent.atomic.AtomicReferenceArray;
+import org.jspecify.annotations.Nullable;
+
+/** The off-heap memory of one call. */
+final class CallBuffer {
+    private static final int BLOCK_BYTES = 16 * 1024;
+    private static final int STRIPES = stripes();
+    /** Neighbouring stripes lie on different cache lines. */
+    private static final int STRIPE_STEP = 16;
+    private static final int PROBES = 4;
+    private static final AtomicReferenceArray<@Nullable CallBuffer> POOL =
+            new AtomicReferenceArray<>(STRIPES * STRIPE_STEP);
+
+    private static final int ERROR_AT = 0;
+    private static final int ERROR_BYTES = 96;
+    private static final int OUT_AT = ERROR_AT + ERROR_BYTES;
+    private static final int OUT_BYTES = 64;
+    private static final int KEY_AT = OUT_AT + OUT_BYTES;
+    private static final int KEY_BYTES = 40;
+    private static final int READ_AT = KEY_AT + KEY_BYTES;
+    private static final int READ_BYTES = 40;
+    private static final int FREE_AT = READ_AT + READ_BYTES;
+
+    private final ByteBuffer block = direct(BLOCK_BYTES);
+    private final long address = Native.CALLS.addressOf(block);
+    private final List<ByteBuffer> further = new ArrayList<>();
+    private int freeAt = FREE_AT;
+
+    /** A place in off-heap memory. */
+    record Place(ByteBuffer buffer, int at, long address) {}
+
+    private CallBuffer() {}
+
+    static CallBuffer take() {
+        int stripe = stripe();
+        for (int probe = 0; probe < PROBES; probe++) {
+            int place = ((stripe + probe) & (STRIPES - 1)) * STRIPE_STEP;
+            CallBuffer found = POOL.getPlain(place) == null ? null : POOL.getAndSet(place, null);
+            if (found != null) {
+                return found;
+            }
+        }
+        return new CallBuffer();
+    }
+
+    void release() {
+        freeAt = FREE_AT;
+        if (!further.isEmpty()) {
+            further.clear();
+        }
+        int stripe = stripe();
+        for (int probe = 0; probe < PROBES; probe++) {
+            int place = ((stripe + probe) & (STRIPES - 1)) * STRIPE_STEP;
+            if (POOL.getPlain(place) == null && POOL.compareAndSet(place, null, this)) {
+                return;
+            }
+        }
+    }
+
+    @SuppressWarnings("deprecation")
+    private static int stripe() {
+        long id = Thread.currentThread().getId();
+        return (int) (id ^ (id >>> 16)) & (STRIPES - 1);
+    }
+
+    private static int stripes() {
+        int wanted = Math.min(256, 2 * Runtime.getRuntime().availableProcessors());
+        return Math.max(4, Integer.highestOneBit(2 * wanted - 1));
+    }
+
+    private static ByteBuffer direct(int bytes) {
+        return ByteBuffer.allocateDirect(bytes).order(ByteOrder.LITTLE_ENDIAN);
+    }
+
+    long error() {
+        return address + ERROR_AT;
+    }
+
+    /** The address of the n-th of eight results, of 8 bytes each. */
+    long out(int number) {
+        return address + OUT_AT + 8L * number;
+    }
+
+    int outInt(int number) {
+        return block.getInt(OUT_AT + 8 * number);
+    }
+
+    long outLong(int number) {
+        return block.getLong(OUT_AT + 8 * number);
+    }
+
+    double outDouble(int number) {
+        return block.getDouble(OUT_AT + 8 * number);
+    }
+
+    /** Memory for a call, at a multiple of 8, zero throughout. */
+    Place allocate(long bytes) {
+        long rounded = (bytes + 7) & ~7L;
+        if (rounded > Integer.MAX_VALUE - 64) {
+            throw ForebayException.of(
+                    ErrorCode.LIMIT_EXCEEDED, "split the call; its data is beyond 2 GiB");
+        }
+        int needed = (int) rounded;
+        if (needed <= BLOCK_BYTES - freeAt) {
+            Place place = new Place(block, freeAt, address + freeAt);
+            for (int at = freeAt; at < freeAt + needed; at += 8) {
+                block.putLong(at, 0);
+            }
+            freeAt += needed;
+            return place;
+        }
+        ByteBuffer buffer = direct(Math.max(needed, 8));
+        further.add(buffer);
+        return new Place(buffer, 0, Native.CALLS.addressOf(buffer));
+    }
+
+    /** The room that is left in the first block, for what a call answers. */
+    Place room() {
+        return new Place(block, freeAt, address + freeAt);
+    }
+
+    int roomBytes() {
+        return BLOCK_BYTES - freeAt;
+    }
+
+    /** Copies bytes in; answers their address. */
+    long put(byte[] bytes) {
+        if (bytes.length <= BLOCK_BYTES - freeAt) {
+            int at = freeAt;
+            block.put(at, bytes);
+            freeAt = Math.min(BLOCK_BYTES, (at + bytes.length + 7) & ~7);
+            return address + at;
+        }
+        Place place = allocate(bytes.length);
+        place.buffer().put(place.at(), bytes);
+        return place.address();
+    }
+
+    /** Writes an fb_text with these bytes behind it. */
+    void text(ByteBuffer buffer, int at, byte[] bytes) {
+        buffer.putLong(at, put(bytes));
+        buffer.putLong(at + 8, bytes.length);
+    }
+
+    void text(ByteBuffer buffer, int at, String text) {
+        text(buffer, at, Text.utf8(text));
+    }
+
+    /** Writes an fb_key. */
+    void key(ByteBuffer buffer, int at, Key key) {
+        Key partitionKey = key.partitionKey();
+        buffer.putInt(at, key.type().code());
+        text(buffer, at + 8, key.bytes());
+        buffer.putInt(at + 4, partitionKey == null ? 0 : partitionKey.type().code());
+        text(buffer, at + 24, partitionKey == null ? Text.NO_BYTES : partitionKey.bytes());
+    }
+
+    /** Writes the call's one key; answers its address. */
+    long key(Key key) {
+        key(block, KEY_AT, key);
+        return address + KEY_AT;
+    }
+
+    /** Writes what a read waits for; answers its address, or 0 for a local read. */
+    long read(Read read) {
+        if (read.isLocal()) {
+            return 0;
+        }
+        block.putInt(READ_AT, read.waitCode());
+        block.putInt(READ_AT + 4, 0);
+        block.putLong(READ_AT + 8, read.timeoutMs());
+        block.putLong(READ_AT + 16, read.ageMaxMs());
+        text(block, READ_AT + 24, read.tokenBytes());
+        return address + READ_AT;
+    }
+
+    /** Throws what a status stands for; 0 is good. */
+    void check(int status) {
+        if (status != 0) {
+            throw ForebayException.of(failure(block, ERROR_AT, error()));
+        }
+    }
+
+    /** Reads and frees an fb_error. */
+    ForebayException.Failure failure(ByteBuffer buffer, int at, long errorAddress) {
+        int applies = buffer.getInt(at + 4);
+        ForebayException.Failure failure =
+                new ForebayException.Failure(
+                        ErrorCode.of(buffer.getInt(at)),
+                        text(buffer, at + 48),
+                        optionalText(buffer, at + 64),
+                        (applies & 1) != 0
+                                ? OptionalInt.of(buffer.getInt(at + 8))
+                                : OptionalInt.empty(),
+                        optionalText(buffer, at + 80),
+                        number(applies & 2, buffer, at + 16),
+                        number(applies & 4, buffer, at + 24),
+                        number(applies & 8, buffer, at + 32),
+                        buffer.getLong(at + 40));
+        Native.CALLS.freeError(errorAddress);
+        return failure;
+    }
+
+    private static OptionalLong number(int applies, ByteBuffer buffer, int at) {
+        return applies == 0 ? OptionalLong.empty() : OptionalLong.of(buffer.getLong(at));
+    }
+
+    private static @Nullable String optionalText(ByteBuffer buffer, int at) {
+        return buffer.getLong(at + 8) == 0 ? null : text(buffer, at);
+    }
+
+    private static String text(ByteBuffer buffer, int at) {
+        byte[] bytes = copy(buffer.getLong(at), buffer.getLong(at + 8));
+        return new String(bytes, StandardCharsets.UTF_8);
+    }
+
+    /** Copies the fb_bytes of results n and n + 1 and frees them. */
+    byte[] takeBytes(int number) {
+        byte[] bytes = copy(outLong(number), outLong(number + 1));
+        Native.CALLS.freeBytes(out(number));
+        return bytes;
+    }
+
+    /** Copies native bytes onto the heap. */
+    static byte[] copy(long address, long length) {
+        if (length == 0) {
+            return Text.NO_BYTES;
+        }
+        byte[] bytes =
+                length > Integer.MAX_VALUE - 64
+                        ? null
+                        : Native.CALLS.bytesAt(address, (int) length);
+        if (bytes == null) {
+            throw ForebayException.of(
+                    ErrorCode.LIMIT_EXCEEDED, "read less at a time; the answer has no room");
+        }
+        return bytes;
+    }
+}

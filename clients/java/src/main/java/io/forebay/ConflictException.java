@@ -1,0 +1,11 @@
+/* The exception of one code of the error table, Conflict. */
+package io.forebay;
+
+/** Another definition came first. */
+public final class ConflictException extends ForebayException {
+    private static final long serialVersionUID = 1L;
+
+    ConflictException(Failure failure) {
+        super(failure);
+    }
+}

@@ -1,0 +1,11 @@
+/* The exception of one code of the error table, DeadlineExceeded. */
+package io.forebay;
+
+/** The caller's deadline passed before anything was sent. */
+public final class DeadlineExceededException extends ForebayException {
+    private static final long serialVersionUID = 1L;
+
+    DeadlineExceededException(Failure failure) {
+        super(failure);
+    }
+}

@@ -1,0 +1,105 @@
+/* Everything that is needed to write to and read from a store, at one version. */
+package io.forebay;
+
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Optional;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A store's definition.
+ *
+ * @param id the store's lasting id
+ * @param name its name
+ * @param version the version of this definition, from 1
+ * @param keyType the type of its primary key
+ * @param partitionKey the field that partitions it, or null for the primary key
+ * @param partitions its number of partitions
+ * @param options its options
+ * @param isKeyValue whether it is a key-value store
+ * @param fields its live fields, by ascending id
+ */
+public record Definition(
+        long id,
+        String name,
+        int version,
+        KeyType keyType,
+        @Nullable String partitionKey,
+        int partitions,
+        StoreOptions options,
+        boolean isKeyValue,
+        List<Field> fields) {
+    /**
+     * One field of a definition.
+     *
+     * @param id its lasting id
+     * @param name its current name
+     * @param type its type
+     * @param fallback what a gather writes for absent and null, or null
+     * @param ttl time to live of each write that carries none, or null
+     * @param aliases earlier names, which go on working
+     */
+    public record Field(
+            int id,
+            String name,
+            FieldType type,
+            @Nullable Object fallback,
+            @Nullable Duration ttl,
+            List<String> aliases) {}
+
+    /**
+     * The live field with this name or alias.
+     *
+     * @param wanted the name
+     * @return the field, or empty
+     */
+    public Optional<Field> field(String wanted) {
+        Optional<Field> named =
+                fields.stream().filter(field -> field.name().equals(wanted)).findFirst();
+        return named.or(
+                () -> fields.stream().filter(f -> f.aliases().contains(wanted)).findFirst());
+    }
+
+    static Definition unpack(Unpacker packed) {
+        long id = packed.i64();
+        String name = packed.text();
+        int version = packed.i32();
+        KeyType keyType = KeyType.of(packed.i32());
+        String partitionKey = packed.text();
+        int partitions = packed.i32();
+        Duration ttl = packed.duration();
+        Duration heartbeat = Duration.ofMillis(Integer.toUnsignedLong(packed.i32()));
+        StoreOptions options = new StoreOptions(ttl, packed.flag(), heartbeat);
+        boolean isKeyValue = packed.flag();
+        int count = packed.i32();
+        List<Field> fields = new ArrayList<>();
+        for (int place = 0; place < count; place++) {
+            fields.add(unpackField(packed));
+        }
+        return new Definition(
+                id,
+                name,
+                version,
+                keyType,
+                partitionKey.isEmpty() ? null : partitionKey,
+                partitions,
+                options,
+                isKeyValue,
+                List.copyOf(fields));
+    }
+
+    private static Field unpackField(Unpacker packed) {
+        int id = packed.i32();
+        String name = packed.text();
+        FieldType type = new FieldType(packed.i32());
+        Object fallback = packed.object();
+        Duration ttl = packed.duration();
+        int count = packed.i32();
+        List<String> aliases = new ArrayList<>();
+        for (int place = 0; place < count; place++) {
+            aliases.add(packed.text());
+        }
+        return new Field(id, name, type, fallback, ttl, List.copyOf(aliases));
+    }
+}

@@ -1,0 +1,164 @@
+/* A whole document, copied out of a reader. */
+package io.forebay;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.time.Instant;
+import java.util.Collections;
+import java.util.LinkedHashMap;
+import java.util.Map;
+import java.util.OptionalLong;
+import java.util.Set;
+import org.jspecify.annotations.Nullable;
+
+/** A document as it was at one moment: its fields by name. Immutable. */
+public final class Document {
+    private final @Nullable Instant expiresAt;
+    private final OptionalLong version;
+    private final Map<String, Values.Encoded> fields;
+
+    private Document(
+            @Nullable Instant expiresAt, OptionalLong version, Map<String, Values.Encoded> fields) {
+        this.expiresAt = expiresAt;
+        this.version = version;
+        this.fields = fields;
+    }
+
+    static Document unpack(Unpacker packed) {
+        Instant expiresAt = packed.instant();
+        OptionalLong version = packed.optional();
+        int count = packed.i32();
+        Map<String, Values.Encoded> fields = new LinkedHashMap<>();
+        for (int place = 0; place < count; place++) {
+            String name = packed.text();
+            packed.instant();
+            fields.put(name, packed.value());
+        }
+        return new Document(expiresAt, version, fields);
+    }
+
+    /**
+     * When the whole document expires.
+     *
+     * @return the time, or null for never
+     */
+    public @Nullable Instant expiresAt() {
+        return expiresAt;
+    }
+
+    /**
+     * The document's version, in a store that keeps versions.
+     *
+     * @return the version, or empty
+     */
+    public OptionalLong version() {
+        return version;
+    }
+
+    /**
+     * The names of its fields, null ones too, by ascending field id.
+     *
+     * @return the names
+     */
+    public Set<String> fields() {
+        return Collections.unmodifiableSet(fields.keySet());
+    }
+
+    /**
+     * Whether a field is absent, null or a value.
+     *
+     * @param field the field's current name
+     * @return which of the three
+     */
+    public Presence presence(String field) {
+        Values.Encoded value = fields.get(field);
+        if (value == null) {
+            return Presence.ABSENT;
+        }
+        return value.type() == 0 ? Presence.NULL : Presence.VALUE;
+    }
+
+    /**
+     * A field's value: Boolean, Integer, Long, Float, Double, String, byte[], Instant, List,
+     * float[], or byte[] for a vector of 8-bit integers.
+     *
+     * @param field the field's current name
+     * @return a value of its own, or null when absent or null
+     */
+    public @Nullable Object value(String field) {
+        Values.Encoded value = fields.get(field);
+        if (value == null || value.type() == 0) {
+            return null;
+        }
+        return Values.decode(new FieldType(value.type()), value.bytes().clone());
+    }
+
+    /**
+     * An integer, of 32 or 64 bits.
+     *
+     * @param field the field's current name
+     * @param fallback what to answer when absent or null
+     * @return the value
+     * @throws InvalidArgumentException when the field is no integer
+     */
+    public long getLong(String field, long fallback) {
+        Values.Encoded value = fields.get(field);
+        if (value == null || value.type() == 0) {
+            return fallback;
+        }
+        return switch (value.type()) {
+            case 2 -> buffer(value).getInt();
+            case 3 -> buffer(value).getLong();
+            default -> throw mistaken(field, value, "an integer");
+        };
+    }
+
+    /**
+     * A float, of 32 or 64 bits.
+     *
+     * @param field the field's current name
+     * @param fallback what to answer when absent or null
+     * @return the value
+     * @throws InvalidArgumentException when the field is no float
+     */
+    public double getDouble(String field, double fallback) {
+        Values.Encoded value = fields.get(field);
+        if (value == null || value.type() == 0) {
+            return fallback;
+        }
+        return switch (value.type()) {
+            case 4 -> buffer(value).getFloat();
+            case 5 -> buffer(value).getDouble();
+            default -> throw mistaken(field, value, "a float");
+        };
+    }
+
+    /**
+     * A string.
+     *
+     * @param field the field's current name
+     * @return the value, or null when absent or null
+     * @throws InvalidArgumentException when the field is no string
+     */
+    public @Nullable String getString(String field) {
+        Values.Encoded value = fields.get(field);
+        if (value == null || value.type() == 0) {
+            return null;
+        }
+        if (value.type() != FieldType.STRING.code()) {
+            throw mistaken(field, value, "a string");
+        }
+        return new String(value.bytes(), StandardCharsets.UTF_8);
+    }
+
+    private static ByteBuffer buffer(Values.Encoded value) {
+        return ByteBuffer.wrap(value.bytes()).order(ByteOrder.LITTLE_ENDIAN);
+    }
+
+    private static ForebayException mistaken(String field, Values.Encoded value, String wanted) {
+        return ForebayException.of(
+                ErrorCode.INVALID_ARGUMENT,
+                "the field " + field + " is a " + new FieldType(value.type()) + ", not " + wanted);
+    }
+}

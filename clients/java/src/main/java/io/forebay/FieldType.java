@@ -1,0 +1,117 @@
+/* The types that a field may have. */
+package io.forebay;
+
+/**
+ * The type of a field: a scalar, a list of scalars, or a vector of a fixed length.
+ *
+ * @param code the type's number in the C ABI
+ */
+public record FieldType(int code) {
+    /** True or false. */
+    public static final FieldType BOOL = new FieldType(1);
+    /** A 32-bit integer. */
+    public static final FieldType INT32 = new FieldType(2);
+    /** A 64-bit integer. */
+    public static final FieldType INT64 = new FieldType(3);
+    /** A 32-bit IEEE float. */
+    public static final FieldType FLOAT32 = new FieldType(4);
+    /** A 64-bit IEEE float. */
+    public static final FieldType FLOAT64 = new FieldType(5);
+    /** UTF-8 text. */
+    public static final FieldType STRING = new FieldType(6);
+    /** Any bytes. */
+    public static final FieldType BYTES = new FieldType(7);
+    /** Microseconds since the Unix epoch. */
+    public static final FieldType TIMESTAMP = new FieldType(8);
+
+    private static final int LIST = 0x100;
+    private static final int VECTOR_F32 = 0x201;
+    private static final int VECTOR_F16 = 0x202;
+    private static final int VECTOR_I8 = 0x203;
+    private static final int VECTOR_LENGTH_MAX = 65_535;
+    private static final String[] NAMES = {
+        "none", "bool", "int32", "int64", "float32", "float64", "string", "bytes", "timestamp"
+    };
+
+    /**
+     * A list of scalars, none of them null.
+     *
+     * @param scalar the type of its components
+     * @return the list's type
+     * @throws InvalidArgumentException when {@code scalar} is a list or a vector
+     */
+    public static FieldType list(FieldType scalar) {
+        if (!scalar.isScalar()) {
+            throw ForebayException.of(ErrorCode.INVALID_ARGUMENT, "a list is of scalars");
+        }
+        return new FieldType(LIST | scalar.code);
+    }
+
+    /**
+     * A vector of 32-bit floats.
+     *
+     * @param length its number of components, up to 65,535
+     * @return the vector's type
+     */
+    public static FieldType vectorF32(int length) {
+        return vector(VECTOR_F32, length);
+    }
+
+    /**
+     * A vector of 16-bit floats.
+     *
+     * @param length its number of components, up to 65,535
+     * @return the vector's type
+     */
+    public static FieldType vectorF16(int length) {
+        return vector(VECTOR_F16, length);
+    }
+
+    /**
+     * A vector of 8-bit integers.
+     *
+     * @param length its number of components, up to 65,535
+     * @return the vector's type
+     */
+    public static FieldType vectorI8(int length) {
+        return vector(VECTOR_I8, length);
+    }
+
+    private static FieldType vector(int kind, int length) {
+        if (length < 0 || length > VECTOR_LENGTH_MAX) {
+            throw ForebayException.of(
+                    ErrorCode.LIMIT_EXCEEDED, "a vector has up to 65,535 components");
+        }
+        return new FieldType(kind | length << 16);
+    }
+
+    boolean isScalar() {
+        return code >= 1 && code <= 8;
+    }
+
+    boolean isList() {
+        return (code & 0xff00) == LIST;
+    }
+
+    /** The type of a list's components. */
+    FieldType component() {
+        return new FieldType(code & 0xff);
+    }
+
+    /** 1 for f32, 2 for f16, 3 for i8; 0 for what is no vector. */
+    int vectorKind() {
+        return (code & 0xff00) == 0x200 ? code & 0xff : 0;
+    }
+
+    /** The type as definitions and messages spell it, such as {@code int64} or {@code f32[8]}. */
+    @Override
+    public String toString() {
+        int length = code >>> 16;
+        return switch (vectorKind()) {
+            case 1 -> "f32[" + length + "]";
+            case 2 -> "f16[" + length + "]";
+            case 3 -> "i8[" + length + "]";
+            default -> isList() ? "list<" + component() + ">" : NAMES[code & 0xf];
+        };
+    }
+}

@@ -1,0 +1,160 @@
+/* The embedded reader: a live copy of a store in this process. */
+package io.forebay;
+
+import java.time.Duration;
+
+/**
+ * A live copy of a store in this process, opened by {@link ForebayClient#reader}. Reads are local:
+ * they take no lock and wait for nothing. Safe to share between threads; close it when it is no
+ * longer needed. The position that it serves never falls.
+ */
+public final class ForebayReader extends Reads implements AutoCloseable {
+    private final String store;
+    private final NativeId id;
+
+    ForebayReader(String store, long id) {
+        super(id, Read.local());
+        this.store = store;
+        this.id = new NativeId(this, id);
+    }
+
+    /**
+     * The store's name.
+     *
+     * @return the name
+     */
+    public String store() {
+        return store;
+    }
+
+    /**
+     * Reads of this reader that are made in another way.
+     *
+     * @param how what they wait for, and how old their answers may be
+     * @return the reads; as long-lived as this reader
+     */
+    public Reads with(Read how) {
+        return new Reads(reader, how);
+    }
+
+    /**
+     * Waits until every partition serves inside its bound.
+     *
+     * @param timeout the longest wait
+     * @throws UnavailableException with phase, percent and remaining time when it takes longer
+     */
+    public void awaitReady(Duration timeout) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.readerAwaitReady(reader, Read.millis(timeout), call.error()));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Waits until everything that a token speaks of is applied here.
+     *
+     * @param token what a write answered
+     * @param timeout the longest wait
+     * @throws TokenLostException when a log of the token is no longer served
+     * @throws DeadlineExceededException when it takes longer
+     */
+    public void awaitToken(Token token, Duration timeout) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            byte[] bytes = token.bytes();
+            call.check(
+                    Native.CALLS.readerAwaitToken(
+                            reader,
+                            call.put(bytes),
+                            bytes.length,
+                            Read.millis(timeout),
+                            call.error()));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Resolves a field, to be read as its own type.
+     *
+     * @param name its name or an alias
+     * @return the field
+     * @throws NotFoundException when the store has no such field
+     */
+    public FieldHandle field(String name) {
+        return field(name, new FieldType(0));
+    }
+
+    /**
+     * Resolves a field, to be read as a type that is the field's own, narrower or wider.
+     *
+     * @param name its name or an alias
+     * @param asked the type
+     * @return the field
+     * @throws NotFoundException when the store has no such field
+     * @throws InvalidArgumentException for a type that the field cannot be read as
+     */
+    public FieldHandle field(String name, FieldType asked) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            byte[] text = Text.utf8(name);
+            call.check(
+                    Native.CALLS.readerField(
+                            reader,
+                            call.put(text),
+                            text.length,
+                            asked.code(),
+                            call.out(0),
+                            call.out(1),
+                            call.error()));
+            return new FieldHandle(name, new FieldType(call.outInt(1)), call.outLong(0));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * The partition that a key belongs to.
+     *
+     * @param key a key
+     * @return the partition's number
+     */
+    public int partitionOf(Key key) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.readerPartition(
+                            reader, call.key(key), call.out(0), call.error()));
+            return call.outInt(0);
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * The store's definition at the newest version that this reader has seen.
+     *
+     * @return the definition
+     */
+    public Definition definition() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(Native.CALLS.readerDefinition(reader, call.out(0), call.error()));
+            return Definition.unpack(new Unpacker(call.takeBytes(0)));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Ends the reader: reads in flight end, later ones throw {@link ClosedException}, and its
+     * memory goes after the last of them. A second close changes nothing.
+     */
+    @Override
+    public void close() {
+        id.close();
+    }
+}

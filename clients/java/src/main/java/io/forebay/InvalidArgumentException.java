@@ -1,0 +1,11 @@
+/* The exception of one code of the error table, InvalidArgument. */
+package io.forebay;
+
+/** The request can never succeed as it stands. */
+public final class InvalidArgumentException extends ForebayException {
+    private static final long serialVersionUID = 1L;
+
+    InvalidArgumentException(Failure failure) {
+        super(failure);
+    }
+}

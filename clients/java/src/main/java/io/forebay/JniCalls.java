@@ -1,0 +1,178 @@
+/* The crossing by JNI, for JDK 17 and later. */
+package io.forebay;
+
+import java.nio.ByteBuffer;
+import org.jspecify.annotations.Nullable;
+
+/** {@link NativeCalls} by the entry points of {@code clients/c/src/jni.rs}. */
+final class JniCalls implements NativeCalls {
+    @Override
+    public native int version();
+
+    @Override
+    public native long addressOf(ByteBuffer buffer);
+
+    @Override
+    public native byte @Nullable [] bytesAt(long address, int length);
+
+    @Override
+    public native int close(long id, long error);
+
+    @Override
+    public native int freeBytes(long bytes);
+
+    @Override
+    public native int freePacked(long packed);
+
+    @Override
+    public native int freeError(long error);
+
+    @Override
+    public native int clientConnect(
+            long endpoint, long length, long deadlineMs, long client, long error);
+
+    @Override
+    public native int storeOpen(long client, long name, long length, long store, long error);
+
+    @Override
+    public native int storeCreate(long client, long spec, long store, long error);
+
+    @Override
+    public native int storeDefinition(long store, long definition, long error);
+
+    @Override
+    public native int storeAlter(
+            long client,
+            long name,
+            long length,
+            long fromVersion,
+            long alterations,
+            long count,
+            long definition,
+            long error);
+
+    @Override
+    public native int storeDelete(long client, long name, long length, long error);
+
+    @Override
+    public native int storeDescribe(
+            long client, long name, long length, long version, long definition, long error);
+
+    @Override
+    public native int storeList(long client, long definitions, long error);
+
+    @Override
+    public native int storeWrite(
+            long store,
+            long changes,
+            long count,
+            long deadlineMs,
+            long outcomes,
+            long token,
+            long error);
+
+    @Override
+    public native int pendingRetry(
+            long pending, long deadlineMs, long count, long outcomes, long token, long error);
+
+    @Override
+    public native int readerOpen(long client, long options, long reader, long error);
+
+    @Override
+    public native int readerAwaitReady(long reader, long timeoutMs, long error);
+
+    @Override
+    public native int readerAwaitToken(
+            long reader, long token, long length, long timeoutMs, long error);
+
+    @Override
+    public native int readerField(
+            long reader, long name, long length, long asked, long field, long found, long error);
+
+    @Override
+    public native int readerPartition(long reader, long key, long partition, long error);
+
+    @Override
+    public native int readerGetScalar(
+            long reader, long field, long wanted, long key, long read, long scalar, long error);
+
+    @Override
+    public native int readerGetBytes(
+            long reader,
+            long field,
+            long key,
+            long read,
+            long buffer,
+            long capacity,
+            long length,
+            long presence,
+            long error);
+
+    @Override
+    public native int readerGetValue(
+            long reader, long field, long key, long read, long value, long presence, long error);
+
+    @Override
+    public native int readerPresence(
+            long reader, long field, long key, long read, long presence, long error);
+
+    @Override
+    public native int readerGetDocument(
+            long reader, long key, long read, long document, long error);
+
+    @Override
+    public native int readerDefinition(long reader, long definition, long error);
+
+    @Override
+    public native int readerMetrics(long reader, long metrics, long error);
+
+    @Override
+    public native int readerGetMany(
+            long reader, long field, long keys, long read, long packed, long error);
+
+    @Override
+    public native int readerGetDocuments(
+            long reader, long keys, long read, long documents, long error);
+
+    @Override
+    public native int planOpen(
+            long reader,
+            long fields,
+            long count,
+            long wide,
+            long lossy,
+            long plan,
+            long width,
+            long error);
+
+    @Override
+    public native int readerGatherFloat(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error);
+
+    @Override
+    public native int readerGatherDouble(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error);
+
+    @Override
+    public native int scanOpen(long reader, long scan, long error);
+
+    @Override
+    public native int scanNext(
+            long scan, long ageMaxMs, long max, long documents, long count, long error);
+}

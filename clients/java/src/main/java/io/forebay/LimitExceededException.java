@@ -1,0 +1,11 @@
+/* The exception of one code of the error table, LimitExceeded. */
+package io.forebay;
+
+/** A limit was passed; the error names the limit and the actual value. */
+public final class LimitExceededException extends ForebayException {
+    private static final long serialVersionUID = 1L;
+
+    LimitExceededException(Failure failure) {
+        super(failure);
+    }
+}

@@ -1,0 +1,141 @@
+/* The one way into the native core; how it is crossed is the implementation's business. */
+package io.forebay;
+
+import java.nio.ByteBuffer;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * The functions of {@code forebay.h} over raw addresses. Each answers a status; 0 is good. Structs
+ * lie in off-heap memory that the caller keeps alive for the call.
+ */
+interface NativeCalls {
+    /** The ABI that this package speaks. */
+    int VERSION = 1;
+
+    int version();
+
+    long addressOf(ByteBuffer buffer);
+
+    byte @Nullable [] bytesAt(long address, int length);
+
+    int close(long id, long error);
+
+    int freeBytes(long bytes);
+
+    int freePacked(long packed);
+
+    int freeError(long error);
+
+    int clientConnect(long endpoint, long length, long deadlineMs, long client, long error);
+
+    int storeOpen(long client, long name, long length, long store, long error);
+
+    int storeCreate(long client, long spec, long store, long error);
+
+    int storeDefinition(long store, long definition, long error);
+
+    int storeAlter(
+            long client,
+            long name,
+            long length,
+            long fromVersion,
+            long alterations,
+            long count,
+            long definition,
+            long error);
+
+    int storeDelete(long client, long name, long length, long error);
+
+    int storeDescribe(
+            long client, long name, long length, long version, long definition, long error);
+
+    int storeList(long client, long definitions, long error);
+
+    int storeWrite(
+            long store,
+            long changes,
+            long count,
+            long deadlineMs,
+            long outcomes,
+            long token,
+            long error);
+
+    int pendingRetry(
+            long pending, long deadlineMs, long count, long outcomes, long token, long error);
+
+    int readerOpen(long client, long options, long reader, long error);
+
+    int readerAwaitReady(long reader, long timeoutMs, long error);
+
+    int readerAwaitToken(long reader, long token, long length, long timeoutMs, long error);
+
+    int readerField(
+            long reader, long name, long length, long asked, long field, long found, long error);
+
+    int readerPartition(long reader, long key, long partition, long error);
+
+    int readerGetScalar(
+            long reader, long field, long wanted, long key, long read, long scalar, long error);
+
+    int readerGetBytes(
+            long reader,
+            long field,
+            long key,
+            long read,
+            long buffer,
+            long capacity,
+            long length,
+            long presence,
+            long error);
+
+    int readerGetValue(
+            long reader, long field, long key, long read, long value, long presence, long error);
+
+    int readerPresence(long reader, long field, long key, long read, long presence, long error);
+
+    int readerGetDocument(long reader, long key, long read, long document, long error);
+
+    int readerDefinition(long reader, long definition, long error);
+
+    int readerMetrics(long reader, long metrics, long error);
+
+    int readerGetMany(long reader, long field, long keys, long read, long packed, long error);
+
+    int readerGetDocuments(long reader, long keys, long read, long documents, long error);
+
+    int planOpen(
+            long reader,
+            long fields,
+            long count,
+            long wide,
+            long lossy,
+            long plan,
+            long width,
+            long error);
+
+    int readerGatherFloat(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error);
+
+    int readerGatherDouble(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error);
+
+    int scanOpen(long reader, long scan, long error);
+
+    int scanNext(long scan, long ageMaxMs, long max, long documents, long count, long error);
+}

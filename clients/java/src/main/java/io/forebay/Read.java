@@ -1,0 +1,96 @@
+/* How a read is made: what it waits for, and how old its answer may be. */
+package io.forebay;
+
+import java.time.Duration;
+import org.jspecify.annotations.Nullable;
+
+/** What a read asks for beyond what is applied here. Immutable. */
+public final class Read {
+    private static final Read LOCAL = new Read(0, 0, 0, null);
+
+    private final int waitCode;
+    private final long timeoutMs;
+    private final long ageMaxMs;
+    private final @Nullable Token token;
+
+    private Read(int waitCode, long timeoutMs, long ageMaxMs, @Nullable Token token) {
+        this.waitCode = waitCode;
+        this.timeoutMs = timeoutMs;
+        this.ageMaxMs = ageMaxMs;
+        this.token = token;
+    }
+
+    /**
+     * Reads what is applied here; the default.
+     *
+     * @return the read
+     */
+    public static Read local() {
+        return LOCAL;
+    }
+
+    /**
+     * Waits until a write is applied here: read your writes.
+     *
+     * @param token what the write answered
+     * @param timeout the longest wait
+     * @return the read
+     */
+    public static Read after(Token token, Duration timeout) {
+        return new Read(1, millis(timeout), 0, token);
+    }
+
+    /**
+     * Appends a barrier and waits until it is applied: linearizable per partition, at the price
+     * of an acknowledged append.
+     *
+     * @param timeout the longest wait
+     * @return the read
+     */
+    public static Read latest(Duration timeout) {
+        return new Read(2, millis(timeout), 0, null);
+    }
+
+    /**
+     * The same read, refused with {@link StaleException} when the data is older than a bound.
+     *
+     * @param bound at least twice the store's heartbeat interval
+     * @return the read
+     */
+    public Read maxAge(Duration bound) {
+        return new Read(waitCode, timeoutMs, Math.max(1, millis(bound)), token);
+    }
+
+    static long millis(Duration time) {
+        if (time.isNegative()) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT, "give a time that is not below 0");
+        }
+        try {
+            // A time below a millisecond is not none.
+            return time.isZero() ? 0 : Math.max(1, time.toMillis());
+        } catch (ArithmeticException beyond) {
+            return Long.MAX_VALUE;
+        }
+    }
+
+    boolean isLocal() {
+        return waitCode == 0 && ageMaxMs == 0;
+    }
+
+    int waitCode() {
+        return waitCode;
+    }
+
+    long timeoutMs() {
+        return timeoutMs;
+    }
+
+    long ageMaxMs() {
+        return ageMaxMs;
+    }
+
+    byte[] tokenBytes() {
+        return token == null ? Text.NO_BYTES : token.bytes();
+    }
+}

@@ -1,0 +1,11 @@
+/* The exception of one code of the error table, Stale. */
+package io.forebay;
+
+/** The data is older than the caller's bound. */
+public final class StaleException extends ForebayException {
+    private static final long serialVersionUID = 1L;
+
+    StaleException(Failure failure) {
+        super(failure);
+    }
+}

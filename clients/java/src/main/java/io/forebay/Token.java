@@ -1,0 +1,47 @@
+/* What a write answers and a read may wait for. */
+package io.forebay;
+
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/** Says where the log holds a write: a reader that has applied the token sees the write. */
+public final class Token {
+    private final byte[] bytes;
+
+    Token(byte[] bytes) {
+        this.bytes = bytes;
+    }
+
+    /**
+     * A token that another process has passed on.
+     *
+     * @param bytes what {@link #toBytes} answered there
+     * @return the token; a read with it checks the bytes
+     */
+    public static Token of(byte[] bytes) {
+        return new Token(bytes.clone());
+    }
+
+    /**
+     * The token's bytes, to be passed on.
+     *
+     * @return a copy
+     */
+    public byte[] toBytes() {
+        return bytes.clone();
+    }
+
+    byte[] bytes() {
+        return bytes;
+    }
+
+    @Override
+    public boolean equals(@Nullable Object other) {
+        return other instanceof Token token && Arrays.equals(bytes, token.bytes);
+    }
+
+    @Override
+    public int hashCode() {
+        return Arrays.hashCode(bytes);
+    }
+}

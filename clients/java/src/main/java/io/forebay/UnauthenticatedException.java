@@ -1,0 +1,11 @@
+/* The exception of one code of the error table, Unauthenticated. */
+package io.forebay;
+
+/** No valid credentials. */
+public final class UnauthenticatedException extends ForebayException {
+    private static final long serialVersionUID = 1L;
+
+    UnauthenticatedException(Failure failure) {
+        super(failure);
+    }
+}

@@ -1,0 +1,11 @@
+/* The exception of one code of the error table, Unsupported. */
+package io.forebay;
+
+/** This build, mode or implementation does not offer the operation. */
+public final class UnsupportedException extends ForebayException {
+    private static final long serialVersionUID = 1L;
+
+    UnsupportedException(Failure failure) {
+        super(failure);
+    }
+}

@@ -1,0 +1,354 @@
+/* One write, said field by field and then sent. */
+package io.forebay;
+
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.time.Instant;
+import java.util.ArrayList;
+import java.util.LinkedHashMap;
+import java.util.List;
+import java.util.Map;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * A write that is not sent yet; {@link #send} sends it, or {@link Batch#add}. A value becomes the
+ * type that its field declares, where that loses nothing; anything else is refused when it is
+ * sent, with nothing written. Belongs to one thread.
+ */
+public final class Write {
+    /** Bytes of an fb_change and an fb_op. */
+    static final int CHANGE_BYTES = 96;
+
+    private static final int OP_BYTES = 56;
+
+    private static final int SET = 1;
+    private static final int REMOVE = 2;
+    private static final int INCREMENT = 3;
+    private static final int MIN = 4;
+    private static final int MAX = 5;
+    private static final int LIST_APPEND = 6;
+    private static final int SET_ADD = 7;
+    private static final int SET_REMOVE = 8;
+
+    private record Op(int op, String field, Values.Encoded value, int bound) {}
+
+    private final Store store;
+    private final int verb;
+    private final Key key;
+    private final List<Op> ops = new ArrayList<>();
+    private final Map<String, Duration> fieldTtls = new LinkedHashMap<>();
+    private int condition;
+    private long ifVersion;
+    private String ifNewer = "";
+    private @Nullable Duration ttl;
+    private Duration deadline = Duration.ZERO;
+
+    Write(Store store, int verb, Key key) {
+        this.store = store;
+        this.verb = verb;
+        this.key = key;
+    }
+
+    private Write op(int op, String field, @Nullable Object value, int bound) {
+        ops.add(new Op(op, field, Values.of(value), bound));
+        return this;
+    }
+
+    /**
+     * Sets an integer.
+     *
+     * @param field the field's name
+     * @param value its value
+     * @return this write
+     */
+    public Write set(String field, long value) {
+        return op(SET, field, value, 0);
+    }
+
+    /**
+     * Sets a float.
+     *
+     * @param field the field's name
+     * @param value its value
+     * @return this write
+     */
+    public Write set(String field, double value) {
+        return op(SET, field, value, 0);
+    }
+
+    /**
+     * Sets a float of 32 bits.
+     *
+     * @param field the field's name
+     * @param value its value
+     * @return this write
+     */
+    public Write set(String field, float value) {
+        return op(SET, field, value, 0);
+    }
+
+    /**
+     * Sets a bool.
+     *
+     * @param field the field's name
+     * @param value its value
+     * @return this write
+     */
+    public Write set(String field, boolean value) {
+        return op(SET, field, value, 0);
+    }
+
+    /**
+     * Sets a value: a String, byte[], Instant, List of one type, float[] (a vector), or a boxed
+     * number.
+     *
+     * @param field the field's name
+     * @param value its value
+     * @return this write
+     * @throws InvalidArgumentException for an object that no field holds
+     */
+    public Write set(String field, Object value) {
+        return op(SET, field, value, 0);
+    }
+
+    /**
+     * Sets a vector of 8-bit integers.
+     *
+     * @param field the field's name
+     * @param vector its components
+     * @return this write
+     */
+    public Write setI8(String field, byte[] vector) {
+        ops.add(new Op(SET, field, Values.ofI8(vector), 0));
+        return this;
+    }
+
+    /**
+     * Sets a field to null, which is not the same as absent.
+     *
+     * @param field the field's name
+     * @return this write
+     */
+    public Write setNull(String field) {
+        return op(SET, field, null, 0);
+    }
+
+    /**
+     * Makes a field absent.
+     *
+     * @param field the field's name
+     * @return this write
+     */
+    public Write removeField(String field) {
+        return op(REMOVE, field, null, 0);
+    }
+
+    /**
+     * Adds to an integer; absent and null count as 0, and integers stop at their bounds.
+     *
+     * @param field the field's name
+     * @param by what to add
+     * @return this write
+     */
+    public Write increment(String field, long by) {
+        return op(INCREMENT, field, by, 0);
+    }
+
+    /**
+     * Adds to a float; absent and null count as 0.
+     *
+     * @param field the field's name
+     * @param by what to add
+     * @return this write
+     */
+    public Write increment(String field, double by) {
+        return op(INCREMENT, field, by, 0);
+    }
+
+    /**
+     * Keeps the smaller of the field's value and this one.
+     *
+     * @param field the field's name
+     * @param value a Long, Integer, Float, Double or Instant
+     * @return this write
+     */
+    public Write min(String field, Object value) {
+        return op(MIN, field, value, 0);
+    }
+
+    /**
+     * Keeps the larger of the field's value and this one.
+     *
+     * @param field the field's name
+     * @param value a Long, Integer, Float, Double or Instant
+     * @return this write
+     */
+    public Write max(String field, Object value) {
+        return op(MAX, field, value, 0);
+    }
+
+    /**
+     * Appends components to a list.
+     *
+     * @param field the field's name
+     * @param items the components
+     * @param bound how many of the last components stay
+     * @return this write
+     */
+    public Write listAppend(String field, List<?> items, int bound) {
+        return op(LIST_APPEND, field, items, bound);
+    }
+
+    /**
+     * Adds the components that a list does not hold yet.
+     *
+     * @param field the field's name
+     * @param items the components
+     * @param bound how many of the last components stay
+     * @return this write
+     */
+    public Write setAdd(String field, List<?> items, int bound) {
+        return op(SET_ADD, field, items, bound);
+    }
+
+    /**
+     * Removes components from a list.
+     *
+     * @param field the field's name
+     * @param items the components
+     * @return this write
+     */
+    public Write setRemove(String field, List<?> items) {
+        return op(SET_REMOVE, field, items, 0);
+    }
+
+    /**
+     * Gives a field that this write changes a time to live of its own.
+     *
+     * @param field the field's name
+     * @param ttl its time to live, in whole microseconds
+     * @return this write
+     */
+    public Write fieldTtl(String field, Duration ttl) {
+        fieldTtls.put(field, ttl);
+        return this;
+    }
+
+    /**
+     * Gives the document a time to live from this write on.
+     *
+     * @param ttl its time to live, in whole microseconds
+     * @return this write
+     */
+    public Write ttl(Duration ttl) {
+        this.ttl = ttl;
+        return this;
+    }
+
+    /**
+     * Happens only if there is no document under the key.
+     *
+     * @return this write
+     */
+    public Write ifAbsent() {
+        return condition(1);
+    }
+
+    /**
+     * Happens only if the document has exactly this version; the store must be versioned.
+     *
+     * @param version the version
+     * @return this write
+     */
+    public Write ifVersion(long version) {
+        ifVersion = version;
+        return condition(2);
+    }
+
+    /**
+     * Happens only if the value that this write sets the field to is above the one that it holds.
+     *
+     * @param field the field's name
+     * @return this write
+     */
+    public Write ifNewer(String field) {
+        ifNewer = field;
+        return condition(3);
+    }
+
+    private Write condition(int wanted) {
+        if (condition != 0) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT, "a change has one condition");
+        }
+        condition = wanted;
+        return this;
+    }
+
+    /**
+     * Time that this write has, its retries included, instead of the client's.
+     *
+     * @param deadline the time
+     * @return this write
+     */
+    public Write deadline(Duration deadline) {
+        this.deadline = deadline;
+        return this;
+    }
+
+    /**
+     * Sends the write, again where needed, until what became of it is known.
+     *
+     * @return what became of it
+     * @throws UnknownOutcomeException at the deadline, with the write, to retry it
+     * @throws ForebayException for what cannot be, with nothing written
+     */
+    public WriteOutcome send() {
+        return store.send(List.of(this), deadline).single();
+    }
+
+    Store store() {
+        return store;
+    }
+
+    /** Writes this as an fb_change, which is zero so far. */
+    void encode(CallBuffer call, ByteBuffer buffer, int at) {
+        for (String field : fieldTtls.keySet()) {
+            if (ops.stream().noneMatch(op -> op.field().equals(field))) {
+                throw ForebayException.of(
+                        ErrorCode.INVALID_ARGUMENT,
+                        "the write gives a time to live to a field that it does not change");
+            }
+        }
+        buffer.putInt(at, verb);
+        buffer.putInt(at + 4, condition);
+        call.key(buffer, at + 8, key);
+        CallBuffer.Place place = call.allocate((long) OP_BYTES * ops.size());
+        buffer.putLong(at + 48, place.address());
+        buffer.putLong(at + 56, ops.size());
+        buffer.putLong(at + 64, ttlMicros(ttl));
+        buffer.putLong(at + 72, ifVersion);
+        call.text(buffer, at + 80, ifNewer);
+        int opAt = place.at();
+        for (Op op : ops) {
+            place.buffer().putInt(opAt, op.op());
+            place.buffer().putInt(opAt + 4, op.bound());
+            call.text(place.buffer(), opAt + 8, op.field());
+            place.buffer().putInt(opAt + 24, op.value().type());
+            call.text(place.buffer(), opAt + 32, op.value().bytes());
+            place.buffer().putLong(opAt + 48, ttlMicros(fieldTtls.get(op.field())));
+            opAt += OP_BYTES;
+        }
+    }
+
+    static long ttlMicros(@Nullable Duration ttl) {
+        if (ttl == null) {
+            return -1;
+        }
+        if (ttl.isNegative()) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT, "a time to live is not below 0");
+        }
+        return Values.micros(Instant.EPOCH.plus(ttl));
+    }
+}

@@ -1,0 +1,9 @@
+/**
+ * Forebay's Java client: write once through a durable log, read in the process that needs it.
+ *
+ * <p>{@link io.forebay.ForebayClient} writes and administers; {@link io.forebay.ForebayReader}
+ * holds a live copy of a store in this process. Both are safe to share between threads, platform
+ * and virtual ones.
+ */
+@org.jspecify.annotations.NullMarked
+package io.forebay;
