@@ -133,9 +133,10 @@ impl Reader {
     /// The partition that a key belongs to, followed or not.
     ///
     /// # Errors
-    /// `InvalidArgument` for a key of another type, `LimitExceeded` for one that is too long.
+    /// `InvalidArgument` for a key of another type, `LimitExceeded` for one that is too long,
+    /// `Closed`.
     pub fn partition_of<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<PartitionId> {
-        self.shared().index.partition_of(key)
+        self.open_shared()?.index.partition_of(key)
     }
 
     /// The partitions that these keys belong to, each once, in order.
@@ -153,34 +154,42 @@ impl Reader {
     /// Resolves a field by name or alias, to be read as a type; see [`Index::handle`].
     ///
     /// # Errors
-    /// `NotFound` for a field that the store does not have, `InvalidArgument` for another type.
+    /// `NotFound` for a field that the store does not have, `InvalidArgument` for another type,
+    /// `Closed`.
     ///
     /// [`Index::handle`]: forebay_index::Index::handle
     pub fn handle(&self, field: &str, asked: FieldType) -> Result<FieldHandle> {
-        let shared = self.shared();
+        let shared = self.open_shared()?;
         shared.index.handle(field, asked).map_err(|error| error.with_store(&shared.name))
     }
 
     /// Resolves a field by name or alias, to be read as its own type of now.
     ///
     /// # Errors
-    /// `NotFound` for a field that the store does not have.
+    /// `NotFound` for a field that the store does not have, `Closed`.
     pub fn handle_of_own_type(&self, field: &str) -> Result<FieldHandle> {
-        let shared = self.shared();
+        let shared = self.open_shared()?;
         shared.index.handle_of_own_type(field).map_err(|error| error.with_store(&shared.name))
     }
 
     /// Plans a gather of these fields into a matrix; see [`GatherPlan`].
     ///
     /// # Errors
-    /// Those of [`Index::plan_gather`](forebay_index::Index::plan_gather).
+    /// Those of [`Index::plan_gather`](forebay_index::Index::plan_gather), and `Closed`.
     pub fn plan_gather<E: Element>(
         &self,
         fields: &[GatherField<'_>],
         conversion: Conversion,
     ) -> Result<GatherPlan<E>> {
-        let shared = self.shared();
+        let shared = self.open_shared()?;
         shared.index.plan_gather(fields, conversion).map_err(|e| e.with_store(&shared.name))
+    }
+
+    /// What the reader shares, unless it is closed.
+    fn open_shared(&self) -> Result<&Shared> {
+        let shared = self.shared();
+        shared.closing.check()?;
+        Ok(shared)
     }
 
     /// Starts a scan of all followed partitions; see [`Reader::scan_next`].

@@ -1,6 +1,8 @@
 //! The client and its reader against the real node, over a log in memory that a test can break.
 
 mod admin_test;
+#[path = "../common/mod.rs"]
+mod common;
 mod fault_test;
 mod gate;
 mod stream_test;

@@ -1,45 +1,28 @@
 //! A node on loopback that can be killed and started again over the same log.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use forebay::{
-    Client, ClientOptions, ClientParts, Document, DocumentKey, FieldType, KeyType, PartitionId,
-    Read, Reader, ReaderOptions, ScalarType, Store, StoreSpec, Token, Value,
+    Client, ClientOptions, ClientParts, Document, DocumentKey, KeyType, PartitionId, Read, Reader,
+    ReaderOptions, Store, StoreSpec, Token, Value,
 };
 use forebay_core::change::EntryBody;
 use forebay_core::clock::SystemClock;
-use forebay_core::entropy::{SeededEntropy, SystemEntropy};
+use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{ClientId, Offset, PartitionRef, Sequence};
 use forebay_log::faulty::{FaultRates, FaultyLog};
 use forebay_log::{ChangeLog, MemoryLog, ReadLimit};
 use forebay_wire::entry::decode_entry;
-use forebayd::{Node, NodeParts};
-use tokio::net::TcpListener;
-use tokio::runtime::Runtime;
-use tokio::sync::oneshot;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
 
+use crate::common::TestNode;
+pub use crate::common::{INT64, PATIENCE, SOON, STRING};
 use crate::gate::GatedLog;
-
-pub const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
-pub const STRING: FieldType = FieldType::Scalar(ScalarType::String);
-/// Longest wait for what must happen; a test that waits so long has failed.
-pub const PATIENCE: Duration = Duration::from_secs(60);
-/// A deadline that passes soon, for what must not happen.
-pub const SOON: Duration = Duration::from_millis(300);
-
-static HOSTS: AtomicU8 = AtomicU8::new(1);
 
 pub struct World {
     pub log: Arc<FaultyLog<GatedLog>>,
-    address: SocketAddr,
-    /// A runtime of its own, so that a kill takes everything with it, in the middle of anything.
-    node: Option<Runtime>,
+    node: TestNode,
 }
 
 impl World {
@@ -47,38 +30,27 @@ impl World {
         let memory: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
         let entropy = Arc::new(SeededEntropy::new(11));
         let log = FaultyLog::new(GatedLog::new(memory), entropy, FaultRates::default());
-        // A host of its own: nobody else takes the port while the node is down.
-        let host = HOSTS.fetch_add(1, Ordering::Relaxed);
-        let address = SocketAddr::from(([127, 0, 1, host], 0));
-        let mut world = Self { log: Arc::new(log), address, node: None };
-        world.restart().await;
-        world
+        let log = Arc::new(log);
+        let served = Arc::clone(&log);
+        let node = TestNode::start(move || {
+            let log: Arc<dyn ChangeLog> = served.clone();
+            std::future::ready(log)
+        });
+        Self { log, node: node.await }
     }
 
     /// Kills the node, if it runs, and starts it again on the same address.
     pub async fn restart(&mut self) {
-        self.kill();
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(1)
-            .enable_all()
-            .build()
-            .unwrap();
-        let (ready, address) = oneshot::channel();
-        runtime.spawn(serve(self.log.clone(), self.address, ready));
-        self.node = Some(runtime);
-        self.address = address.await.unwrap();
+        self.node.restart().await;
     }
 
     /// Ends the node in the middle of whatever it does; its socket is closed when this returns.
     pub fn kill(&mut self) {
-        if let Some(node) = self.node.take() {
-            // A runtime may not be dropped by a thread that runs async code.
-            std::thread::spawn(move || drop(node)).join().unwrap();
-        }
+        self.node.kill();
     }
 
     pub fn endpoint(&self) -> String {
-        self.address.to_string()
+        self.node.endpoint()
     }
 
     pub async fn client(&self) -> Client {
@@ -92,7 +64,8 @@ impl World {
 
     pub async fn client_with(&self, options: ClientOptions) -> Client {
         // Connecting is not what these tests hurry.
-        let connected = tonic::transport::Endpoint::from_shared(format!("http://{}", self.address));
+        let connected =
+            tonic::transport::Endpoint::from_shared(format!("http://{}", self.endpoint()));
         let channel = connected.unwrap().connect().await.unwrap();
         Client::from_channel(channel, options, ClientParts::default()).unwrap()
     }
@@ -141,28 +114,7 @@ impl World {
 impl Drop for World {
     fn drop(&mut self) {
         self.log.inner().open();
-        self.kill();
     }
-}
-
-async fn serve(
-    log: Arc<FaultyLog<GatedLog>>,
-    address: SocketAddr,
-    ready: oneshot::Sender<SocketAddr>,
-) {
-    let listener = TcpListener::bind(address).await.unwrap();
-    let parts = NodeParts { log, clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) };
-    let node = loop {
-        // A fault may hit what a start reads; a supervisor would try again.
-        match Node::start(parts.clone()).await {
-            Ok(node) => break node,
-            Err(error) if error.code().is_retryable() => {}
-            Err(error) => panic!("start the node: {error}"),
-        }
-    };
-    ready.send(listener.local_addr().unwrap()).unwrap();
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    Server::builder().add_routes(node.routes()).serve_with_incoming(incoming).await.unwrap();
 }
 
 /// A store of counters in this many partitions: `n` is a number, `name` a text.

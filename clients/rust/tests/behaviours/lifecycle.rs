@@ -1,0 +1,329 @@
+//! Opening, closing, restarts and failures.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use forebay::{
+    Client, ClientOptions, Conversion, DocumentKey, Error, ErrorCode, FieldRead, GatherField,
+    GatherOut, Read, Reader, ReaderOptions, Result,
+};
+use forebay_core::clock::SystemClock;
+use forebay_log::disk::RealDisk;
+use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions};
+use tokio::net::TcpSocket;
+use tokio::time::timeout;
+
+use crate::common::TestNode;
+use crate::world::{
+    INT32, INT64, Opened, PATIENCE, SOON, STRING, after, client, client_of, document, endpoint,
+    eventually, fields, int, keyed, keys, latest, memory_node, ready_reader, refused, scalar, sent,
+    value,
+};
+
+/// A client of this language is closed by dropping it, a reader also by `close`.
+pub async fn close_twice() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let options = || ReaderOptions::new(opened.name());
+    opened.reader.close();
+    opened.reader.close();
+    let clone = opened.reader.clone();
+    clone.close();
+    drop(clone);
+    refused(opened.reader.get("k"), ErrorCode::Closed);
+    let own = Reader::open(&endpoint().await, options()).await.unwrap();
+    own.close();
+    drop(own);
+    let other = client().await;
+    let reader = ready_reader(&other, options()).await;
+    drop(other.clone());
+    let token = sent(other.store(opened.name()).await.unwrap().upsert("k").set("a", 1)).await;
+    drop(other);
+    // A reader outlives the client that opened it.
+    assert!(document(&reader, &after(&token), "k").await.unwrap().is_some());
+}
+
+/// Nothing can be called on a client that was dropped; the compiler sees to that.
+pub async fn use_after_close() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let reader = &opened.reader;
+    let token = sent(opened.store.upsert("k").set("a", 1)).await;
+    assert!(opened.after(&token, "k").await.is_some());
+    let handle = reader.handle("a", INT64).unwrap();
+    let column = [GatherField::new("a")];
+    let plan = reader.plan_gather::<i64>(&column, Conversion::Exact).unwrap();
+    let (mut scan, partition) = (reader.scan(), reader.partition_of("k").unwrap());
+    let position = token.positions[&partition].1;
+    reader.close();
+    let mut cell = [0];
+    let mut out = GatherOut::values(&mut cell);
+    let calls: [(&str, Result<()>); 16] = [
+        ("get", reader.get("k").map(drop)),
+        ("get one", value(reader, &handle, "k").map(drop)),
+        ("get after a token", document(reader, &after(&token), "k").await.map(drop)),
+        ("get the latest", document(reader, &latest(), "k").await.map(drop)),
+        ("batch", reader.read_local(None, |view| view.multi_get(&["k"][..], |_, _| Ok(())))),
+        ("gather", reader.read_local(None, |view| view.gather(&plan, &["k"][..], &mut out))),
+        ("scan", reader.scan_next(&mut scan, None, 1, |_| Ok(())).map(drop)),
+        ("wait", reader.wait(&Read::local(), &[]).await),
+        ("wait until ready", reader.await_ready(PATIENCE).await),
+        ("wait for a token", reader.wait_token(&token, PATIENCE).await),
+        ("wait for a position", reader.wait_applied(partition, position, PATIENCE).await),
+        ("plan", reader.plan_gather::<i64>(&column, Conversion::Exact).map(drop)),
+        ("handle", reader.handle("a", INT64).map(drop)),
+        ("handle of own type", reader.handle_of_own_type("a").map(drop)),
+        ("partition of", reader.partition_of("k").map(drop)),
+        ("partitions of", reader.partitions_of(&["k"][..]).map(drop)),
+    ];
+    for (call, result) in calls {
+        let Err(error) = result else { panic!("{call} answers") };
+        assert_eq!(error.code(), ErrorCode::Closed, "{call}: {error}");
+    }
+    // What cannot fail tells how the reader was, and that nobody should read it.
+    assert!(!reader.is_ready());
+}
+
+pub async fn close_during_reads() {
+    let opened = Opened::with([("a", INT64), ("s", STRING)]).await;
+    let (store, reader, keys) = (&opened.store, &opened.reader, Arc::new(keys(200)));
+    opened.write_all(keys.iter().map(|key| store.upsert(key).set("a", 1).set("s", "x"))).await;
+    assert_eq!(opened.numbers(&keys[..], "a").await, [Some(1); 200]);
+    let plan = reader.plan_gather::<i64>(&[GatherField::new("a")], Conversion::Exact).unwrap();
+    let done = Arc::new(AtomicU64::new(0));
+    let mut tasks = tokio::task::JoinSet::new();
+    for _ in 0..2 {
+        let (reads, keys, plan) = (reader.clone(), keys.clone(), plan.clone());
+        spawn_reads(&mut tasks, &done, move || {
+            let mut row = vec![0; keys.len()];
+            let mut out = GatherOut::values(&mut row);
+            reads.read_local(None, |view| view.gather(&plan, &keys[..], &mut out))
+        });
+        let reads = reader.clone();
+        spawn_reads(&mut tasks, &done, move || reads.get("k7").map(drop));
+        let reads = reader.clone();
+        spawn_reads(&mut tasks, &done, move || {
+            let mut scan = reads.scan();
+            while reads.scan_next(&mut scan, None, 50, |_| Ok(()))? > 0 {}
+            Ok(())
+        });
+        let (reads, counted) = (reader.clone(), done.clone());
+        tasks.spawn(async move {
+            loop {
+                match reads.get_with(&latest(), "k7").await {
+                    Ok(_) => counted.fetch_add(1, Ordering::Relaxed),
+                    Err(error) => return error,
+                };
+            }
+        });
+    }
+    eventually("all read", async || done.load(Ordering::Relaxed) > 1_000).await;
+    reader.close();
+    while let Some(ending) = timeout(PATIENCE, tasks.join_next()).await.unwrap() {
+        assert_eq!(ending.unwrap().code(), ErrorCode::Closed);
+    }
+}
+
+/// Reads on a thread until the first error, which it answers.
+fn spawn_reads(
+    tasks: &mut tokio::task::JoinSet<Error>,
+    done: &Arc<AtomicU64>,
+    mut read: impl FnMut() -> Result<()> + Send + 'static,
+) {
+    let done = done.clone();
+    tasks.spawn_blocking(move || {
+        loop {
+            match read() {
+                Ok(()) => done.fetch_add(1, Ordering::Relaxed),
+                Err(error) => return error,
+            };
+        }
+    });
+}
+
+pub async fn reader_restart() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let mut reader = opened.reader.clone();
+    for round in 0..3 {
+        let token = sent(opened.store.upsert(&format!("k{round}")).set("a", round)).await;
+        for number in 0..=round {
+            let found = document(&reader, &after(&token), &format!("k{number}")).await.unwrap();
+            assert_eq!(found, Some(fields([("a", int(number))])), "round {round}");
+        }
+        reader.close();
+        sent(opened.store.upsert("between").set("a", round)).await;
+        reader = ready_reader(&opened.client, ReaderOptions::new(opened.name())).await;
+        let a = reader.handle("a", INT64).unwrap();
+        assert_eq!(scalar(&reader, &a, "between").unwrap(), FieldRead::Value(round));
+    }
+}
+
+pub async fn server_restart() {
+    let directory = tempfile::tempdir().unwrap();
+    let data_dir = directory.path().to_owned();
+    let mut node = TestNode::start(move || open_log(EmbeddedOptions::new(&data_dir))).await;
+    let spec = keyed(forebay::KeyType::String, 2, [("n", INT64)]);
+    let opened = Opened::create_at(&node.endpoint(), spec).await;
+    let mut total = 0;
+    for round in 0..3 {
+        for _ in 0..20 {
+            sent(opened.store.upsert("k").increment("n", 1)).await;
+            total += 1;
+        }
+        node.kill();
+        // Sent while nobody is there, and settled once somebody is.
+        let store = opened.store.clone();
+        let sending = tokio::spawn(async move { sent(store.upsert("k").increment("n", 1)).await });
+        node.restart().await;
+        let token = timeout(PATIENCE, sending).await.unwrap().unwrap();
+        total += 1;
+        assert_eq!(opened.after(&token, "k").await, Some(fields([("n", int(total))])), "{round}");
+    }
+    assert_eq!(opened.latest("k").await, Some(fields([("n", int(total))])));
+}
+
+/// Opens the log of a directory, once the node before has let go of it.
+async fn open_log(options: EmbeddedOptions) -> Arc<dyn ChangeLog> {
+    let opening = async {
+        loop {
+            let clock = Arc::new(SystemClock);
+            match EmbeddedLog::open(Arc::new(RealDisk), clock, options.clone()).await {
+                Ok(log) => return Arc::new(log),
+                Err(error) if error.code() == ErrorCode::Conflict => {
+                    tokio::time::sleep(SOON / 100).await;
+                }
+                Err(error) => panic!("open the log: {error}"),
+            }
+        }
+    };
+    timeout(PATIENCE, opening).await.expect("somebody holds the directory")
+}
+
+pub async fn many_threads_one_reader() {
+    let opened = Opened::with([("a", INT64), ("b", INT64), ("s", STRING)]).await;
+    let write = |number: i64| {
+        let write = opened.store.upsert("k").set("a", number).set("b", number);
+        write.set("s", number.to_string())
+    };
+    let token = sent(write(0)).await;
+    assert!(opened.after(&token, "k").await.is_some());
+    let stop = Arc::new(AtomicBool::new(false));
+    let threads: Vec<_> = (0..6)
+        .map(|_| {
+            let (reader, stop) = (opened.reader.clone(), stop.clone());
+            tokio::task::spawn_blocking(move || read_whole(&reader, &stop))
+        })
+        .collect();
+    let mut last = token;
+    for number in 1..300 {
+        last = sent(write(number)).await;
+    }
+    let found = opened.after(&last, "k").await.unwrap();
+    assert_eq!(found["a"], Some(int(299)));
+    stop.store(true, Ordering::Relaxed);
+    for thread in threads {
+        assert!(timeout(PATIENCE, thread).await.unwrap().unwrap() > 0);
+    }
+}
+
+/// Reads one document until it is told to stop; answers how often.
+fn read_whole(reader: &Reader, stop: &AtomicBool) -> u64 {
+    let (a, s) = (reader.handle("a", INT64).unwrap(), reader.handle("s", STRING).unwrap());
+    let columns = [GatherField::new("a"), GatherField::new("b")];
+    let plan = reader.plan_gather::<i64>(&columns, Conversion::Exact).unwrap();
+    let (mut last, mut reads) = (0, 0);
+    loop {
+        let read = reader.read_local(None, |view| {
+            let row = view.get("k")?.expect("it is never deleted");
+            let (a, s) = (row.scalar::<i64>(&a)?.value(), row.str(&s)?.value());
+            Ok((a.unwrap(), s.unwrap().parse::<i64>().unwrap()))
+        });
+        let (number, text) = read.unwrap();
+        assert!(number == text && number >= last);
+        let mut row = [0; 2];
+        let mut out = GatherOut::values(&mut row);
+        reader.read_local(None, |view| view.gather(&plan, &["k"][..], &mut out)).unwrap();
+        assert!(row[0] == row[1] && row[0] >= number);
+        (last, reads) = (row[0], reads + 1);
+        if stop.load(Ordering::Relaxed) {
+            return reads;
+        }
+    }
+}
+
+pub async fn unreachable_server() {
+    let hasty = || ClientOptions { deadline: SOON, ..ClientOptions::default() };
+    // Taken, and nobody listens there.
+    let taken = TcpSocket::new_v4().unwrap();
+    taken.bind(([127, 0, 0, 1], 0).into()).unwrap();
+    let nobody = taken.local_addr().unwrap().to_string();
+    let client = timeout(PATIENCE, Client::connect(&nobody, hasty())).await.unwrap();
+    refused(client, ErrorCode::Unavailable);
+    let options = ReaderOptions { open_timeout: SOON, ..ReaderOptions::new("store") };
+    let reader = timeout(PATIENCE, Reader::open(&nobody, options)).await.unwrap();
+    refused(reader, ErrorCode::Unavailable);
+    let client = Client::connect("no address at all", hasty()).await;
+    refused(client, ErrorCode::InvalidArgument);
+
+    let mut node = memory_node().await;
+    let opened = Opened::create_at(&node.endpoint(), crate::world::spec([("a", INT64)])).await;
+    node.kill();
+    let write = opened.store.upsert("k").increment("a", 1).deadline(SOON).send();
+    let error = timeout(PATIENCE, write).await.unwrap().unwrap_err();
+    let is_expected = matches!(error.code(), ErrorCode::Unavailable | ErrorCode::UnknownOutcome);
+    assert!(is_expected, "{error}");
+    node.restart().await;
+    let pending = error.into_pending().expect("it may be settled").with_deadline(PATIENCE);
+    pending.retry().await.unwrap().into_complete().unwrap();
+    assert_eq!(opened.latest("k").await, Some(fields([("a", int(1))])));
+}
+
+pub async fn typed_errors() {
+    let opened = Opened::with([("a", INT32)]).await;
+    let other = Opened::with([("a", INT32)]).await;
+    let (store, reader) = (&opened.store, &opened.reader);
+    let name = opened.name().to_owned();
+    let secret = "do-not-show-this";
+    let foreign = sent(other.store.upsert("k").set("a", 1)).await;
+    let column = [GatherField::new("a")];
+    let plan = reader.plan_gather::<i32>(&column, Conversion::Exact).unwrap();
+    let mut out = GatherOut::values(&mut []);
+    let gathered = reader.read_local(None, |view| view.gather(&plan, &[secret][..], &mut out));
+    let of_other_type = reader.get(DocumentKey::from(1));
+    let unknown = client_of(&endpoint().await).await.store("nobody").await;
+    let wrote = store.upsert(secret).set("a", secret).send().await.map_err(Error::from);
+    let oversize = store.upsert(&secret.repeat(5_000)).set("a", 1).send().await;
+    let again = keyed(forebay::KeyType::String, 1, []);
+    let again = forebay::StoreSpec { name: name.clone(), ..again };
+    let in_store = |field, numbers| (Some(name.as_str()), field, numbers);
+    let failures = [
+        (wrote.map(drop), ErrorCode::InvalidArgument, in_store(Some("a"), None)),
+        (reader.handle("none", INT32).map(drop), ErrorCode::NotFound, in_store(Some("none"), None)),
+        (
+            oversize.map(drop).map_err(Error::from),
+            ErrorCode::LimitExceeded,
+            in_store(None, Some((65_536, 80_000))),
+        ),
+        (gathered, ErrorCode::InvalidArgument, in_store(None, None)),
+        (of_other_type.map(drop), ErrorCode::InvalidArgument, in_store(None, None)),
+        (
+            opened.client.create_store(&again).await.map(drop),
+            ErrorCode::Conflict,
+            in_store(None, None),
+        ),
+        (
+            document(reader, &after(&foreign), secret).await.map(drop),
+            ErrorCode::InvalidArgument,
+            in_store(None, None),
+        ),
+        (unknown.map(drop), ErrorCode::NotFound, (Some("nobody"), None, None)),
+    ];
+    for (result, code, (store, field, numbers)) in failures {
+        let error = refused(result, code);
+        let context = error.context();
+        assert_eq!(context.store.as_deref(), store, "{error}");
+        assert_eq!(context.field.as_deref(), field, "{error}");
+        assert_eq!(context.limit.zip(context.actual), numbers, "{error}");
+        assert!(error.to_string().starts_with(code.name()), "{error}");
+        assert!(error.message().len() > 20, "says what to do next: {error}");
+        assert!(!format!("{error} {error:?}").contains(secret), "{error}");
+    }
+}

@@ -1,0 +1,63 @@
+//! The one list of behaviours, `proto/vectors/behaviours.toml`, in Rust: one test per name, against
+//! a real node on loopback. A module per kind; what each test asserts is said in the list.
+
+#[path = "../common/mod.rs"]
+mod common;
+mod lifecycle;
+mod reader;
+mod schema;
+mod world;
+mod writer;
+
+use std::collections::BTreeSet;
+
+const LIST: &str = include_str!("../../../../proto/vectors/behaviours.toml");
+
+/// Makes a test of each function that is named, and a list of the names with their kinds. A
+/// function that is not named here is dead code, which the lint refuses.
+macro_rules! behaviours {
+    ($($kind:ident: $($name:ident)*;)*) => {
+        const TESTED: &[(&str, &str)] = &[$($((stringify!($kind), stringify!($name)),)*)*];
+
+        $($(
+            #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+            async fn $name() {
+                $kind::$name().await;
+            }
+        )*)*
+    };
+}
+
+behaviours! {
+    writer: get_after_put get_after_upsert upsert_union delete_makes_absent remove_field
+        all_value_types key_value_store every_key_type partitioned_by_field empty_key largest_key
+        largest_value non_utf8_key batch_writes unknown_store unknown_field wrong_key_type
+        wrong_value_type oversize_key oversize_value oversize_name increments_exact
+        min_max_and_lists if_absent_race if_version if_newer store_administration;
+    reader: absent_null_empty ttl_exact ttl_of_field after_token latest_read max_age
+        readiness_and_status partition_filter bootstrap_from_the_start duplicate_keys_in_a_batch
+        missing_keys_in_a_batch empty_batch gather_defaults gather_null_mask gather_vector_columns
+        gather_duplicate_keys gather_out_too_small gather_exactness iteration_equals_gets;
+    schema: add_field_live drop_field drop_fields_by_prefix drop_all rename_under_a_handle
+        widen_under_a_handle;
+    lifecycle: close_twice use_after_close close_during_reads reader_restart server_restart
+        many_threads_one_reader unreachable_server typed_errors;
+}
+
+#[test]
+fn every_behaviour_has_its_test() {
+    let list: toml::Table = LIST.parse().unwrap();
+    let entries = list["behaviour"].as_array().unwrap();
+    let part = |entry: &toml::Value, part: &str| entry[part].as_str().unwrap().to_owned();
+    let listed: Vec<_> =
+        entries.iter().map(|entry| (part(entry, "kind"), part(entry, "name"))).collect();
+    let tested = TESTED.iter().map(|(kind, name)| ((*kind).to_owned(), (*name).to_owned()));
+    let tested: BTreeSet<_> = tested.collect();
+    let names: BTreeSet<_> = listed.iter().map(|(_, name)| name).collect();
+    assert_eq!(names.len(), listed.len(), "a name stands twice in the list");
+    let listed: BTreeSet<_> = listed.into_iter().collect();
+    let lacking: Vec<_> = listed.difference(&tested).collect();
+    let added: Vec<_> = tested.difference(&listed).collect();
+    assert!(lacking.is_empty(), "write a test of each of these: {lacking:?}");
+    assert!(added.is_empty(), "not in the list: {added:?}");
+}

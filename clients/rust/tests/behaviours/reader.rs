@@ -1,0 +1,481 @@
+//! What reads promise and answer: presence, time to live, freshness, batches, gather, iteration.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::time::Duration;
+
+use forebay::{
+    Clock, Conversion, Element, ErrorCode, FieldRead, FieldSpec, FieldType, GatherField, GatherOut,
+    GatherPlan, KeyStatus, KeyType, PartitionFilter, PartitionId, Phase, Presence, Read, Reader,
+    ReaderOptions, ScalarType, SystemClock, Token, Value, VectorType,
+};
+use half::f16;
+
+use crate::world::{
+    BYTES, FLOAT32, FLOAT64, Fields, INT32, INT64, Opened, PATIENCE, STRING, after, document,
+    eventually, fields, int, keyed, keys, latest, memory_node, ready_reader, refused, scalar, sent,
+    spec, value,
+};
+
+const NUMBERS: FieldType = FieldType::List(ScalarType::Int64);
+
+pub async fn absent_null_empty() {
+    let types = [("s", STRING), ("b", BYTES), ("l", NUMBERS), ("i", INT64)];
+    let opened = Opened::with(types).await;
+    let (store, reader) = (&opened.store, &opened.reader);
+    let empty = fields([
+        ("s", "".into()),
+        ("b", b"".into()),
+        ("l", Value::List(ScalarType::Int64, Vec::new())),
+        ("i", int(0)),
+    ]);
+    let null: Fields = types.iter().map(|(name, _)| ((*name).to_owned(), None)).collect();
+    let (mut puts_empty, mut puts_null) = (store.put("empty"), store.put("null"));
+    for (name, value) in &empty {
+        puts_empty = puts_empty.set(name, value.clone().unwrap());
+        puts_null = puts_null.set_null(name);
+    }
+    opened.write_all([puts_empty, puts_null, store.put("absent")]).await;
+    assert_eq!(opened.latest("empty").await.as_ref(), Some(&empty));
+    assert_eq!(opened.latest("null").await, Some(null));
+    assert_eq!(opened.latest("absent").await, Some(Fields::new()));
+    assert_eq!(opened.latest("none").await, None);
+    for (name, field_type) in types {
+        let handle = reader.handle(name, field_type).unwrap();
+        let read = |key: &str| value(reader, &handle, key).unwrap();
+        assert_eq!(read("empty"), FieldRead::Value(empty[name].clone().unwrap()));
+        assert_eq!(read("null"), FieldRead::Null);
+        assert_eq!(read("absent"), FieldRead::Absent);
+        assert_eq!(read("none"), FieldRead::Absent);
+    }
+}
+
+pub async fn ttl_exact() {
+    let opened = Opened::with([("a", INT64), ("b", INT64)]).await;
+    // On a machine that stands still for longer than the document lives, a longer life is tried.
+    let mut was_read_alive = false;
+    for ttl_ms in [500, 4_000, 32_000] {
+        was_read_alive = lives_exactly(&opened, Duration::from_millis(ttl_ms)).await;
+        if was_read_alive {
+            break;
+        }
+    }
+    assert!(was_read_alive, "never read alive");
+    sent(opened.store.put("stays").set("a", 1)).await;
+    assert_eq!(opened.numbers(&["k", "stays"][..], "a").await, [None, Some(1)]);
+    assert_eq!(opened.iterate().into_keys().collect::<Vec<_>>(), ["stays"]);
+
+    let mut by_default = spec([("a", INT64)]);
+    by_default.options.ttl_us = Some(200_000);
+    let opened = Opened::create(by_default).await;
+    sent(opened.store.put("k").set("a", 1)).await;
+    eventually("the store's time to live", async || opened.latest("k").await.is_none()).await;
+}
+
+/// Reads a document until it is gone; answers whether it was ever read.
+async fn lives_exactly(opened: &Opened, ttl: Duration) -> bool {
+    let now = || SystemClock.now().as_micros();
+    let ttl_us = i64::try_from(ttl.as_micros()).unwrap();
+    let began = now();
+    let mut token = sent(opened.store.put("k").set("a", 1).ttl(ttl)).await;
+    let acknowledged = now();
+    token.merge(&sent(opened.store.upsert("k").set("b", 2)).await).unwrap();
+    let alive = fields([("a", int(1)), ("b", int(2))]);
+    let mut was_read = false;
+    loop {
+        // It expires a life after its append, which was between the two times.
+        let asked = now();
+        match opened.after(&token, "k").await {
+            Some(found) if found == alive => {
+                assert!(asked < acknowledged + ttl_us, "read after it had expired");
+                was_read = true;
+            }
+            // The upsert came when the document was gone already, and made one without an expiry.
+            Some(found) => {
+                assert_eq!(found, fields([("b", int(2))]));
+                assert!(now() >= began + ttl_us, "expired too early");
+                sent(opened.store.delete("k")).await;
+                return false;
+            }
+            None => {
+                assert!(now() >= began + ttl_us, "expired too early");
+                return was_read;
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+}
+
+pub async fn ttl_of_field() {
+    let opened = Opened::with([("a", INT64), ("b", INT64)]).await;
+    let write = opened.store.put("k").set("a", 1).set("b", 2);
+    let token = sent(write.field_ttl("b", Duration::from_millis(500))).await;
+    let found = opened.after(&token, "k").await.unwrap();
+    assert_eq!(found["a"], Some(int(1)));
+    let handle = opened.reader.handle("b", INT64).unwrap();
+    eventually("the field expires", async || {
+        scalar::<i64>(&opened.reader, &handle, "k").unwrap() == FieldRead::Absent
+    })
+    .await;
+    assert_eq!(opened.latest("k").await, Some(fields([("a", int(1))])));
+}
+
+pub async fn after_token() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let mut token = Token::new(opened.store.definition().store);
+    for number in 0..50 {
+        token = sent(opened.store.upsert("k").set("a", number)).await;
+        let bytes = token.encode();
+        let travelled = Token::decode(&bytes).unwrap();
+        assert_eq!(opened.after(&travelled, "k").await, Some(fields([("a", int(number))])));
+    }
+    let bytes = token.encode().to_vec();
+    let mut forged = bytes.clone();
+    forged[1..].iter_mut().for_each(|byte| *byte ^= 1);
+    for wrong in [&b""[..], b"token", &forged, &bytes[..bytes.len() - 1]] {
+        refused(Token::decode(wrong), ErrorCode::InvalidArgument);
+    }
+    let other = Opened::with([("a", INT64)]).await;
+    let foreign = sent(other.store.upsert("k").set("a", 1)).await;
+    let read = document(&opened.reader, &after(&foreign), "k").await;
+    let error = refused(read, ErrorCode::InvalidArgument);
+    assert_eq!(error.context().store.as_deref(), Some(opened.name()));
+    let wait = opened.reader.wait_token(&foreign, PATIENCE).await;
+    refused(wait, ErrorCode::InvalidArgument);
+}
+
+pub async fn latest_read() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let keys = keys(8);
+    for number in 0..20 {
+        let key = &keys[number as usize % 8];
+        sent(opened.store.upsert(key).set("a", number)).await;
+        assert_eq!(opened.latest(key).await, Some(fields([("a", int(number))])));
+    }
+    let mut numbers = opened.numbers(&keys[..], "a").await;
+    numbers.sort_unstable();
+    assert_eq!(numbers, (12..20).map(Some).collect::<Vec<_>>());
+}
+
+pub async fn max_age() {
+    let mut node = memory_node().await;
+    let mut beating = keyed(KeyType::String, 1, [("a", INT64)]);
+    beating.options.heartbeat_ms = 200;
+    let opened = Opened::create_at(&node.endpoint(), beating).await;
+    let reader = &opened.reader;
+    sent(opened.store.upsert("k").set("a", 1)).await;
+    let found = document(reader, &latest().max_age(Duration::from_secs(30)), "k").await;
+    assert_eq!(found.unwrap(), Some(fields([("a", int(1))])));
+    let too_small = Read::local().max_age(Duration::from_millis(399));
+    refused(document(reader, &too_small, "k").await, ErrorCode::InvalidArgument);
+
+    node.kill();
+    let bound = Some(Duration::from_secs(1));
+    let status = || {
+        let mut status = KeyStatus::Absent;
+        let read = reader.read_local(bound, |view| {
+            view.multi_get(&["k"][..], |_, answer| {
+                status = answer.status();
+                Ok(())
+            })
+        });
+        read.unwrap();
+        status
+    };
+    eventually("the reader is stale", async || status() == KeyStatus::Stale).await;
+    let plan = reader.plan_gather::<i64>(&[GatherField::new("a")], Conversion::Exact).unwrap();
+    let handle = reader.handle("a", INT64).unwrap();
+    let mut cell = [0];
+    let mut out = GatherOut::values(&mut cell);
+    let gathered = reader.read_local(bound, |view| view.gather(&plan, &["k"][..], &mut out));
+    let one = reader.read_local(bound, |view| view.get_scalar::<i64>(&handle, "k"));
+    let whole = reader.read_local(bound, |view| view.get_document("k"));
+    let scanned = reader.scan_next(&mut reader.scan(), bound, 10, |_| Ok(()));
+    let refusals = [gathered, one.map(drop), whole.map(drop), scanned.map(drop)];
+    for read in refusals {
+        let error = refused(read, ErrorCode::Stale);
+        assert_eq!(error.context().partition, Some(PartitionId(0)));
+    }
+    assert_eq!(scalar::<i64>(reader, &handle, "k").unwrap(), FieldRead::Value(1));
+
+    node.restart().await;
+    eventually("the reader is fresh again", async || status() == KeyStatus::Found).await;
+}
+
+pub async fn readiness_and_status() {
+    let opened = Opened::create(keyed(KeyType::String, 3, [("a", INT64)])).await;
+    let (store, reader) = (&opened.store, &opened.reader);
+    let keys = keys(30);
+    let token = opened.write_all(keys.iter().map(|key| store.upsert(key).set("a", 1))).await;
+    reader.wait_token(&token, PATIENCE).await.unwrap();
+    assert!(reader.is_ready());
+    let before = reader.metrics();
+    let asked = ["k1", "k2", "none"];
+    reader.read_local(None, |view| view.multi_get(&asked[..], |_, _| Ok(()))).unwrap();
+    let after = reader.metrics();
+    assert_eq!(after.reads.hits - before.reads.hits, 2);
+    assert_eq!(after.reads.misses - before.reads.misses, 1);
+    assert!(after.memory_bytes > 0 && after.records.applied >= 3);
+    let status = reader.status();
+    assert_eq!(
+        (status.store.as_str(), status.phase, status.percent),
+        (opened.name(), Phase::Serving, 100)
+    );
+    assert!(status.is_ready && status.age.unwrap() < PATIENCE);
+    let partitions: Vec<_> = status.partitions.iter().map(|status| status.partition.0).collect();
+    assert_eq!(partitions, [0, 1, 2]);
+    assert_eq!(status.partitions.iter().map(|status| status.documents).sum::<u64>(), 30);
+    for partition in &status.partitions {
+        assert_eq!((partition.phase, &partition.halted), (Phase::Serving, &None));
+        assert!(partition.position.is_some() && partition.age.is_some());
+        assert_eq!(partition.lag_records, partition.end.0 - partition.offset_applied.0);
+    }
+}
+
+pub async fn partition_filter() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let keys = keys(20);
+    opened.write_all(keys.iter().map(|key| opened.store.upsert(key).set("a", 1))).await;
+    let filtered = |partition: u32| {
+        let partitions = PartitionFilter::Only(BTreeSet::from([PartitionId(partition)]));
+        ReaderOptions { partitions, ..ReaderOptions::new(opened.name()) }
+    };
+    let reader = ready_reader(&opened.client, filtered(1)).await;
+    let answers = reader.read_local(None, |view| view.multi_get_documents(&keys[..])).unwrap();
+    let mut followed = BTreeMap::new();
+    for (key, (status, found)) in keys.iter().zip(answers) {
+        let is_followed = opened.reader.partition_of(key).unwrap() == PartitionId(1);
+        let expected = if is_followed { KeyStatus::Found } else { KeyStatus::NotFollowed };
+        assert_eq!((status, found.is_some()), (expected, is_followed));
+        if is_followed {
+            followed.insert(key.clone(), fields([("a", int(1))]));
+        }
+    }
+    assert!(!followed.is_empty() && followed.len() < keys.len());
+    assert_eq!(crate::world::iterate(&reader), followed);
+
+    let other = keys.iter().find(|key| !followed.contains_key(*key)).unwrap();
+    let handle = reader.handle("a", INT64).unwrap();
+    let plan = reader.plan_gather::<i64>(&[GatherField::new("a")], Conversion::Exact).unwrap();
+    let mut cell = [0];
+    let mut out = GatherOut::values(&mut cell);
+    let other_keys = std::slice::from_ref(other);
+    let gathered = reader.read_local(None, |view| view.gather(&plan, other_keys, &mut out));
+    let waited = document(&reader, &latest(), other).await;
+    let refusals = [scalar::<i64>(&reader, &handle, other).map(drop), gathered, waited.map(drop)];
+    for read in refusals {
+        let error = refused(read, ErrorCode::InvalidArgument);
+        assert_eq!(error.context().partition, Some(PartitionId(0)));
+    }
+    assert_eq!(opened.numbers(&keys[..], "a").await, [Some(1); 20]);
+    refused(opened.client.reader(filtered(2)).await, ErrorCode::InvalidArgument);
+}
+
+pub async fn bootstrap_from_the_start() {
+    let opened = Opened::create(keyed(KeyType::Int64, 4, [("a", INT64)])).await;
+    for part in 0..4 {
+        let numbers = part * 500..part * 500 + 500;
+        opened.write_all(numbers.map(|number| opened.store.upsert(number).set("a", number))).await;
+    }
+    sent(opened.store.delete(0)).await;
+    let reader = ready_reader(&opened.client, ReaderOptions::new(opened.name())).await;
+    let handle = reader.handle("a", INT64).unwrap();
+    assert_eq!(scalar::<i64>(&reader, &handle, 0).unwrap(), FieldRead::Absent);
+    for number in 1..2_000i64 {
+        assert_eq!(scalar(&reader, &handle, number).unwrap(), FieldRead::Value(number));
+    }
+}
+
+pub async fn duplicate_keys_in_a_batch() {
+    let opened = Opened::create(keyed(KeyType::Int64, 2, [("a", INT64)])).await;
+    let store = &opened.store;
+    opened.write_all((0..3).map(|number| store.upsert(number).set("a", number * 10))).await;
+    let keys = [2i64, 0, 2, 1, 2];
+    let expected = [20, 0, 20, 10, 20];
+    assert_eq!(opened.numbers(&keys[..], "a").await, expected.map(Some));
+    let a = store.definition().field("a").unwrap().id;
+    let documents = opened.reader.read_local(None, |view| view.multi_get_documents(&keys[..]));
+    for ((status, found), number) in documents.unwrap().into_iter().zip(expected) {
+        assert_eq!(status, KeyStatus::Found);
+        assert_eq!(found.unwrap().value(a), Some(&int(number)));
+    }
+}
+
+pub async fn missing_keys_in_a_batch() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let (store, reader) = (&opened.store, &opened.reader);
+    opened.write_all([store.upsert("k").set("a", 1), store.upsert("null").set_null("a")]).await;
+    let keys = ["x", "k", "y", "null", "k"];
+    assert_eq!(opened.numbers(&keys[..], "a").await, [None, Some(1), None, None, Some(1)]);
+    let documents = reader.read_local(None, |view| view.multi_get_documents(&keys[..])).unwrap();
+    let a = store.definition().field("a").unwrap().id;
+    let values = documents.into_iter().map(|(status, found)| {
+        (status, found.map(|document| document.cell(a).unwrap().value.clone()))
+    });
+    let (absent, found) = (KeyStatus::Absent, KeyStatus::Found);
+    let expected = [
+        (absent, None),
+        (found, Some(Some(int(1)))),
+        (absent, None),
+        (found, Some(None)),
+        (found, Some(Some(int(1)))),
+    ];
+    assert_eq!(values.collect::<Vec<_>>(), expected);
+}
+
+pub async fn empty_batch() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let reader = &opened.reader;
+    let none: [&str; 0] = [];
+    assert_eq!(opened.numbers(&none[..], "a").await, []);
+    let documents = reader.read_local(None, |view| view.multi_get_documents(&none[..]));
+    assert_eq!(documents.unwrap(), []);
+    let plan = plan::<i64>(reader, &["a"]);
+    assert_eq!(opened.gather(&plan, &none[..]).await, [0i64; 0]);
+    let outcome = opened.store.batch().send().await.unwrap();
+    assert_eq!(outcome.results, []);
+}
+
+fn plan<E: Element>(reader: &Reader, names: &[&str]) -> GatherPlan<E> {
+    let fields: Vec<_> = names.iter().map(|name| GatherField::new(name)).collect();
+    reader.plan_gather(&fields, Conversion::Exact).unwrap()
+}
+
+pub async fn gather_defaults() {
+    let mut defaulting = spec([("a", FLOAT32), ("b", FLOAT32), ("c", FLOAT32)]);
+    defaulting.fields[0].default = Some(Value::Float32(-1.0));
+    defaulting.fields[1] =
+        FieldSpec { default: Some(Value::Float32(-2.0)), ..FieldSpec::new("b", FLOAT32) };
+    let opened = Opened::create(defaulting).await;
+    let store = &opened.store;
+    sent(store.upsert("k").set("a", 1f32).set("b", 2f32).set("c", 3f32)).await;
+    sent(store.upsert("null").set_null("a").set_null("b").set_null("c")).await;
+    let columns = [
+        GatherField::new("a"),
+        GatherField::new("b").or(Value::Float32(7.5)),
+        GatherField::new("c"),
+    ];
+    let plan = opened.reader.plan_gather::<f32>(&columns, Conversion::Exact).unwrap();
+    let matrix = opened.gather(&plan, &["k", "null", "none"][..]).await;
+    assert_eq!(matrix, [1.0, 2.0, 3.0, -1.0, 7.5, 0.0, -1.0, 7.5, 0.0]);
+}
+
+pub async fn gather_null_mask() {
+    let opened = Opened::with([("a", INT32), ("b", INT32)]).await;
+    let (store, reader) = (&opened.store, &opened.reader);
+    opened.write_all([store.upsert("k").set("a", 1).set_null("b")]).await;
+    opened.write_all([store.upsert("l").set("b", 2)]).await;
+    let plan = plan::<i32>(reader, &["a", "b"]);
+    let keys = ["k", "none", "l"];
+    let (mut values, mut cells) = ([9; 6], [Presence::Null; 6]);
+    let mut statuses = [KeyStatus::Stale; 3];
+    let mut out =
+        GatherOut { values: &mut values, statuses: Some(&mut statuses), cells: Some(&mut cells) };
+    let read = opened.read_latest(&keys[..], |view| view.gather(&plan, &keys[..], &mut out));
+    read.await.unwrap();
+    let (absent, null, value) = (Presence::Absent, Presence::Null, Presence::Value);
+    assert_eq!(values, [1, 0, 0, 0, 0, 2]);
+    assert_eq!(cells, [value, null, absent, absent, absent, value]);
+    assert_eq!(statuses, [KeyStatus::Found, KeyStatus::Absent, KeyStatus::Found]);
+}
+
+pub async fn gather_vector_columns() {
+    let opened = Opened::with([
+        ("a", FLOAT32),
+        ("e", FieldType::Vector(VectorType::F32, 3)),
+        ("h", FieldType::Vector(VectorType::F16, 2)),
+        ("i", FieldType::Vector(VectorType::I8, 1)),
+    ])
+    .await;
+    let halves = |numbers: [f32; 2]| numbers.map(f16::from_f32).to_vec();
+    let write = opened.store.upsert("k").set("a", 9f32).set("e", vec![1f32, 2.0, 3.0]);
+    sent(write.set("h", halves([4.0, 5.0])).set("i", vec![6i8])).await;
+    let columns = [
+        GatherField::new("e"),
+        GatherField::new("a"),
+        GatherField::new("h").or(halves([7.0, 8.0]).into()),
+        GatherField::new("i"),
+    ];
+    let plan = opened.reader.plan_gather::<f32>(&columns, Conversion::Exact).unwrap();
+    let places: Vec<_> =
+        plan.columns().map(|columns| (columns.field, columns.first, columns.count)).collect();
+    let expected = [("e", 0, 3), ("a", 3, 1), ("h", 4, 2), ("i", 6, 1)];
+    assert_eq!(places, expected.map(|(name, first, count)| (name.to_owned(), first, count)));
+    let matrix = opened.gather(&plan, &["k", "none"][..]).await;
+    assert_eq!(matrix[..7], [1.0, 2.0, 3.0, 9.0, 4.0, 5.0, 6.0]);
+    assert_eq!(matrix[7..], [0.0, 0.0, 0.0, 0.0, 7.0, 8.0, 0.0]);
+}
+
+pub async fn gather_duplicate_keys() {
+    let opened = Opened::with([("a", INT64)]).await;
+    let store = &opened.store;
+    opened.write_all([store.upsert("k").set("a", 1), store.upsert("l").set("a", 2)]).await;
+    let plan = plan::<i64>(&opened.reader, &["a"]);
+    assert_eq!(opened.gather(&plan, &["l", "k", "l", "l"][..]).await, [2, 1, 2, 2]);
+}
+
+pub async fn gather_out_too_small() {
+    let opened = Opened::with([("a", INT64), ("b", INT64)]).await;
+    let reader = &opened.reader;
+    sent(opened.store.upsert("k").set("a", 1).set("b", 2)).await;
+    let plan = plan::<i64>(reader, &["a", "b"]);
+    let keys = ["k"; 3];
+    assert_eq!(opened.gather(&plan, &keys[..]).await, [1, 2, 1, 2, 1, 2]);
+    for (rooms, named) in [([5, 3, 6], "matrix"), ([6, 2, 6], "statuses"), ([6, 3, 5], "mask")] {
+        let [values, statuses, cells] = rooms;
+        let mut values = vec![9; values];
+        let mut statuses = vec![KeyStatus::Stale; statuses];
+        let mut cells = vec![Presence::Null; cells];
+        let mut out = GatherOut {
+            values: &mut values,
+            statuses: Some(&mut statuses),
+            cells: Some(&mut cells),
+        };
+        let gathered = reader.read_local(None, |view| view.gather(&plan, &keys[..], &mut out));
+        let error = refused(gathered, ErrorCode::InvalidArgument);
+        assert!(error.message().contains(named), "{error}");
+        assert!(values.iter().all(|value| *value == 9));
+        assert!(statuses.iter().all(|status| *status == KeyStatus::Stale));
+        assert!(cells.iter().all(|cell| *cell == Presence::Null));
+    }
+}
+
+pub async fn gather_exactness() {
+    let types = [("i", INT64), ("f", FLOAT64), ("s", STRING), ("l", NUMBERS), ("b", BYTES)];
+    let opened = Opened::with(types).await;
+    let reader = &opened.reader;
+    sent(opened.store.upsert("k").set("i", (1i64 << 53) + 1).set("f", 0.1)).await;
+    refuses::<f32>(reader, &["i", "f", "s", "l", "b"], Conversion::Exact);
+    refuses::<f64>(reader, &["i", "s", "l", "b"], Conversion::Exact);
+    refuses::<i64>(reader, &["f", "s", "l", "b"], Conversion::Exact);
+    refuses::<f64>(reader, &["s", "l", "b"], Conversion::Lossy);
+    let columns = [GatherField::new("i"), GatherField::new("f")];
+    let lossy = reader.plan_gather::<f32>(&columns, Conversion::Lossy).unwrap();
+    assert_eq!(opened.gather(&lossy, &["k"][..]).await, [(1i64 << 53) as f32, 0.1]);
+    let exact = plan::<i64>(reader, &["i"]);
+    assert_eq!(opened.gather(&exact, &["k"][..]).await, [(1 << 53) + 1]);
+}
+
+fn refuses<E: Element>(reader: &Reader, names: &[&str], conversion: Conversion) {
+    for name in names {
+        let plan = reader.plan_gather::<E>(&[GatherField::new(name)], conversion);
+        let error = refused(plan, ErrorCode::InvalidArgument);
+        assert_eq!(error.context().field.as_deref(), Some(*name));
+    }
+}
+
+pub async fn iteration_equals_gets() {
+    let opened = Opened::create(keyed(KeyType::String, 4, [("a", INT64), ("s", STRING)])).await;
+    let (store, keys) = (&opened.store, keys(3_000));
+    let put = |number: usize| store.put(&keys[number]).set("a", number as i64);
+    opened.write_all((0..3_000).map(|number| put(number).set("s", "x".repeat(number % 50)))).await;
+    opened.write_all(keys.iter().step_by(7).map(|key| store.delete(key))).await;
+    assert_eq!(opened.numbers(&keys[..], "a").await[..2], [None, Some(1)]);
+    let seen = opened.iterate();
+    let gets = keys.iter().filter_map(|key| {
+        let found = opened.reader.get(key).unwrap()?;
+        let definition = &opened.reader.schema().definition;
+        Some((key.clone(), crate::world::named(found, definition)))
+    });
+    assert_eq!(seen, gets.collect());
+    assert_eq!(seen.len(), 3_000 - 3_000usize.div_ceil(7));
+}

@@ -1,0 +1,16 @@
+//! What the test binaries of this crate share.
+
+mod node;
+
+use std::time::Duration;
+
+use forebay::{FieldType, ScalarType};
+
+pub use node::TestNode;
+
+pub const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+pub const STRING: FieldType = FieldType::Scalar(ScalarType::String);
+/// Longest wait for what must happen; a test that waits so long has failed.
+pub const PATIENCE: Duration = Duration::from_secs(60);
+/// A deadline that passes soon, for what must not happen.
+pub const SOON: Duration = Duration::from_millis(300);
