@@ -76,8 +76,9 @@ pub use forebay_index::{
     RowRef, Scan, ScannedDocument, View,
 };
 pub use forebay_reader::{
-    CatchUp, Counts, OnSchemaChange, OnSkipped, PartitionFilter, PartitionStatus, Phase, Read,
-    ReaderMetrics, ReaderOptions, ReaderStatus, Rebuilding, Skipped,
+    CatchUp, CheckpointCounts, CheckpointOptions, Counts, OnSchemaChange, OnSkipped,
+    PartitionFilter, PartitionStatus, Phase, Read, ReaderMetrics, ReaderOptions, ReaderStatus,
+    Rebuilding, Skipped,
 };
 pub use forebay_wire::token::Token;
 

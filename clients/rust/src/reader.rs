@@ -7,6 +7,7 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_core::row::Document;
 use forebay_index::DocumentKey;
+use forebay_log::disk::RealDisk;
 use forebay_log::{CatalogFollower, ChangeLog, RemoteLog};
 use forebay_reader::{LogBarriers, Read, ReaderParts};
 use tonic::transport::Channel;
@@ -117,6 +118,7 @@ impl Following {
             entropy: Arc::clone(&parts.entropy),
             barriers: Arc::new(LogBarriers(Arc::clone(&self.log))),
             on_skipped: None,
+            disk: Some(Arc::new(RealDisk)),
         };
         Ok(Reader { replica: forebay_reader::Reader::open(options, parts).await? })
     }

@@ -11,11 +11,14 @@
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion};
+use forebay_core::key::Key;
 use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
+use forebay_core::partition::partition_of;
 use forebay_core::{Error, Result};
 use forebay_index::{PartitionPhase, PartitionWriter, SchemaSet};
 use forebay_log::Bounds;
 
+use crate::checkpoint::{Block, Head, Input};
 use crate::progress::{CatchUp, Phase, Progress, Rebuilding, Served};
 
 /// Why a record was not applied; the copy is as it was.
@@ -117,6 +120,78 @@ impl Generation {
         self.state.partition.partition
     }
 
+    /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while the
+    /// copy is built beside another.
+    pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<Head> {
+        let opened = self.opened.filter(|_| self.is_served() && self.state.log_id.is_some())?;
+        let (state, append_time) = (self.state.clone(), self.append_time);
+        Some(Head { state, append_time, clock_error_us, opened })
+    }
+
+    /// The writer of the copy that follows the log; a checkpoint visits its rows.
+    pub(crate) fn writer(&self) -> &PartitionWriter {
+        &self.writer
+    }
+
+    /// Number of the copy.
+    pub(crate) fn number(&self) -> u32 {
+        self.number
+    }
+
+    /// Takes over a checkpoint. On `Err` the copy is as it was: empty.
+    ///
+    /// # Errors
+    /// Those of the file; `Internal` for rows that contradict their definitions.
+    pub(crate) fn restore(
+        &mut self,
+        head: Head,
+        input: &mut Input,
+        schemas: &SchemaSet,
+    ) -> Result<()> {
+        self.writer.start_rebuild();
+        match self.fill(head.state, input, schemas) {
+            Ok(state) => {
+                self.writer.publish_rebuild();
+                self.state = state;
+                self.append_time = head.append_time;
+                self.opened = Some(head.opened);
+                Ok(())
+            }
+            Err(error) => {
+                self.writer.abandon_rebuild();
+                Err(error)
+            }
+        }
+    }
+
+    fn fill(
+        &mut self,
+        mut state: PartitionState,
+        input: &mut Input,
+        schemas: &SchemaSet,
+    ) -> Result<PartitionState> {
+        let schema = schemas.get(state.schema_version);
+        while let Some(block) = input.next_block()? {
+            match block {
+                Block::Windows(windows) => {
+                    windows.into_iter().for_each(|(id, window)| state.dedup.restore(id, window));
+                }
+                Block::Sources(sources) => state.sources.extend(sources),
+                Block::Rows(writes) => {
+                    let schema =
+                        schema.ok_or_else(|| Error::corrupt("rows without a definition"))?;
+                    let keys = writes.iter().map(|(key, _)| key);
+                    check_keys(keys, &state, schema.definition.partition_key.is_some())?;
+                    let rows = Applied { writes, ..Applied::default() };
+                    self.writer.apply(&rows, &state)?;
+                }
+            }
+        }
+        // Also without a row: the index publishes how far the state is.
+        self.writer.apply(&Applied::default(), &state)?;
+        Ok(state)
+    }
+
     fn has_caught_up(&self) -> bool {
         self.opened.is_some_and(|opened| self.state.offset_applied >= opened.end)
     }
@@ -210,6 +285,23 @@ impl Generation {
             schema_version: self.state.schema_version,
         }
     }
+}
+
+/// Refuses keys that are none of this partition.
+fn check_keys<'k>(
+    mut keys: impl Iterator<Item = &'k Key>,
+    state: &PartitionState,
+    has_partition_key: bool,
+) -> Result<()> {
+    keys.try_for_each(|key| {
+        let (partition_key, primary) = Key::split(key.as_bytes(), has_partition_key)?;
+        let belongs = partition_of(partition_key.unwrap_or(primary), state.partitions);
+        if belongs == state.partition.partition {
+            return Ok(());
+        }
+        let message = format!("the checkpoint holds a key that belongs to partition {belongs}");
+        Err(Error::corrupt(message).with_key_digest(key.digest()))
+    })
 }
 
 fn step(applied: Applied) -> Step {

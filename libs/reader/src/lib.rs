@@ -6,14 +6,15 @@
 //! your writes, a bound on age, the latest) is `semantics.md` 5, and each promise has its file:
 //! `tail` and `generation` apply, `connect` checks the log, `progress` is what the tail publishes,
 //! `age`, `wait` and `barrier` are what reads ask for, `ready` and `status` are what operators ask
-//! for.
+//! for, and `checkpoint` is what a restart goes on from.
 //!
-//! The log, the catalog, the clock, randomness and the way to append a barrier are arguments; the
-//! reader opens no socket and no file.
+//! The log, the catalog, the clock, randomness, the disk and the way to append a barrier are
+//! arguments; the reader opens no socket, and no file but those of its checkpoints.
 
 mod age;
 mod barrier;
 mod callback;
+mod checkpoint;
 mod closing;
 mod connect;
 mod generation;
@@ -30,9 +31,10 @@ mod tail;
 mod wait;
 
 pub use barrier::{Barriers, LogBarriers};
+pub use checkpoint::CheckpointOptions;
 pub use metrics::ReaderMetrics;
 pub use options::{OnSkipped, PartitionFilter, ReaderOptions, ReaderParts, Skipped};
-pub use progress::{CatchUp, Counts, Phase, Rebuilding};
+pub use progress::{CatchUp, CheckpointCounts, Counts, Phase, Rebuilding};
 pub use read::Read;
 pub use reader::Reader;
 pub use shared::OnSchemaChange;

@@ -11,9 +11,11 @@ use forebay_core::entropy::Entropy;
 use forebay_core::id::{LogId, Offset, PartitionCount, PartitionId, PartitionRef};
 use forebay_core::limits::{READER_OPEN_TIMEOUT_MS, READER_READY_AGE_MS};
 use forebay_core::{Error, Result};
+use forebay_log::disk::Disk;
 use forebay_log::{CatalogFollower, ChangeLog};
 
 use crate::barrier::Barriers;
+use crate::checkpoint::CheckpointOptions;
 
 /// Which partitions of its store a reader follows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -76,6 +78,8 @@ pub struct ReaderOptions {
     pub open_timeout: Duration,
     /// Keeps the outcomes of conditional changes; for the replica that a writer asks.
     pub keep_outcomes: bool,
+    /// Where and how often to write checkpoints, from which a restart goes on; `None` writes none.
+    pub checkpoint: Option<CheckpointOptions>,
 }
 
 impl ReaderOptions {
@@ -88,6 +92,7 @@ impl ReaderOptions {
             ready_age_max: Duration::from_millis(READER_READY_AGE_MS),
             open_timeout: Duration::from_millis(READER_OPEN_TIMEOUT_MS),
             keep_outcomes: false,
+            checkpoint: None,
         }
     }
 }
@@ -129,4 +134,6 @@ pub struct ReaderParts {
     pub barriers: Arc<dyn Barriers>,
     /// Told of skipped records.
     pub on_skipped: Option<OnSkipped>,
+    /// The disk of the checkpoints; needed with [`ReaderOptions::checkpoint`] only.
+    pub disk: Option<Arc<dyn Disk>>,
 }

@@ -126,6 +126,33 @@ pub struct Counts {
     pub log_errors: u64,
     /// Copies that were begun after the first.
     pub rebuilds: u64,
+    /// What happened to checkpoints.
+    pub checkpoints: CheckpointCounts,
+}
+
+/// What has happened to the checkpoints of a partition since the reader was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CheckpointCounts {
+    /// Written, durably.
+    pub written: u64,
+    /// Not written: the disk refused, or the partition is too large.
+    pub failed: u64,
+    /// Gone on from: 0 or 1 for each partition.
+    pub restored: u64,
+    /// Ignored at open because they are damaged.
+    pub damaged: u64,
+    /// Ignored at open for another reason: a format of another build, say.
+    pub ignored: u64,
+}
+
+impl CheckpointCounts {
+    fn add(&mut self, other: &Self) {
+        self.written += other.written;
+        self.failed += other.failed;
+        self.restored += other.restored;
+        self.damaged += other.damaged;
+        self.ignored += other.ignored;
+    }
 }
 
 impl Counts {
@@ -137,6 +164,7 @@ impl Counts {
         self.too_large += other.too_large;
         self.log_errors += other.log_errors;
         self.rebuilds += other.rebuilds;
+        self.checkpoints.add(&other.checkpoints);
     }
 }
 

@@ -17,6 +17,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::age::check_bound;
+use crate::checkpoint::CheckpointDirectory;
 use crate::closing::{Closing, closed};
 use crate::metrics::ReaderMetrics;
 use crate::options::{ReaderOptions, ReaderParts};
@@ -60,7 +61,8 @@ impl Reader {
     /// # Errors
     /// `NotFound` for a store that the control log does not define, `Unavailable` when that could
     /// not be told in time, `InvalidArgument` for a filter that the store cannot fulfil or a
-    /// readiness bound below twice its heartbeat interval.
+    /// readiness bound below twice its heartbeat interval; `Conflict` when another reader uses the
+    /// directory of the checkpoints, `Unavailable` when it cannot be used.
     pub async fn open(options: ReaderOptions, parts: ReaderParts) -> Result<Self> {
         let name = options.store.clone();
         let opening = find_store(&options, &parts);
@@ -72,8 +74,11 @@ impl Reader {
         let at_store = |error: Error| error.with_store(&name);
         let versions = found.map_err(at_store)?;
         let shared = Arc::new(share(options, parts, versions).map_err(at_store)?);
+        let directory = CheckpointDirectory::open(&shared).map_err(at_store)?;
         for partition in shared.followed() {
-            let tail = Tail::new(Arc::clone(&shared), Arc::clone(partition)).map_err(at_store)?;
+            let checkpoints = directory.as_ref().map(|dir| dir.checkpoints(partition.at));
+            let tail = Tail::new(Arc::clone(&shared), Arc::clone(partition), checkpoints);
+            let tail = tail.map_err(at_store)?;
             tokio::spawn(tail.run());
         }
         tokio::spawn(watch_readiness(Arc::clone(&shared)));

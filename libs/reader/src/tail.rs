@@ -8,6 +8,7 @@
 use std::any::Any;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
+use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use forebay_core::change::Entry;
 use forebay_core::fold::Record;
 use forebay_core::id::SchemaVersion;
 use forebay_core::limits::{
-    READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN, READER_CLOCK_CHECK_MS, READER_DEFINITION_WAIT_MS,
-    READER_POISONED_COPIES_MAX, READER_READ_WAIT_MS,
+    CHECKPOINT_FILES_MAX, READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN, READER_CLOCK_CHECK_MS,
+    READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX, READER_READ_WAIT_MS,
 };
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, ErrorCode, Result};
@@ -29,6 +30,7 @@ use tokio::time::Sleep;
 
 use crate::age::clock_error_us;
 use crate::callback::{call_back, panic_text};
+use crate::checkpoint::{Checkpoints, blocking, due};
 use crate::connect::{Connected, check_continues, connect, read};
 use crate::generation::{Generation, Step, Stop};
 use crate::options::Skipped;
@@ -60,10 +62,17 @@ pub(crate) struct Tail {
     poisoned: u32,
     /// Whether the log tells no time, so that a barrier must.
     needs_barrier_clock: bool,
+    /// Whether the clock error was measured in this run; one of a checkpoint is of an earlier one.
+    is_clock_measured: bool,
+    checkpoints: Option<Checkpoints>,
 }
 
 impl Tail {
-    pub(crate) fn new(shared: Arc<Shared>, partition: Arc<Partition>) -> Result<Self> {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        partition: Arc<Partition>,
+        checkpoints: Option<Checkpoints>,
+    ) -> Result<Self> {
         let writer = shared.index.writer(partition.at.partition)?;
         let following = Generation::first(partition.at, shared.count, writer);
         Ok(Self {
@@ -74,6 +83,8 @@ impl Tail {
             counts: Counts::default(),
             poisoned: 0,
             needs_barrier_clock: false,
+            is_clock_measured: false,
+            checkpoints,
         })
     }
 
@@ -88,6 +99,9 @@ impl Tail {
     }
 
     async fn follow(&mut self) {
+        if let Err(panic) = AssertUnwindSafe(self.restore()).catch_unwind().await {
+            self.rebuild(panicked(panic.as_ref()));
+        }
         loop {
             let session = AssertUnwindSafe(self.session()).catch_unwind().await;
             let pause = match session {
@@ -132,13 +146,17 @@ impl Tail {
                     clock_check = next_clock_check();
                     continue;
                 }
+                () = due(&mut self.checkpoints) => {
+                    self.checkpoint();
+                    continue;
+                }
                 records = read(&*shared.parts.log, partition.at, from, wait_max) => records,
             };
             let records = records.map_err(Pause::Retry)?;
             self.apply(&records.records).await?;
             self.backoff.reset();
             self.publish(|progress| progress.end = records.end);
-            if self.partition.board.freshness().clock_error_us.is_none() {
+            if !self.is_clock_measured {
                 self.measure_by_barrier().await;
             }
             tokio::task::yield_now().await;
@@ -172,8 +190,13 @@ impl Tail {
     fn note_clock(&mut self, connected: &Connected) {
         self.needs_barrier_clock = connected.clock_error_us.is_none();
         if let Some(micros) = connected.clock_error_us {
-            self.partition.board.set_clock_error(micros);
+            self.set_clock_error(micros);
         }
+    }
+
+    fn set_clock_error(&mut self, micros: i64) {
+        self.partition.board.set_clock_error(micros);
+        self.is_clock_measured = true;
     }
 
     /// Measures the clock error by the append time of a barrier, where the log tells no time. A
@@ -187,7 +210,7 @@ impl Tail {
         match self.shared.append_barrier(self.partition.at, &barrier).await {
             Ok(appended) => {
                 let micros = clock_error_us(before, appended.append_time, parts.clock.now());
-                self.partition.board.set_clock_error(micros);
+                self.set_clock_error(micros);
             }
             Err(error) => tracing::debug!(
                 store = %self.shared.name, partition = %self.partition.at.partition, %error,
@@ -318,6 +341,76 @@ impl Tail {
         let (at, name) = (self.partition.at, &self.shared.name);
         tracing::error!(store = %name, partition = %at.partition, %error, "the partition halts");
         self.publish(|progress| progress.halted = Some(error));
+    }
+
+    /// Goes on from the newest checkpoint that can be used, if there is one.
+    async fn restore(&mut self) {
+        let Some(checkpoints) = &mut self.checkpoints else { return };
+        let mut files = match blocking(|| checkpoints.files()) {
+            Ok(files) => files,
+            Err(error) => return self.note_ignored(&error),
+        };
+        files.truncate(CHECKPOINT_FILES_MAX);
+        for file in files {
+            match self.restore_from(&file).await {
+                Ok(()) => {
+                    self.counts.checkpoints.restored += 1;
+                    return self.publish(|_| {});
+                }
+                Err(error) => self.note_ignored(&error),
+            }
+        }
+    }
+
+    async fn restore_from(&mut self, file: &Path) -> Result<()> {
+        let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
+        let (mut input, head) = blocking(|| checkpoints.open(file, self.following.state()))?;
+        let version = head.state.schema_version;
+        if version != SchemaVersion(0) && !self.shared.learn_definitions(version)? {
+            let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
+            self.shared.await_definition(version, wait_max).await?;
+        }
+        let clock_error_us = head.clock_error_us;
+        let schemas = self.shared.index.schemas();
+        blocking(|| self.following.restore(head, &mut input, schemas))?;
+        if let Some(micros) = clock_error_us {
+            self.partition.board.set_clock_error(micros);
+        }
+        Ok(())
+    }
+
+    fn note_ignored(&mut self, error: &Error) {
+        match error.code() {
+            ErrorCode::Corrupt => self.counts.checkpoints.damaged += 1,
+            _ => self.counts.checkpoints.ignored += 1,
+        }
+        let (at, name) = (self.partition.at, &self.shared.name);
+        tracing::warn!(store = %name, partition = %at.partition, %error, "ignored a checkpoint");
+    }
+
+    /// Writes a checkpoint between two groups of records: state and rows are of one position. The
+    /// tail applies nothing meanwhile.
+    fn checkpoint(&mut self) {
+        let Some(checkpoints) = &mut self.checkpoints else { return };
+        let (clock, following) = (&*self.shared.parts.clock, &self.following);
+        let clock_error_us = self.partition.board.freshness().clock_error_us;
+        let began = clock.now();
+        let written = blocking(|| checkpoints.write(following, clock_error_us));
+        checkpoints.rest(clock.now().micros_since(began));
+        match written {
+            Ok(false) => return,
+            Ok(true) => self.counts.checkpoints.written += 1,
+            Err(error) => {
+                self.counts.checkpoints.failed += 1;
+                let (at, name) = (self.partition.at, &self.shared.name);
+                if checkpoints.is_news(&error) {
+                    tracing::warn!(
+                        store = %name, partition = %at.partition, %error, "wrote no checkpoint"
+                    );
+                }
+            }
+        }
+        self.publish(|_| {});
     }
 
     /// Publishes how far the copy is, and puts it in service once it may be.

@@ -140,6 +140,7 @@ async fn open(
         entropy: Arc::clone(&parts.entropy),
         barriers: Arc::new(LogBarriers(Arc::clone(&parts.log))),
         on_skipped: None,
+        disk: None,
     };
     Reader::open(options, parts).await
 }

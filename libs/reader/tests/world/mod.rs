@@ -2,6 +2,7 @@
 //! clock that follows tokio's paused one.
 #![allow(dead_code, unused_imports, reason = "each test file uses its own part")]
 
+pub mod kept;
 mod rim;
 
 use std::sync::Arc;
@@ -185,6 +186,7 @@ impl World {
             entropy: self.entropy.clone(),
             barriers: Arc::new(LogBarriers(self.log.clone())),
             on_skipped: None,
+            disk: None,
         }
     }
 

@@ -230,6 +230,7 @@ impl World {
             entropy,
             barriers: Arc::new(LogBarriers(log)),
             on_skipped: None,
+            disk: None,
         };
         Reader::open(ReaderOptions::new(STORE), parts).await
     }

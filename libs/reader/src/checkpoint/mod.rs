@@ -1,0 +1,280 @@
+//! Checkpoints: what a partition was at one position, on this machine's disk, so that a restart goes
+//! on from there. Private and versioned; the bytes are `proto/spec/checkpoint.md`.
+//!
+//! The tail writes them itself, between two groups of records: the fold's state and the rows of the
+//! index are then of exactly one position, and nothing needs to be copied or locked. The price is
+//! that nothing is applied meanwhile, so three things bound it: a partition above `bytes_max` gets
+//! no checkpoint, only what has changed is written, and the tail rests 19 times as long as a
+//! checkpoint took before it writes the next. Reads go on at all times.
+//!
+//! A checkpoint is never needed: whatever cannot be used is ignored, with a record and a count, and
+//! the partition bootstraps from its log. Definitions are not in it, they come from the catalog; nor
+//! are outcomes of conditional changes, which after a restart are unknown.
+
+mod file;
+mod format;
+#[cfg(test)]
+mod round_trip_test;
+
+use std::fmt;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{Offset, PartitionRef};
+use forebay_core::limits::{CHECKPOINT_BYTES_MAX, CHECKPOINT_EVERY_MS};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::disk::{Disk, DiskLock};
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::time::Sleep;
+
+use crate::generation::Generation;
+use crate::shared::Shared;
+
+use self::file::refused;
+
+pub(crate) use self::file::{Block, Input};
+pub(crate) use self::format::Head;
+
+const LOCK_FILE: &str = "lock";
+const SUFFIX: &str = ".checkpoint";
+const SUFFIX_NEW: &str = ".checkpoint.new";
+/// A tail spends at most one part in this many, plus one, on checkpoints.
+const REST_FACTOR: u32 = 19;
+
+/// Where a reader writes checkpoints, and how often.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointOptions {
+    /// Directory for them; made when it is missing. One reader uses it at a time.
+    pub dir: PathBuf,
+    /// Time between two checkpoints of a partition; more where writing one takes long.
+    pub every: Duration,
+    /// Largest partition, in bytes of its keys and rows, of which checkpoints are written: while one
+    /// is written, nothing of its partition is applied.
+    pub bytes_max: u64,
+}
+
+impl CheckpointOptions {
+    /// Checkpoints in this directory, every 10 s, of partitions of up to 4 GiB.
+    pub fn new(dir: impl Into<PathBuf>) -> Self {
+        let every = Duration::from_millis(CHECKPOINT_EVERY_MS);
+        Self { dir: dir.into(), every, bytes_max: CHECKPOINT_BYTES_MAX }
+    }
+}
+
+/// The directory of one reader's checkpoints, locked until the last of its tails has ended.
+pub(crate) struct CheckpointDirectory {
+    options: CheckpointOptions,
+    disk: Arc<dyn Disk>,
+    _lock: Box<dyn DiskLock>,
+}
+
+impl fmt::Debug for CheckpointDirectory {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("CheckpointDirectory").field(&self.options.dir).finish()
+    }
+}
+
+impl CheckpointDirectory {
+    /// Opens and locks the directory, if the reader is asked to write checkpoints.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options that cannot be, `Conflict` when another reader uses the
+    /// directory, `Unavailable` when it cannot be used.
+    pub(crate) fn open(shared: &Shared) -> Result<Option<Arc<Self>>> {
+        let Some(options) = shared.options.checkpoint.clone() else { return Ok(None) };
+        if options.every.is_zero() {
+            let message = "checkpoints every 0 s leave no time for anything else; raise `every`";
+            return Err(Error::invalid_argument(message));
+        }
+        let disk = shared.parts.disk.clone().ok_or_else(|| {
+            Error::invalid_argument("checkpoints need a disk; pass one in the reader's parts")
+        })?;
+        let lock =
+            make_dir(&*disk, &options.dir).and_then(|()| disk.lock(&options.dir.join(LOCK_FILE)));
+        let lock = lock.map_err(|error| match error.kind() {
+            io::ErrorKind::WouldBlock => Error::conflict(format!(
+                "{} is used by another reader; close it, or use another directory",
+                options.dir.display()
+            )),
+            _ => Error::unavailable(format!(
+                "could not use {} for checkpoints: {error}; correct the directory",
+                options.dir.display()
+            )),
+        })?;
+        Ok(Some(Arc::new(Self { options, disk, _lock: lock })))
+    }
+
+    /// The checkpoints of one partition.
+    pub(crate) fn checkpoints(self: &Arc<Self>, at: PartitionRef) -> Checkpoints {
+        let due = Box::pin(tokio::time::sleep(self.options.every));
+        Checkpoints { directory: Arc::clone(self), at, serial: 0, due, last: None, trouble: None }
+    }
+}
+
+/// Makes a directory. That its name is durable is tried only: without it a power cut may cost the
+/// checkpoints, which costs a bootstrap.
+fn make_dir(disk: &dyn Disk, dir: &Path) -> io::Result<()> {
+    let missing = dir.ancestors().take_while(|dir| disk.list(dir).is_err()).count();
+    disk.create_dir(dir)?;
+    for parent in dir.ancestors().skip(1).take(missing) {
+        let parent = if parent.as_os_str().is_empty() { Path::new(".") } else { parent };
+        if let Err(error) = disk.sync_dir(parent) {
+            tracing::debug!(dir = %parent.display(), %error, "a new name may not be durable");
+        }
+    }
+    Ok(())
+}
+
+/// The checkpoints of one partition; belongs to its tail.
+#[derive(Debug)]
+pub(crate) struct Checkpoints {
+    directory: Arc<CheckpointDirectory>,
+    at: PartitionRef,
+    /// Highest serial that was used so far.
+    serial: u64,
+    due: Pin<Box<Sleep>>,
+    /// Copy and offset of the last one written.
+    last: Option<(u32, Offset)>,
+    /// Why the last one was not written, if it was not.
+    trouble: Option<ErrorCode>,
+}
+
+/// Returns when a checkpoint is due.
+pub(crate) async fn due(checkpoints: &mut Option<Checkpoints>) {
+    match checkpoints {
+        Some(checkpoints) => checkpoints.due.as_mut().await,
+        None => std::future::pending().await,
+    }
+}
+
+/// Runs something that blocks on the disk, without holding up other tasks where there are threads
+/// for them. Called on a spawned task only.
+pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
+    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
+        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
+        _ => work(),
+    }
+}
+
+impl Checkpoints {
+    /// The files that may be used, the newest first; removes what a crash left of others.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(crate) fn files(&mut self) -> Result<Vec<PathBuf>> {
+        let serials = self.sweep(u64::MAX).map_err(|error| refused("look for", &error))?;
+        self.serial = serials.last().copied().unwrap_or(0);
+        Ok(serials.into_iter().rev().map(|serial| self.path(serial, SUFFIX)).collect())
+    }
+
+    /// Opens a file and checks that it is of this partition, as `empty` says it should be.
+    ///
+    /// # Errors
+    /// Those of [`Input`]; `Unsupported` for a checkpoint of something else.
+    pub(crate) fn open(&self, path: &Path, empty: &PartitionState) -> Result<(Input, Head)> {
+        let file = self.directory.disk.open(path).map_err(|error| refused("open", &error))?;
+        let (input, head) = Input::open(file)?;
+        let found = (head.state.partition, head.state.partitions);
+        if found == (empty.partition, empty.partitions) {
+            return Ok((input, head));
+        }
+        let message = format!(
+            "the checkpoint is of partition {} of {}, not of {} of {}; it is ignored",
+            found.0, found.1, empty.partition, empty.partitions
+        );
+        Err(Error::unsupported(message))
+    }
+
+    /// Writes a checkpoint of a copy, if it has changed; answers whether it did.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for a partition that is too large, `Unavailable` when the disk refuses. The
+    /// one before is still there then.
+    pub(crate) fn write(&mut self, copy: &Generation, clock_error_us: Option<i64>) -> Result<bool> {
+        let now = (copy.number(), copy.state().offset_applied);
+        if self.last == Some(now) {
+            return Ok(false);
+        }
+        let Some(head) = copy.checkpoint_head(clock_error_us) else { return Ok(false) };
+        let held = copy.writer().held();
+        let (bytes, bytes_max) =
+            (held.key_bytes + held.row_bytes, self.directory.options.bytes_max);
+        if bytes > bytes_max {
+            let message = "the partition is too large for a checkpoint; raise bytes_max, or restart \
+                           from the log";
+            return Err(Error::limit_exceeded(message, bytes_max, bytes));
+        }
+        self.serial += 1;
+        let (aside, path) = (self.path(self.serial, SUFFIX_NEW), self.path(self.serial, SUFFIX));
+        let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
+        let written = disk.create(&aside).map_err(|error| refused("make", &error));
+        let written = written.and_then(|file| file::write(file, &head, copy.writer()));
+        let named = written.and_then(|_| {
+            let named = disk.rename(&aside, &path).and_then(|()| disk.sync_dir(dir));
+            named.map_err(|error| refused("name", &error))
+        });
+        if let Err(error) = named {
+            // Whatever is left goes at the next open, or behind the next one written.
+            let _ = disk.remove(&aside);
+            return Err(error);
+        }
+        self.last = Some(now);
+        self.trouble = None;
+        if let Err(error) = self.sweep(self.serial) {
+            tracing::debug!(at = %self.at, %error, "older checkpoints were not looked for");
+        }
+        Ok(true)
+    }
+
+    /// Whether this is another trouble than that of the one before.
+    pub(crate) fn is_news(&mut self, error: &Error) -> bool {
+        self.trouble.replace(error.code()) != Some(error.code())
+    }
+
+    /// Starts the wait for the next one, after one that took this long.
+    pub(crate) fn rest(&mut self, took_us: i64) {
+        let took = Duration::from_micros(u64::try_from(took_us).unwrap_or(0));
+        let wait = self.directory.options.every.max(took.saturating_mul(REST_FACTOR));
+        self.due = Box::pin(tokio::time::sleep(wait));
+    }
+
+    fn path(&self, serial: u64, suffix: &str) -> PathBuf {
+        let (store, partition) = (self.at.store.0, self.at.partition.0);
+        let name = format!("{store:016x}-{partition:04}-{serial:020}{suffix}");
+        self.directory.options.dir.join(name)
+    }
+
+    /// Removes what is unfinished, and what is older than `keep` if that is there; answers the
+    /// serials that are left, ascending. What cannot be removed goes another time.
+    fn sweep(&self, keep: u64) -> io::Result<Vec<u64>> {
+        let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
+        let prefix = format!("{:016x}-{:04}-", self.at.store.0, self.at.partition.0);
+        let mut serials = Vec::new();
+        for name in disk.list(dir)? {
+            let Some(rest) = name.strip_prefix(&prefix) else { continue };
+            if rest.ends_with(SUFFIX_NEW) {
+                self.remove(&dir.join(&name));
+                continue;
+            }
+            let serial = rest.strip_suffix(SUFFIX).and_then(|serial| serial.parse::<u64>().ok());
+            serials.extend(serial);
+        }
+        serials.sort_unstable();
+        if serials.contains(&keep) {
+            for serial in serials.extract_if(.., |serial| *serial < keep) {
+                self.remove(&self.path(serial, SUFFIX));
+            }
+        }
+        Ok(serials)
+    }
+
+    fn remove(&self, path: &Path) {
+        if let Err(error) = self.directory.disk.remove(path) {
+            tracing::debug!(path = %path.display(), %error, "a checkpoint was not removed");
+        }
+    }
+}

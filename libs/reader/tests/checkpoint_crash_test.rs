@@ -1,0 +1,192 @@
+//! Checkpoints on a disk that loses power at any operation, and that returns other bytes than were
+//! written: a restart finds exactly one prefix of the log, or bootstraps.
+
+mod world;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_core::change::{EntryBody, Verb};
+use forebay_core::entropy::SeededEntropy;
+use forebay_log::disk::sim::Loss;
+use forebay_log::disk::{Disk, SimDisk};
+use forebay_reader::{Phase, Reader};
+
+use world::kept::{
+    DIR, checkpointed, counts, disk, end, files, open, options, parts, status, until,
+};
+use world::{LOG, Rim, SECOND, World, age, change};
+
+const KEYS: [&str; 3] = ["ann", "bob", "cat"];
+
+/// Puts a number under the keys in turn: entry `offset` writes `offset` under key `offset % 3`.
+async fn put(world: &World, offset: u64) {
+    world.put(KEYS[(offset % 3) as usize], offset as i64).await;
+}
+
+/// What the keys hold when the entries below this offset are applied; entry 0 opens the log.
+fn expected(offset_applied: u64) -> Vec<Option<i64>> {
+    let newest = |key: u64| (1..offset_applied).rev().find(|offset| offset % 3 == key);
+    (0..3).map(|key| newest(key).map(|offset| offset as i64)).collect()
+}
+
+fn held(reader: &Reader) -> Vec<Option<i64>> {
+    KEYS.iter().map(|key| age(reader, key).unwrap()).collect()
+}
+
+/// What is durable before the disk dies.
+#[derive(Clone, Copy, PartialEq)]
+enum Before {
+    Nothing,
+    OneCheckpoint,
+}
+
+/// Runs a reader whose disk dies after this many operations, then cuts the power; answers whether
+/// the disk died while the reader was still writing.
+async fn cut(operations: u64, loss: Loss, before: Before) -> bool {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let disk = SimDisk::new(Arc::new(SeededEntropy::new(operations + 17)));
+    for offset in 1..4 {
+        put(&world, offset).await;
+    }
+    let mut least = 0;
+    if before == Before::OneCheckpoint {
+        let reader = open(&world, &disk).await;
+        reader.await_ready(10 * SECOND).await.unwrap();
+        checkpointed(&reader).await;
+        least = 4;
+        end(reader).await;
+    }
+    let began = disk.counts().operations;
+    disk.die_after(operations);
+    let reader = Reader::open(options(&world), parts(&world, &disk)).await;
+    for offset in 4..8 {
+        put(&world, offset).await;
+        tokio::time::sleep(2 * SECOND).await;
+    }
+    if let Ok(reader) = reader {
+        end(reader).await;
+    }
+    let has_died = disk.counts().operations - began == operations;
+    disk.power_cut(loss);
+
+    rim.is_off.store(true, Ordering::SeqCst);
+    let reader = open(&world, &disk).await;
+    tokio::time::sleep(SECOND).await;
+    let found = status(&reader);
+    let checkpoints = counts(&reader);
+    assert_eq!((checkpoints.damaged, checkpoints.ignored), (0, 0), "{operations} {loss:?}");
+    if found.phase == Phase::Serving {
+        assert_eq!(checkpoints.restored, 1);
+        assert!(found.offset_applied.0 >= least, "{operations} {loss:?}: {found:#?}");
+        assert_eq!(held(&reader), expected(found.offset_applied.0), "{operations} {loss:?}");
+    } else {
+        assert_eq!((before == Before::Nothing, checkpoints.restored), (true, 0), "{operations}");
+    }
+    rim.is_off.store(false, Ordering::SeqCst);
+    until(&reader, |status| status.offset_applied.0 == 8).await;
+    assert_eq!(held(&reader), expected(8));
+    until(&reader, |status| status.counts.checkpoints.written > 0).await;
+    has_died
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_power_cut_at_any_operation_leaves_one_prefix_or_nothing() {
+    for loss in [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors] {
+        for before in [Before::Nothing, Before::OneCheckpoint] {
+            let mut operations = 0;
+            while cut(operations, loss, before).await {
+                operations += 1;
+            }
+            assert!(operations > 20, "{operations} operations are no four checkpoints");
+        }
+    }
+}
+
+/// A world and a disk with one checkpoint of it; answers the file's bytes too.
+async fn one_checkpoint() -> (World, SimDisk, Vec<u8>) {
+    let world = World::new(1).await;
+    let disk = disk();
+    for offset in 1..6 {
+        put(&world, offset).await;
+    }
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    end(reader).await;
+    let bytes = disk.bytes(&files(&disk)[0]).unwrap();
+    (world, disk, bytes)
+}
+
+/// Opens over these bytes in place of the checkpoint; answers how often one was restored, damaged
+/// and ignored.
+async fn over(world: &World, disk: &SimDisk, bytes: &[u8]) -> (u64, u64, u64) {
+    let path = files(disk).remove(0);
+    disk.damage(&path, |file| *file = bytes.to_vec()).unwrap();
+    let reader = open(world, disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    assert_eq!(held(&reader), expected(6));
+    let counts = counts(&reader);
+    assert_eq!(counts.written, 0, "the file is still the one that was damaged");
+    end(reader).await;
+    (counts.restored, counts.damaged, counts.ignored)
+}
+
+#[tokio::test(start_paused = true)]
+async fn any_flipped_byte_is_noticed_and_the_partition_bootstraps() {
+    let (world, disk, bytes) = one_checkpoint().await;
+    assert_eq!(over(&world, &disk, &bytes).await, (1, 0, 0));
+    for at in 0..bytes.len() {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let wanted = if (4..6).contains(&at) { (0, 0, 1) } else { (0, 1, 0) };
+        assert_eq!(over(&world, &disk, &flipped).await, wanted, "byte {at} of {}", bytes.len());
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_file_that_is_too_short_or_too_long_is_noticed() {
+    let (world, disk, bytes) = one_checkpoint().await;
+    for size in 0..bytes.len() {
+        assert_eq!(over(&world, &disk, &bytes[..size]).await, (0, 1, 0), "{size} bytes");
+    }
+    let longer = [&bytes[..], &[0]].concat();
+    assert_eq!(over(&world, &disk, &longer).await, (0, 1, 0));
+    let twice = [&bytes[..], &bytes[..]].concat();
+    assert_eq!(over(&world, &disk, &twice).await, (0, 1, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_from_the_future_is_ignored_and_replaced() {
+    let (world, disk, mut bytes) = one_checkpoint().await;
+    bytes[4..6].copy_from_slice(&2_u16.to_le_bytes());
+    let checksum = crc32c::crc32c(&bytes[..128]);
+    bytes[128..132].copy_from_slice(&checksum.to_le_bytes());
+    assert_eq!(over(&world, &disk, &bytes).await, (0, 0, 1));
+    let reader = open(&world, &disk).await;
+    checkpointed(&reader).await;
+    end(reader).await;
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    assert_eq!(files(&disk).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_checkpoint_falls_back_to_the_one_before_if_that_is_there() {
+    let (world, disk, bytes) = one_checkpoint().await;
+    let older = files(&disk)[0].to_str().unwrap().to_owned();
+    let newer = PathBuf::from(older.replace("1.checkpoint", "2.checkpoint"));
+    disk.create(&newer).unwrap().write_at(&bytes[..bytes.len() - 1], 0).unwrap();
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    assert_eq!((counts(&reader).damaged, counts(&reader).restored), (1, 1));
+    assert_eq!(held(&reader), expected(6));
+    let last = world.append_to(0, LOG, EntryBody::Heartbeat).await;
+    world.write(change("dan", Verb::Put, &[("age", 1)])).await;
+    until(&reader, |status| status.offset_applied > last.offset).await;
+    checkpointed(&reader).await;
+    assert_eq!(files(&disk).len(), 1);
+    assert!(disk.list(DIR.as_ref()).unwrap().iter().any(|name| name.ends_with("3.checkpoint")));
+}

@@ -1,0 +1,422 @@
+//! What a restart goes on from: the checkpoint, and what of it is remembered, refused and built
+//! anew.
+
+mod world;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::change::{ClientBatch, Entry, EntryBody, Source, Verb};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{LogId, Offset, PartitionId, Sequence};
+use forebay_core::row::Document;
+use forebay_core::schema::Alteration;
+use forebay_log::ChangeLog;
+use forebay_log::disk::{Disk, RealDisk};
+use forebay_reader::{
+    CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderOptions, ReaderParts,
+};
+use forebay_wire::entry::encode_entry;
+
+use world::kept::{
+    DIR, checkpointed, counts, disk, end, files, open, options, parts, status, until,
+};
+use world::{CLIENT, LOG, Rim, SECOND, World, age, at, change, key_in, position, token};
+
+const OTHER_LOG: LogId = LogId(0xbeef);
+
+async fn rimmed(partitions: u32) -> (World, Arc<Rim>) {
+    let rim = Rim::new();
+    (World::over(rim.clone(), partitions).await, rim)
+}
+
+/// What a reader that has read the whole log has under these keys, and how far it is.
+fn picture(reader: &Reader, keys: &[&str]) -> (Vec<Option<Document>>, Offset, u64) {
+    let get = |key: &&str| reader.read_local(None, |view| view.get_document(*key)).unwrap();
+    let status = status(reader);
+    (keys.iter().map(get).collect(), status.offset_applied, status.documents)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_restart_without_its_log_serves_at_once_and_tells_its_age() {
+    let (world, rim) = rimmed(1).await;
+    let disk = disk();
+    world.put("ann", 1).await;
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    let before = status(&reader);
+    end(reader).await;
+    rim.is_off.store(true, Ordering::SeqCst);
+    tokio::time::sleep(60 * SECOND).await;
+
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.phase == Phase::Serving).await;
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1));
+    assert_eq!(age(&reader, "bob").unwrap(), None, "absent is said: it has caught up once");
+    let now = status(&reader);
+    assert_eq!((now.log_id, now.position), (before.log_id, before.position));
+    assert_eq!((now.schema_version, now.documents), (before.schema_version, before.documents));
+    assert_eq!(now.counts.checkpoints, CheckpointCounts { restored: 1, ..Default::default() });
+    let passed = now.age.unwrap();
+    assert!(passed >= 60 * SECOND && passed < 70 * SECOND, "{passed:?}");
+    let stale = reader.read_local(Some(30 * SECOND), |view| view.get_document("ann"));
+    assert_eq!(stale.unwrap_err().code(), ErrorCode::Stale);
+    assert!(reader.read_local(Some(90 * SECOND), |view| view.get_document("ann")).is_ok());
+
+    rim.is_off.store(false, Ordering::SeqCst);
+    let put = world.put("ann", 2).await;
+    reader.wait_token(&put, 30 * SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(2));
+    assert_eq!(status(&reader).counts.applied, 1, "only what is behind the checkpoint is read");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_after_a_restart_is_not_applied_twice() {
+    let world = World::new(1).await;
+    let disk = disk();
+    let first = world.change(change("ann", Verb::Put, &[("age", 1)]));
+    world.append_to(0, LOG, first.clone()).await;
+    world.put("ann", 2).await;
+    let mut brief = change("bob", Verb::Put, &[("age", 3)]);
+    brief.ttl_us = Some(5_000_000);
+    world.write(brief).await;
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    end(reader).await;
+
+    world.append_to(0, LOG, first).await;
+    tokio::time::sleep(10 * SECOND).await;
+    let last = world.put("cat", 4).await;
+    let reader = open(&world, &disk).await;
+    reader.wait_token(&last, 10 * SECOND).await.unwrap();
+    assert_eq!(counts(&reader).restored, 1);
+    assert_eq!(status(&reader).counts.repeats, 1);
+    assert_eq!(status(&reader).counts.applied, 2);
+    assert_eq!(age(&reader, "ann").unwrap(), Some(2));
+    let from_start = world.caught_up().await;
+    let keys = ["ann", "bob", "cat"];
+    assert_eq!(picture(&reader, &keys), picture(&from_start, &keys));
+    assert_eq!(age(&reader, "bob").unwrap(), None, "it has expired");
+}
+
+#[tokio::test(start_paused = true)]
+async fn sources_and_drop_alls_go_on_where_they_were() {
+    let world = World::new(1).await;
+    let disk = disk();
+    let copied = |sequence: u64, previous: Option<u64>| {
+        let put = change("ann", Verb::Put, &[("age", sequence as i64)]);
+        let changes = vec![forebay_core::change::Change { sequence: Sequence(sequence), ..put }];
+        let body = EntryBody::Changes(vec![ClientBatch { client: CLIENT, changes }]);
+        let source = Source {
+            partition: PartitionId(9),
+            position: position(sequence),
+            previous: previous.map(position),
+            append_time: Timestamp::from_micros(1_000_000_000),
+        };
+        let entry = world.entry(LOG, world.definition.version, body);
+        encode_entry(&Entry { source: Some(source), ..entry }).unwrap()
+    };
+    world.put("gone", 1).await;
+    let dropped = world.definition.altered(&[Alteration::DropAll]).unwrap();
+    world.define(&dropped).await;
+    let beat = world.entry(LOG, dropped.version, EntryBody::Heartbeat);
+    world.append_bytes(0, encode_entry(&beat).unwrap()).await;
+    world.append_bytes(0, copied(50, None)).await;
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    assert_eq!((age(&reader, "gone").unwrap(), age(&reader, "ann").unwrap()), (None, Some(50)));
+    checkpointed(&reader).await;
+    end(reader).await;
+
+    world.append_bytes(0, beat_again(&world, &dropped)).await;
+    let offset = world.append_bytes(0, copied(60, Some(50))).await.offset;
+    let reader = open(&world, &disk).await;
+    reader.wait_token(&token(0, LOG, offset.0), 10 * SECOND).await.unwrap();
+    assert_eq!(counts(&reader).restored, 1);
+    assert_eq!(status(&reader).counts.skipped, 0, "the chain of the source goes on");
+    assert_eq!(reader.schema_version(), dropped.version);
+    let from_start = world.caught_up().await;
+    assert_eq!(picture(&reader, &["gone", "ann"]), picture(&from_start, &["gone", "ann"]));
+    assert_eq!(age(&reader, "ann").unwrap(), Some(60));
+}
+
+fn beat_again(world: &World, definition: &forebay_core::schema::Definition) -> bytes::Bytes {
+    let beat = world.entry(LOG, definition.version, EntryBody::Heartbeat);
+    encode_entry(&beat).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_to_catch_up_with_is_remembered_over_restarts() {
+    let (world, rim) = rimmed(1).await;
+    let disk = disk();
+    for number in 0..9 {
+        world.put(&format!("key-{number}"), number).await;
+    }
+    rim.reads_below.store(4, Ordering::SeqCst);
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.offset_applied == Offset(4)).await;
+    // The tail is held up at offset 4, but goes round as each of its waits ends.
+    rim.reads_below.store(5, Ordering::SeqCst);
+    checkpointed_while_held_up(&reader, &rim).await;
+    end(reader).await;
+    for number in 9..20 {
+        world.put(&format!("key-{number}"), number).await;
+    }
+    rim.is_off.store(true, Ordering::SeqCst);
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    let restored = status(&reader);
+    assert_eq!(restored.phase, Phase::Bootstrapping);
+    assert_eq!(restored.catch_up.target, Offset(10));
+    assert_eq!(age(&reader, "key-0").unwrap_err().code(), ErrorCode::Unavailable);
+
+    rim.reads_below.store(10, Ordering::SeqCst);
+    rim.is_off.store(false, Ordering::SeqCst);
+    until(&reader, |status| status.phase == Phase::Serving).await;
+    let served = status(&reader);
+    assert_eq!((served.offset_applied, served.end), (Offset(10), Offset(21)));
+    assert_eq!(age(&reader, "key-8").unwrap(), Some(8));
+    assert_eq!(served.counts.rebuilds, 0);
+}
+
+/// Lets one record more through at a time until a checkpoint is written.
+async fn checkpointed_while_held_up(reader: &Reader, rim: &Rim) {
+    for below in 6..10 {
+        if counts(reader).written > 0 {
+            break;
+        }
+        tokio::time::sleep(6 * SECOND).await;
+        rim.reads_below.store(below, Ordering::SeqCst);
+    }
+    assert!(counts(reader).written > 0, "{:#?}", reader.status());
+    assert_eq!(status(reader).phase, Phase::Bootstrapping);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_of_another_log_is_served_until_the_new_copy_has_caught_up() {
+    let (world, rim) = rimmed(1).await;
+    let disk = disk();
+    world.put("old", 1).await;
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    end(reader).await;
+
+    world.replace_logs(OTHER_LOG).await;
+    for number in 0..9 {
+        world.write_to(OTHER_LOG, change("new", Verb::Put, &[("age", number)])).await;
+    }
+    rim.reads_below.store(3, Ordering::SeqCst);
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.rebuilding.is_some()).await;
+    assert_eq!(age(&reader, "old").unwrap(), Some(1));
+    assert_eq!(status(&reader).log_id, Some(LOG));
+    rim.reads_below.store(u64::MAX, Ordering::SeqCst);
+    until(&reader, |status| status.log_id == Some(OTHER_LOG)).await;
+    assert_eq!((age(&reader, "old").unwrap(), age(&reader, "new").unwrap()), (None, Some(8)));
+    assert_eq!(status(&reader).counts.rebuilds, 1);
+
+    checkpointed(&reader).await;
+    end(reader).await;
+    rim.is_off.store(true, Ordering::SeqCst);
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.phase == Phase::Serving).await;
+    assert_eq!(status(&reader).log_id, Some(OTHER_LOG));
+    assert_eq!((age(&reader, "old").unwrap(), age(&reader, "new").unwrap()), (None, Some(8)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_trimmed_up_to_the_checkpoint_is_gone_on_with_and_beyond_it_never() {
+    let world = World::new(1).await;
+    let disk = disk();
+    world.put("ann", 1).await;
+    world.put("bob", 2).await;
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    end(reader).await;
+
+    let put = world.put("bob", 3).await;
+    world.log.trim(at(0), Offset(3)).await.unwrap();
+    let reader = open(&world, &disk).await;
+    reader.wait_token(&put, 10 * SECOND).await.unwrap();
+    assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), Some(3)));
+    assert_eq!(status(&reader).counts.rebuilds, 0);
+    checkpointed(&reader).await;
+    end(reader).await;
+
+    world.put("ann", 4).await;
+    world.put("bob", 5).await;
+    world.log.trim(at(0), Offset(5)).await.unwrap();
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.rebuilding.is_some() && status.trouble.is_some()).await;
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), Some(3)));
+    let rebuilding = status(&reader).rebuilding.unwrap();
+    assert!(rebuilding.reason.message().contains("starts at 5"), "{}", rebuilding.reason);
+    assert!(status(&reader).age.unwrap() >= 30 * SECOND);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_that_ends_below_the_checkpoint_is_read_anew() {
+    let world = World::new(1).await;
+    let disk = disk();
+    for number in 0..9 {
+        world.put("ann", number).await;
+    }
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    end(reader).await;
+
+    world.replace_logs(LOG).await;
+    world.put("ann", 100).await;
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.rebuilding.is_some()).await;
+    let reason = status(&reader).rebuilding.unwrap().reason;
+    assert!(reason.message().contains("ends at 2"), "{reason}");
+    assert_eq!(age(&reader, "ann").unwrap(), Some(8), "a position that is served never falls");
+    for number in 101..110 {
+        world.put("ann", number).await;
+    }
+    until(&reader, |status| status.rebuilding.is_none()).await;
+    let from_start = world.caught_up().await;
+    assert_eq!(picture(&reader, &["ann"]), picture(&from_start, &["ann"]));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_without_its_definitions_or_of_other_partitions_is_ignored() {
+    let disk = disk();
+    let world = World::new(1).await;
+    world.put("ann", 1).await;
+    let next = world.definition.altered(&[Alteration::DropField("score".into())]).unwrap();
+    world.define(&next).await;
+    world.append_bytes(0, beat_again(&world, &next)).await;
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    end(reader).await;
+    for partitions in [1, 2] {
+        let world = World::new(partitions).await;
+        let key = key_in(&world, 0);
+        world.put(&key, 2).await;
+        let options =
+            ReaderOptions { checkpoint: Some(CheckpointOptions::new(DIR)), ..world.options() };
+        let reader = Reader::open(options, parts(&world, &disk)).await.unwrap();
+        reader.await_ready(20 * SECOND).await.unwrap();
+        let ignored = CheckpointCounts { ignored: 1, ..Default::default() };
+        assert_eq!(counts(&reader), ignored, "{partitions} partitions");
+        assert_eq!(age(&reader, &key).unwrap(), Some(2));
+        end(reader).await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_directory_has_one_reader_and_options_must_make_sense() {
+    let world = World::new(1).await;
+    let disk = disk();
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    let second = Reader::open(options(&world), parts(&world, &disk)).await.unwrap_err();
+    assert_eq!(second.code(), ErrorCode::Conflict, "{second}");
+    reader.close();
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    end(open(&world, &disk).await).await;
+
+    let without = Reader::open(options(&world), world.parts()).await.unwrap_err();
+    assert_eq!(without.code(), ErrorCode::InvalidArgument, "{without}");
+    let checkpoint = CheckpointOptions { every: Duration::ZERO, ..CheckpointOptions::new(DIR) };
+    let always = ReaderOptions { checkpoint: Some(checkpoint), ..world.options() };
+    let always = Reader::open(always, parts(&world, &disk)).await.unwrap_err();
+    assert_eq!(always.code(), ErrorCode::InvalidArgument, "{always}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_is_too_large_or_a_disk_that_refuses_costs_the_checkpoint_alone() {
+    let world = World::new(1).await;
+    let disk = disk();
+    world.put("ann", 1).await;
+    let mut small = options(&world);
+    small.checkpoint.as_mut().unwrap().bytes_max = 4;
+    let reader = Reader::open(small, parts(&world, &disk)).await.unwrap();
+    until(&reader, |status| status.counts.checkpoints.failed > 0).await;
+    assert_eq!(files(&disk), [] as [PathBuf; 0]);
+    end(reader).await;
+
+    let reader = open(&world, &disk).await;
+    checkpointed(&reader).await;
+    let kept = files(&disk);
+    disk.set_bytes_max(Some(disk.bytes_held() + 10));
+    let put = world.put("ann", 2).await;
+    until(&reader, |status| status.counts.checkpoints.failed > 0).await;
+    assert_eq!(files(&disk), kept, "the one before is kept, the unfinished one is not");
+    reader.wait_token(&put, SECOND).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(2));
+    disk.set_bytes_max(None);
+    disk.fail_syncs(1);
+    let failed = counts(&reader).failed;
+    until(&reader, |status| status.counts.checkpoints.failed > failed).await;
+    checkpointed(&reader).await;
+    assert_eq!(files(&disk).len(), 1);
+    assert_ne!(files(&disk), kept);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_unchanged_partition_is_not_written_again_and_files_do_not_pile_up() {
+    let world = World::new(1).await;
+    let disk = disk();
+    let reader = open(&world, &disk).await;
+    checkpointed(&reader).await;
+    let operations = disk.counts().operations;
+    tokio::time::sleep(30 * SECOND).await;
+    assert_eq!(disk.counts().operations, operations);
+    assert_eq!(counts(&reader).written, 1);
+    for number in 0..5 {
+        world.put("ann", number).await;
+        checkpointed(&reader).await;
+    }
+    assert_eq!(files(&disk).len(), 1);
+    let leftover = files(&disk)[0].with_extension("checkpoint.new");
+    disk.create(&leftover).unwrap();
+    end(reader).await;
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    assert_eq!(files(&disk).len(), 1, "what a crash left is removed at open");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restart_on_a_real_disk_and_real_threads_goes_on_from_its_checkpoint() {
+    let (world, rim) = rimmed(1).await;
+    let dir = tempfile::tempdir().unwrap();
+    let every = Duration::from_millis(20);
+    let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(dir.path().join("a/b")) };
+    let options = ReaderOptions { checkpoint: Some(checkpoint), ..world.options() };
+    let parts = ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
+    world.put("ann", 1).await;
+    let reader = Reader::open(options.clone(), parts.clone()).await.unwrap();
+    reader.await_ready(60 * SECOND).await.unwrap();
+    until(&reader, |status| status.counts.checkpoints.written > 0).await;
+    let second = Reader::open(options.clone(), parts.clone()).await.unwrap_err();
+    assert_eq!(second.code(), ErrorCode::Conflict, "{second}");
+    drop(reader);
+    rim.is_off.store(true, Ordering::SeqCst);
+    let opening = async {
+        loop {
+            match Reader::open(options.clone(), parts.clone()).await {
+                Err(error) if error.code() == ErrorCode::Conflict => {
+                    tokio::time::sleep(Duration::from_millis(5)).await;
+                }
+                opened => return opened.unwrap(),
+            }
+        }
+    };
+    let reader = tokio::time::timeout(60 * SECOND, opening).await.unwrap();
+    until(&reader, |status| status.phase == Phase::Serving).await;
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1));
+    assert_eq!(counts(&reader).restored, 1);
+}
