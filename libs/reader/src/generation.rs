@@ -120,8 +120,8 @@ impl Generation {
         self.state.partition.partition
     }
 
-    /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while the
-    /// copy is built beside another.
+    /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while
+    /// the copy is built beside another.
     pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<Head> {
         let opened = self.opened.filter(|_| self.is_served() && self.state.log_id.is_some())?;
         let (state, append_time) = (self.state.clone(), self.append_time);

@@ -1,5 +1,5 @@
-//! Checkpoints: what a partition was at one position, on this machine's disk, so that a restart goes
-//! on from there. Private and versioned; the bytes are `proto/spec/checkpoint.md`.
+//! Checkpoints: what a partition was at one position, on this machine's disk, so that a restart
+//! goes on from there. Private and versioned; the bytes are `proto/spec/checkpoint.md`.
 //!
 //! The tail writes them itself, between two groups of records: the fold's state and the rows of the
 //! index are then of exactly one position, and nothing needs to be copied or locked. The price is
@@ -8,8 +8,8 @@
 //! checkpoint took before it writes the next. Reads go on at all times.
 //!
 //! A checkpoint is never needed: whatever cannot be used is ignored, with a record and a count, and
-//! the partition bootstraps from its log. Definitions are not in it, they come from the catalog; nor
-//! are outcomes of conditional changes, which after a restart are unknown.
+//! the partition bootstraps from its log. Definitions are not in it, they come from the catalog;
+//! nor are outcomes of conditional changes, which after a restart are unknown.
 
 mod file;
 mod format;
@@ -52,8 +52,8 @@ pub struct CheckpointOptions {
     pub dir: PathBuf,
     /// Time between two checkpoints of a partition; more where writing one takes long.
     pub every: Duration,
-    /// Largest partition, in bytes of its keys and rows, of which checkpoints are written: while one
-    /// is written, nothing of its partition is applied.
+    /// Largest partition, in bytes of its keys and rows, of which checkpoints are written: while
+    /// one is written, nothing of its partition is applied.
     pub bytes_max: u64,
 }
 
@@ -204,8 +204,8 @@ impl Checkpoints {
         let (bytes, bytes_max) =
             (held.key_bytes + held.row_bytes, self.directory.options.bytes_max);
         if bytes > bytes_max {
-            let message = "the partition is too large for a checkpoint; raise bytes_max, or restart \
-                           from the log";
+            let message = "the partition is too large for a checkpoint; raise bytes_max, or \
+                           restart from the log";
             return Err(Error::limit_exceeded(message, bytes_max, bytes));
         }
         self.serial += 1;
