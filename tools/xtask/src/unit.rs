@@ -76,12 +76,13 @@ fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
     Ok(binaries)
 }
 
-/// Reads one message of cargo; benchmarks are built with the tests, but are not tests.
+/// Reads one message of cargo. Benchmarks are built with the tests, but are not tests; a target
+/// whose manifest says `test = false` is tested elsewhere, as the Python module is by pytest.
 fn test_binary(message: &Value) -> Option<TestBinary> {
     let is_test = message["reason"] == "compiler-artifact" && message["profile"]["test"] == true;
     let target = &message["target"];
     let kind = array(target, "kind").first()?.as_str()?;
-    if !is_test || kind == "bench" {
+    if !is_test || kind == "bench" || target["test"] == false {
         return None;
     }
     let name = text(target, "name");
