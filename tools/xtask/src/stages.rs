@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::suite::{Counts, Suite, parse_libtest};
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{check, demo, fuzz, process, python, unit};
+use crate::{check, demo, fuzz, java, process, python, unit};
 
 type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
 
@@ -31,6 +31,7 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "doc", needs: &["build"], run: doc },
     Stage { name: "fuzz", needs: &["build"], run: fuzz::suites },
     Stage { name: "python", needs: &["build"], run: python::run },
+    Stage { name: "java", needs: &["build"], run: java::run },
     Stage { name: "sim", needs: &["build"], run: demo::sim_suites },
     Stage { name: "demo", needs: &["build"], run: demo::demo_suites },
     Stage { name: "plant", needs: &["build"], run: demo::plant_suites },

@@ -22,6 +22,7 @@ import org.jspecify.annotations.Nullable;
 /** The off-heap memory of one call. */
 final class CallBuffer {
     private static final int BLOCK_BYTES = 16 * 1024;
+    private static final int SPARE_BYTES_MAX = 1024 * 1024;
     private static final int STRIPES = stripes();
     /** Neighbouring stripes lie on different cache lines. */
     private static final int STRIPE_STEP = 16;
@@ -43,6 +44,8 @@ final class CallBuffer {
     private final long address = Native.CALLS.addressOf(block);
     private final List<ByteBuffer> further = new ArrayList<>();
     private int freeAt = FREE_AT;
+    /** The largest block that an earlier call has needed, within bounds; used again. */
+    private @Nullable ByteBuffer spare;
 
     /** A place in off-heap memory. */
     record Place(ByteBuffer buffer, int at, long address) {}
@@ -63,9 +66,7 @@ final class CallBuffer {
 
     void release() {
         freeAt = FREE_AT;
-        if (!further.isEmpty()) {
-            further.clear();
-        }
+        keepLargest();
         int stripe = stripe();
         for (int probe = 0; probe < PROBES; probe++) {
             int place = ((stripe + probe) & (STRIPES - 1)) * STRIPE_STEP;
@@ -73,6 +74,17 @@ final class CallBuffer {
                 return;
             }
         }
+    }
+
+    private void keepLargest() {
+        for (int place = 0; place < further.size(); place++) {
+            ByteBuffer buffer = further.get(place);
+            int held = spare == null ? 0 : spare.capacity();
+            if (buffer.capacity() > held && buffer.capacity() <= SPARE_BYTES_MAX) {
+                spare = buffer;
+            }
+        }
+        further.clear();
     }
 
     @SuppressWarnings("deprecation")
@@ -113,6 +125,15 @@ final class CallBuffer {
 
     /** Memory for a call, at a multiple of 8, zero throughout. */
     Place allocate(long bytes) {
+        Place place = allocateDirty(bytes);
+        for (int at = place.at(); at < place.at() + bytes; at += 8) {
+            place.buffer().putLong(at, 0);
+        }
+        return place;
+    }
+
+    /** Memory for a call, at a multiple of 8; it holds whatever was there. */
+    Place allocateDirty(long bytes) {
         long rounded = (bytes + 7) & ~7L;
         if (rounded > Integer.MAX_VALUE - 64) {
             throw ForebayException.of(
@@ -121,13 +142,15 @@ final class CallBuffer {
         int needed = (int) rounded;
         if (needed <= BLOCK_BYTES - freeAt) {
             Place place = new Place(block, freeAt, address + freeAt);
-            for (int at = freeAt; at < freeAt + needed; at += 8) {
-                block.putLong(at, 0);
-            }
             freeAt += needed;
             return place;
         }
-        ByteBuffer buffer = direct(Math.max(needed, 8));
+        ByteBuffer buffer = spare;
+        if (buffer != null && buffer.capacity() >= needed) {
+            spare = null;
+        } else {
+            buffer = direct(needed);
+        }
         further.add(buffer);
         return new Place(buffer, 0, Native.CALLS.addressOf(buffer));
     }
@@ -149,7 +172,7 @@ final class CallBuffer {
             freeAt = Math.min(BLOCK_BYTES, (at + bytes.length + 7) & ~7);
             return address + at;
         }
-        Place place = allocate(bytes.length);
+        Place place = allocateDirty(bytes.length);
         place.buffer().put(place.at(), bytes);
         return place.address();
     }

@@ -28,7 +28,7 @@ public final class ForebayClient implements AutoCloseable {
     private final NativeId id;
 
     private ForebayClient(long id) {
-        this.id = new NativeId(this, id);
+        this.id = NativeId.explicit(id);
     }
 
     /**

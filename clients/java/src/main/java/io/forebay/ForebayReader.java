@@ -2,6 +2,7 @@
 package io.forebay;
 
 import java.time.Duration;
+import java.util.List;
 
 /**
  * A live copy of a store in this process, opened by {@link ForebayClient#reader}. Reads are local:
@@ -15,7 +16,7 @@ public final class ForebayReader extends Reads implements AutoCloseable {
     ForebayReader(String store, long id) {
         super(id, Read.local());
         this.store = store;
-        this.id = new NativeId(this, id);
+        this.id = NativeId.explicit(id);
     }
 
     /**
@@ -144,6 +145,54 @@ public final class ForebayReader extends Reads implements AutoCloseable {
         try {
             call.check(Native.CALLS.readerDefinition(reader, call.out(0), call.error()));
             return Definition.unpack(new Unpacker(call.takeBytes(0)));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Plans a gather into a matrix of floats.
+     *
+     * @param fields the fields, in the order of their columns
+     * @param lossy whether values may be rounded to fit
+     * @return the plan
+     * @throws InvalidArgumentException for a field that has no place in such a matrix
+     */
+    public GatherPlan planFloats(List<GatherField> fields, boolean lossy) {
+        return GatherPlan.open(reader, fields, false, lossy);
+    }
+
+    /**
+     * Plans a gather into a matrix of doubles.
+     *
+     * @param fields the fields, in the order of their columns
+     * @param lossy whether values may be rounded to fit
+     * @return the plan
+     * @throws InvalidArgumentException for a field that has no place in such a matrix
+     */
+    public GatherPlan planDoubles(List<GatherField> fields, boolean lossy) {
+        return GatherPlan.open(reader, fields, true, lossy);
+    }
+
+    /**
+     * How the reader and each of its partitions are at this moment.
+     *
+     * @return the status
+     */
+    public ReaderStatus status() {
+        return metrics().status();
+    }
+
+    /**
+     * Counts and sizes since the reader was opened.
+     *
+     * @return the metrics
+     */
+    public ReaderMetrics metrics() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(Native.CALLS.readerMetrics(reader, call.out(0), call.error()));
+            return ReaderMetrics.unpack(new Unpacker(call.takeBytes(0)));
         } finally {
             call.release();
         }

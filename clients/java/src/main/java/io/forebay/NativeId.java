@@ -1,19 +1,33 @@
-/* An id of the native core that is closed once: by its owner, or when its owner is gone. */
+/* An id of the native core that is closed once. */
 package io.forebay;
 
 import java.lang.ref.Cleaner;
 import java.util.concurrent.atomic.AtomicLong;
 
-/** Holds an id for an owner, and closes it with the owner. */
+/** Holds an id, and closes it once. */
 final class NativeId {
     private static final Cleaner CLEANER = Cleaner.create();
 
     private final long id;
-    private final Cleaner.Cleanable cleanable;
+    private final Runnable closing;
 
-    NativeId(Object owner, long id) {
+    private NativeId(long id, Runnable closing) {
         this.id = id;
-        this.cleanable = CLEANER.register(owner, new Closing(new AtomicLong(id)));
+        this.closing = closing;
+    }
+
+    /** An id that its owner closes: it goes on working when its owner is forgotten. */
+    static NativeId explicit(long id) {
+        return new NativeId(id, new Closing(new AtomicLong(id)));
+    }
+
+    /**
+     * An id that is closed with its owner at the latest. Calls fence the owner, so that it is not
+     * gone before they are.
+     */
+    static NativeId ownedBy(Object owner, long id) {
+        Closing closing = new Closing(new AtomicLong(id));
+        return new NativeId(id, CLEANER.register(owner, closing)::clean);
     }
 
     /** The id; the native core answers {@code Closed} for it once it was closed. */
@@ -22,7 +36,7 @@ final class NativeId {
     }
 
     void close() {
-        cleanable.clean();
+        closing.run();
     }
 
     private record Closing(AtomicLong open) implements Runnable {

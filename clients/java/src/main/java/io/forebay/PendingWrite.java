@@ -14,7 +14,7 @@ public final class PendingWrite {
     private Duration deadline = Duration.ZERO;
 
     PendingWrite(long id) {
-        this.id = new NativeId(this, id);
+        this.id = NativeId.ownedBy(this, id);
     }
 
     void expect(int changes, Duration deadline) {

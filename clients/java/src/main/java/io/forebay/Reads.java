@@ -1,8 +1,13 @@
 /* The reads of a reader, all made in one way. */
 package io.forebay;
 
+import java.lang.ref.Reference;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.ArrayList;
+import java.util.List;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -15,7 +20,6 @@ import org.jspecify.annotations.Nullable;
  * another type. An absent key is no error: it gives the default.
  */
 public class Reads {
-    private static final int ABSENT = 0;
     private static final int VALUE = 2;
 
     final long reader;
@@ -203,7 +207,7 @@ public class Reads {
                     room.buffer().get(room.at(), bytes);
                     return bytes;
                 }
-                room = call.allocate(length);
+                room = call.allocateDirty(length);
                 capacity = length;
             }
         } finally {
@@ -275,7 +279,195 @@ public class Reads {
                     Native.CALLS.readerGetDocument(
                             reader, call.key(key), call.read(read), call.out(0), call.error()));
             byte[] packed = call.takeBytes(0);
-            return packed.length == ABSENT ? null : Document.unpack(new Unpacker(packed));
+            return packed.length == 0 ? null : Document.unpack(new Unpacker(packed));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * A string or bytes field of many documents.
+     *
+     * @param field the field, resolved as a string or bytes
+     * @param keys the documents' keys; one that stands twice is answered twice
+     * @return the values, in the order of the keys; a key without a document is absent in its place
+     */
+    public PackedValues multiGet(FieldHandle field, Keys keys) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.readerGetMany(
+                            reader,
+                            field.id(),
+                            keys.encode(call),
+                            call.read(read),
+                            call.out(0),
+                            call.error()));
+            return new PackedValues(
+                    call.takeBytes(0), call.takeBytes(2), call.takeBytes(4), call.takeBytes(6));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Many whole documents.
+     *
+     * @param keys the documents' keys; one that stands twice is answered twice
+     * @return an answer per key, in their order
+     */
+    public List<DocumentAnswer> getDocuments(Keys keys) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.readerGetDocuments(
+                            reader,
+                            keys.encode(call),
+                            call.read(read),
+                            call.out(0),
+                            call.error()));
+            Unpacker packed = new Unpacker(call.takeBytes(0));
+            List<DocumentAnswer> answers = new ArrayList<>(keys.size());
+            while (packed.hasMore()) {
+                KeyStatus status = KeyStatus.of(packed.u8());
+                boolean found = status == KeyStatus.FOUND;
+                answers.add(new DocumentAnswer(status, found ? Document.unpack(packed) : null));
+            }
+            return List.copyOf(answers);
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Fills a matrix of floats: a row per key, the plan's columns, without an object per value.
+     *
+     * @param plan a plan for floats
+     * @param keys the documents' keys; one that stands twice gets two rows
+     * @param values room for {@code keys.size() * plan.width()} cells, row by row
+     * @param statuses room for the code of a {@link KeyStatus} per key, its ordinal; or null, and
+     *      a key
+     *     that cannot be answered is an error
+     * @param cells room for the code of a {@link Presence} per cell, its ordinal; or null
+     * @throws InvalidArgumentException for arrays that are too small, with nothing written
+     */
+    public void gather(
+            GatherPlan plan,
+            Keys keys,
+            float[] values,
+            byte @Nullable [] statuses,
+            byte @Nullable [] cells) {
+        int count = checkRoom(plan, keys, false, values.length, statuses, cells);
+        CallBuffer call = CallBuffer.take();
+        try {
+            CallBuffer.Place matrix =
+                    gathered(call, plan, keys, (long) Float.BYTES * count, statuses, cells);
+            ByteBuffer found = matrix.buffer().slice(matrix.at(), Float.BYTES * count);
+            found.order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(values, 0, count);
+        } finally {
+            Reference.reachabilityFence(plan);
+            call.release();
+        }
+    }
+
+    /**
+     * Fills a matrix of doubles; as {@link #gather(GatherPlan, Keys, float[], byte[], byte[])}.
+     *
+     * @param plan a plan for doubles
+     * @param keys the documents' keys
+     * @param values room for {@code keys.size() * plan.width()} cells, row by row
+     * @param statuses room for a status per key, or null
+     * @param cells room for a presence per cell, or null
+     * @throws InvalidArgumentException for arrays that are too small, with nothing written
+     */
+    public void gather(
+            GatherPlan plan,
+            Keys keys,
+            double[] values,
+            byte @Nullable [] statuses,
+            byte @Nullable [] cells) {
+        int count = checkRoom(plan, keys, true, values.length, statuses, cells);
+        CallBuffer call = CallBuffer.take();
+        try {
+            CallBuffer.Place matrix =
+                    gathered(call, plan, keys, (long) Double.BYTES * count, statuses, cells);
+            ByteBuffer found = matrix.buffer().slice(matrix.at(), Double.BYTES * count);
+            found.order(ByteOrder.LITTLE_ENDIAN).asDoubleBuffer().get(values, 0, count);
+        } finally {
+            Reference.reachabilityFence(plan);
+            call.release();
+        }
+    }
+
+    private static int checkRoom(
+            GatherPlan plan,
+            Keys keys,
+            boolean wide,
+            int room,
+            byte @Nullable [] statuses,
+            byte @Nullable [] cells) {
+        long count = (long) keys.size() * plan.width();
+        if (plan.isWide() != wide) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "the plan is for a matrix of another type; plan one for this type");
+        }
+        if (room < count
+                || (statuses != null && statuses.length < keys.size())
+                || (cells != null && cells.length < count)) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "the arrays need room for " + count + " cells and " + keys.size() + " keys");
+        }
+        return (int) count;
+    }
+
+    private CallBuffer.Place gathered(
+            CallBuffer call,
+            GatherPlan plan,
+            Keys keys,
+            long bytes,
+            byte @Nullable [] statuses,
+            byte @Nullable [] cells) {
+        int count = keys.size() * plan.width();
+        long keysAddress = keys.encode(call);
+        long readAddress = call.read(read);
+        CallBuffer.Place matrix = call.allocateDirty(bytes);
+        CallBuffer.Place found = statuses == null ? null : call.allocateDirty(keys.size());
+        CallBuffer.Place mask = cells == null ? null : call.allocateDirty(count);
+        long foundAt = found == null ? 0 : found.address();
+        long maskAt = mask == null ? 0 : mask.address();
+        long at = matrix.address();
+        long error = call.error();
+        NativeCalls calls = Native.CALLS;
+        long id = plan.id();
+        call.check(
+                plan.isWide()
+                        ? calls.readerGatherDouble(
+                                reader, id, keysAddress, readAddress, at, count, foundAt, maskAt,
+                                error)
+                        : calls.readerGatherFloat(
+                                reader, id, keysAddress, readAddress, at, count, foundAt, maskAt,
+                                error));
+        if (found != null && statuses != null) {
+            found.buffer().get(found.at(), statuses, 0, keys.size());
+        }
+        if (mask != null && cells != null) {
+            mask.buffer().get(mask.at(), cells, 0, count);
+        }
+        return matrix;
+    }
+
+    /**
+     * Starts a scan of every live document.
+     *
+     * @return the scan; close it when it is not read to its end
+     */
+    public DocumentScan scan() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(Native.CALLS.scanOpen(reader, call.out(0), call.error()));
+            return new DocumentScan(call.outLong(0), read.ageMaxMs());
         } finally {
             call.release();
         }

@@ -1,6 +1,7 @@
 /* A store as a client holds it: the start of every write. */
 package io.forebay;
 
+import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
 import java.time.Duration;
 import java.util.ArrayList;
@@ -22,7 +23,7 @@ public final class Store {
 
     Store(String name, long id) {
         this.name = name;
-        this.id = new NativeId(this, id);
+        this.id = NativeId.ownedBy(this, id);
     }
 
     /**
@@ -96,14 +97,13 @@ public final class Store {
             call.check(Native.CALLS.storeDefinition(id.id(), call.out(0), call.error()));
             return Definition.unpack(new Unpacker(call.takeBytes(0)));
         } finally {
+            Reference.reachabilityFence(this);
             call.release();
         }
     }
 
     BatchOutcome send(List<Write> writes, Duration deadline) {
-        return settled(
-                writes.size(),
-                deadline,
+        Settling sending =
                 (call, outcomes) -> {
                     int size = writes.size();
                     CallBuffer.Place changes = call.allocate((long) Write.CHANGE_BYTES * size);
@@ -120,7 +120,12 @@ public final class Store {
                             outcomes,
                             call.out(0),
                             call.error());
-                });
+                };
+        try {
+            return settled(writes.size(), deadline, sending);
+        } finally {
+            Reference.reachabilityFence(this);
+        }
     }
 
     /** A call that answers outcomes, and its token as results 0 and 1. */

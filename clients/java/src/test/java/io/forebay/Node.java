@@ -1,83 +1,136 @@
-/* The one real {@code forebayd} of a test run. */
+/* Real nodes for tests: one that all share, and others that a test may kill and freeze. */
 package io.forebay;
 
 import java.io.BufferedReader;
 import java.io.IOException;
 import java.io.InputStreamReader;
 import java.io.UncheckedIOException;
+import java.net.InetAddress;
+import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
-import java.util.concurrent.TimeUnit;
+import java.util.Comparator;
 import java.util.concurrent.atomic.AtomicInteger;
+import java.util.function.BooleanSupplier;
 
-/** Starts {@code forebayd dev} once per virtual machine and stops it with it. */
-final class Node {
+/** A {@code forebayd dev} process with a data directory of its own. */
+final class Node implements AutoCloseable {
+    /** The bound of every wait of a test. */
     static final Duration PATIENCE = Duration.ofSeconds(60);
 
     private static final AtomicInteger STORES = new AtomicInteger();
-    private static final String ADDRESS = start();
 
-    private Node() {}
+    private final Path data;
+    private final int port;
+    private Process process;
+    private String address;
 
-    static String address() {
-        return ADDRESS;
+    /** The node that most tests share, started by the first that asks. */
+    private static final class Shared {
+        static final Node NODE = new Node(0);
+        static final ForebayClient CLIENT = NODE.connect();
     }
 
-    static ForebayClient client() {
-        return ForebayClient.connect(ADDRESS, PATIENCE);
-    }
-
-    /** A name that no other test has. */
-    static String name(String what) {
-        return what + "-" + STORES.incrementAndGet();
-    }
-
-    private static String start() {
+    private Node(int port) {
         try {
-            Path target = Path.of(System.getProperty("forebay.target"));
-            Path data = Files.createTempDirectory("forebay-java");
-            ProcessBuilder builder =
-                    new ProcessBuilder(
-                            target.resolve("forebayd").toString(),
-                            "dev",
-                            "--listen",
-                            "127.0.0.1:0",
-                            "--data-dir",
-                            data.toString());
-            builder.redirectError(data.resolve("forebayd.log").toFile());
-            Process process = builder.start();
-            Runtime.getRuntime().addShutdownHook(new Thread(() -> stop(process, data)));
-            BufferedReader lines =
-                    new BufferedReader(
-                            new InputStreamReader(
-                                    process.getInputStream(), StandardCharsets.UTF_8));
-            String ready = lines.readLine();
-            if (ready == null || !ready.startsWith("forebayd ready ")) {
-                throw new IllegalStateException(
-                        "forebayd did not start: "
-                                + Files.readString(data.resolve("forebayd.log"))
-                                + "; build it with: cargo build --workspace");
-            }
-            return ready.substring("forebayd ready ".length()).trim();
+            this.port = port;
+            this.data = Files.createTempDirectory("forebay-java");
+            start();
+            Runtime.getRuntime().addShutdownHook(new Thread(this::close));
         } catch (IOException error) {
             throw new UncheckedIOException(error);
         }
     }
 
-    private static void stop(Process process, Path data) {
-        process.destroy();
+    /** A node on a port that stays its own when it is killed. */
+    static Node own() {
+        return new Node(freePort());
+    }
+
+    private static int freePort() {
+        try (ServerSocket socket = new ServerSocket(0, 1, InetAddress.getLoopbackAddress())) {
+            return socket.getLocalPort();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    static ForebayClient client() {
+        return Shared.CLIENT;
+    }
+
+    static String sharedAddress() {
+        return Shared.NODE.address;
+    }
+
+    /** A name that no other test has. */
+    static String name() {
+        return "store-" + STORES.incrementAndGet();
+    }
+
+    /** Waits until something is so. */
+    static void eventually(String what, BooleanSupplier isSo) {
+        long end = System.nanoTime() + PATIENCE.toNanos();
+        while (!isSo.getAsBoolean()) {
+            if (System.nanoTime() > end) {
+                throw new AssertionError("not so in time: " + what);
+            }
+            try {
+                Thread.sleep(10);
+            } catch (InterruptedException error) {
+                throw new IllegalStateException(error);
+            }
+        }
+    }
+
+    ForebayClient connect() {
+        return ForebayClient.connect(address, PATIENCE);
+    }
+
+    String address() {
+        return address;
+    }
+
+    void start() {
         try {
-            if (!process.waitFor(20, TimeUnit.SECONDS)) {
-                process.destroyForcibly().waitFor();
+            Path log = data.resolve("forebayd.log");
+            Path program = Path.of(System.getProperty("forebay.target")).resolve("forebayd");
+            ProcessBuilder builder = new ProcessBuilder(program.toString(), "dev");
+            builder.command().add("--listen=127.0.0.1:" + port);
+            builder.command().add("--data-dir=" + data.resolve("log"));
+            builder.redirectError(ProcessBuilder.Redirect.appendTo(log.toFile()));
+            process = builder.start();
+            InputStreamReader out =
+                    new InputStreamReader(process.getInputStream(), StandardCharsets.UTF_8);
+            String ready = new BufferedReader(out).readLine();
+            if (ready == null || !ready.startsWith("forebayd ready ")) {
+                String fix = "; fix: cargo build --workspace";
+                throw new IllegalStateException("no node: " + Files.readString(log) + fix);
             }
-            try (var files = Files.walk(data)) {
-                files.sorted(java.util.Comparator.reverseOrder())
-                        .forEach(file -> file.toFile().delete());
-            }
-        } catch (IOException | InterruptedException error) {
-            process.destroyForcibly();
+            address = ready.substring("forebayd ready ".length()).trim();
+        } catch (IOException error) {
+            throw new UncheckedIOException(error);
+        }
+    }
+
+    /** Ends it as kill -9 does. */
+    void kill() {
+        try {
+            process.destroyForcibly().waitFor();
+        } catch (InterruptedException error) {
+            throw new IllegalStateException(error);
+        }
+    }
+
+    @Override
+    public void close() {
+        kill();
+        try (var files = Files.walk(data)) {
+            files.sorted(Comparator.reverseOrder()).forEach(file -> file.toFile().delete());
+        } catch (IOException error) {
+            // The folder was deleted by an earlier close.
         }
     }
 }

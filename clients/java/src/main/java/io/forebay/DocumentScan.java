@@ -1,0 +1,80 @@
+/* A cursor over every document that a reader holds. */
+package io.forebay;
+
+import java.lang.ref.Reference;
+import java.util.ArrayDeque;
+import java.util.Iterator;
+import java.util.NoSuchElementException;
+
+/**
+ * Every live document of the partitions that a reader follows, in no order. One that lives
+ * throughout is seen exactly once, as it is at its turn; one that comes or goes meanwhile may be
+ * seen or not. A slow scan delays nothing. Belongs to one thread.
+ */
+public final class DocumentScan implements Iterator<ScannedDocument>, AutoCloseable {
+    private static final int BATCH_DOCUMENTS = 256;
+
+    private final NativeId id;
+    private final long ageMaxMs;
+    private final ArrayDeque<ScannedDocument> ready = new ArrayDeque<>();
+    private boolean ended;
+
+    DocumentScan(long id, long ageMaxMs) {
+        this.id = NativeId.ownedBy(this, id);
+        this.ageMaxMs = ageMaxMs;
+    }
+
+    /**
+     * Whether there is one more document.
+     *
+     * @return false at the end
+     * @throws UnavailableException while the next partition has not caught up; the scan may go on
+     *      later
+     * @throws ClosedException when the reader or this scan was closed
+     */
+    @Override
+    public boolean hasNext() {
+        if (ready.isEmpty() && !ended) {
+            fill();
+        }
+        return !ready.isEmpty();
+    }
+
+    @Override
+    public ScannedDocument next() {
+        if (!hasNext()) {
+            throw new NoSuchElementException("the scan has ended");
+        }
+        return ready.remove();
+    }
+
+    private void fill() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.scanNext(
+                            id.id(),
+                            ageMaxMs,
+                            BATCH_DOCUMENTS,
+                            call.out(0),
+                            call.out(2),
+                            call.error()));
+            Unpacker packed = new Unpacker(call.takeBytes(0));
+            long count = call.outLong(2);
+            ended = count == 0;
+            for (long place = 0; place < count; place++) {
+                ready.add(new ScannedDocument(packed.key(), Document.unpack(packed)));
+            }
+        } finally {
+            Reference.reachabilityFence(this);
+            call.release();
+        }
+    }
+
+    /** Ends the scan. A second close changes nothing. */
+    @Override
+    public void close() {
+        id.close();
+        ready.clear();
+    }
+}

@@ -1,0 +1,85 @@
+/* Strings or bytes of many documents, one behind another. */
+package io.forebay;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/** One field of many documents, in the order of the keys that were asked for. Immutable. */
+public final class PackedValues {
+    private final byte[] values;
+    private final ByteBuffer ends;
+    private final byte[] statuses;
+    private final byte[] presences;
+
+    PackedValues(byte[] values, byte[] ends, byte[] statuses, byte[] presences) {
+        this.values = values;
+        this.ends = ByteBuffer.wrap(ends).order(ByteOrder.LITTLE_ENDIAN);
+        this.statuses = statuses;
+        this.presences = presences;
+    }
+
+    /**
+     * The number of keys.
+     *
+     * @return how many were asked for
+     */
+    public int size() {
+        return statuses.length;
+    }
+
+    /**
+     * What became of a key.
+     *
+     * @param place the key's place in the batch
+     * @return its status
+     */
+    public KeyStatus status(int place) {
+        return KeyStatus.of(statuses[place]);
+    }
+
+    /**
+     * Whether a key's field is absent, null or a value.
+     *
+     * @param place the key's place in the batch
+     * @return which of the three
+     */
+    public Presence presence(int place) {
+        return Presence.of(presences[place]);
+    }
+
+    /**
+     * A key's bytes.
+     *
+     * @param place the key's place in the batch
+     * @return a copy, or null when absent or null
+     */
+    public byte @Nullable [] bytes(int place) {
+        return presence(place) == Presence.VALUE
+                ? Arrays.copyOfRange(values, start(place), end(place))
+                : null;
+    }
+
+    /**
+     * A key's text.
+     *
+     * @param place the key's place in the batch
+     * @return the text, or null when absent or null
+     */
+    public @Nullable String string(int place) {
+        int start = start(place);
+        return presence(place) == Presence.VALUE
+                ? new String(values, start, end(place) - start, StandardCharsets.UTF_8)
+                : null;
+    }
+
+    private int start(int place) {
+        return place == 0 ? 0 : end(place - 1);
+    }
+
+    private int end(int place) {
+        return Math.toIntExact(ends.getLong(8 * place));
+    }
+}

@@ -1,0 +1,155 @@
+/* Behaviours of merges, conditions and administration; see proto/vectors/behaviours.toml. */
+package io.forebay;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.util.ArrayList;
+import java.util.List;
+import java.util.concurrent.ExecutorService;
+import java.util.concurrent.Executors;
+import java.util.concurrent.Future;
+import org.junit.jupiter.api.Test;
+
+class ConditionBehavioursTest extends Behaviours {
+    private static final Key K = Key.of("k");
+
+    @Test
+    void incrementsExact() throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(8);
+        try (Opened at = open()) {
+            List<Future<?>> running = new ArrayList<>();
+            for (int thread = 0; thread < 8; thread++) {
+                running.add(
+                        threads.submit(
+                                () -> {
+                                    for (int time = 0; time < 25; time++) {
+                                        at.store().upsert(K).increment("a", 3).send();
+                                    }
+                                }));
+            }
+            for (Future<?> one : running) {
+                one.get();
+            }
+            assertEquals(8 * 25 * 3, at.number(at.latest(), "a", "k"));
+        } finally {
+            threads.shutdown();
+        }
+    }
+
+    @Test
+    void minMaxAndLists() {
+        try (Opened at =
+                open(
+                        KeyType.STRING,
+                        2,
+                        spec ->
+                                spec.field("low", FieldType.INT64)
+                                        .field("high", FieldType.FLOAT64)
+                                        .field("recent", FieldType.list(FieldType.INT64))
+                                        .field("tags", FieldType.list(FieldType.STRING)))) {
+            for (long value : new long[] {5, 2, 9}) {
+                Write write = at.store().upsert(K).min("low", value).max("high", (double) value);
+                write.listAppend("recent", List.of(value, value + 1), 3);
+                write.setAdd("tags", List.of("x", "t" + value), 10).send();
+            }
+            Write last = at.store().upsert(K).setRemove("tags", List.of("t2", "none"));
+            Document found = at.after(last.send()).getDocument(K);
+            assertEquals(2, found.getLong("low", -1));
+            assertEquals(9, found.getDouble("high", -1));
+            assertEquals(List.of(3L, 9L, 10L), found.value("recent"));
+            assertEquals(List.of("x", "t5", "t9"), found.value("tags"));
+        }
+    }
+
+    @Test
+    void ifAbsentRace() throws Exception {
+        ExecutorService threads = Executors.newFixedThreadPool(6);
+        try (Opened at = open()) {
+            List<Future<WriteOutcome>> racing = new ArrayList<>();
+            for (int place = 0; place < 6; place++) {
+                int own = place;
+                racing.add(
+                        threads.submit(
+                                () -> {
+                                    try (ForebayClient client =
+                                            ForebayClient.connect(
+                                                    Node.sharedAddress(), PATIENCE)) {
+                                        Store store = client.store(at.name());
+                                        return store.put(K).set("a", own).ifAbsent().send();
+                                    }
+                                }));
+            }
+            int winner = -1;
+            for (int place = 0; place < 6; place++) {
+                if (racing.get(place).get().result() == WriteOutcome.Result.APPLIED) {
+                    assertEquals(-1, winner);
+                    winner = place;
+                }
+            }
+            assertEquals(winner, at.number(at.latest(), "a", "k"));
+        } finally {
+            threads.shutdown();
+        }
+    }
+
+    @Test
+    void ifVersion() {
+        StoreOptions versioned = new StoreOptions(null, true, StoreOptions.DEFAULT.heartbeat());
+        try (Opened at =
+                open(
+                        KeyType.STRING,
+                        1,
+                        spec -> spec.field("a", FieldType.INT64).with(versioned))) {
+            Reads reads = at.after(at.store().put(K).set("a", 1).send());
+            long version = reads.getDocument(K).version().orElseThrow();
+            WriteOutcome applied = at.store().put(K).set("a", 2).ifVersion(version).send();
+            assertEquals(WriteOutcome.Result.APPLIED, applied.result());
+            WriteOutcome missed = at.store().put(K).set("a", 3).ifVersion(version).send();
+            assertEquals(WriteOutcome.Result.NOT_MET, missed.result());
+            Document found = at.after(missed).getDocument(K);
+            assertEquals(found.version(), missed.version());
+            assertEquals(2, found.getLong("a", -1));
+        }
+    }
+
+    @Test
+    void ifNewer() {
+        try (Opened at = open()) {
+            WriteOutcome first = at.store().upsert(K).set("a", 5).set("b", 1).ifNewer("a").send();
+            assertEquals(WriteOutcome.Result.APPLIED, first.result());
+            for (long same : new long[] {5, 4}) {
+                Write write = at.store().upsert(K).set("a", same).set("b", 2).ifNewer("a");
+                assertEquals(WriteOutcome.Result.NOT_MET, write.send().result());
+            }
+            assertEquals(1, at.number(at.latest(), "b", "k"));
+            WriteOutcome grown = at.store().upsert(K).set("a", 6).set("b", 3).ifNewer("a").send();
+            assertEquals(WriteOutcome.Result.APPLIED, grown.result());
+            assertEquals(3, at.number(at.after(grown), "b", "k"));
+            invalid(() -> at.store().upsert(K).ifNewer("a").ifAbsent());
+        }
+    }
+
+    @Test
+    void storeAdministration() {
+        try (Opened at = open()) {
+            Definition described = CLIENT.describeStore(at.name());
+            assertEquals(described, at.store().definition());
+            assertEquals(described, at.reader().definition());
+            assertEquals(1, described.version());
+            assertEquals(4, described.partitions());
+            assertEquals(FieldType.STRING, described.field("s").orElseThrow().type());
+            assertTrue(CLIENT.listStores().contains(described));
+            StoreSpec again = StoreSpec.documents(at.name(), KeyType.STRING, 1);
+            refused(ConflictException.class, () -> CLIENT.createStore(again));
+            List<Alteration> rename = List.of(Alteration.renameField("a", "c"));
+            Definition altered = CLIENT.alterStore(at.name(), 1, rename);
+            assertEquals(List.of("a"), altered.field("c").orElseThrow().aliases());
+            List<Alteration> drop = List.of(Alteration.dropField("b"));
+            refused(ConflictException.class, () -> CLIENT.alterStore(at.name(), 1, drop));
+            CLIENT.deleteStore(at.name());
+            refused(NotFoundException.class, () -> CLIENT.describeStore(at.name()));
+            refused(NotFoundException.class, () -> at.store().put(K).set("b", 1).send());
+        }
+    }
+}

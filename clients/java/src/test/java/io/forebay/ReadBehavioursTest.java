@@ -1,0 +1,254 @@
+/* Behaviours of single reads and what they promise; see proto/vectors/behaviours.toml. */
+package io.forebay;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+import java.util.Set;
+import java.util.TreeSet;
+import java.util.function.Supplier;
+import org.junit.jupiter.api.Test;
+
+class ReadBehavioursTest extends Behaviours {
+    private static final Key K = Key.of("k");
+    private static final Duration TTL = Duration.ofSeconds(3);
+
+    @Test
+    void absentNullEmpty() {
+        try (Opened at =
+                open(
+                        KeyType.STRING,
+                        2,
+                        spec ->
+                                spec.field("s", FieldType.STRING)
+                                        .field("b", FieldType.BYTES)
+                                        .field("l", FieldType.list(FieldType.INT64)))) {
+            Key empty = Key.of("empty");
+            at.store().put(K).setNull("s").setNull("b").setNull("l").send();
+            Write write = at.store().put(empty).set("s", "").set("b", new byte[0]);
+            Reads reads = at.after(write.set("l", List.of()).send());
+            at.latest().getDocument(K);
+            for (String name : List.of("s", "b", "l")) {
+                FieldHandle field = at.reader().field(name);
+                assertEquals(Presence.ABSENT, reads.presence(field, Key.of("none")));
+                assertEquals(Presence.NULL, reads.presence(field, K));
+                assertEquals(Presence.VALUE, reads.presence(field, empty));
+                assertNull(reads.getValue(field, K));
+                assertEquals(Presence.NULL, reads.getDocument(K).presence(name));
+            }
+            assertEquals("", reads.getString(at.reader().field("s"), empty));
+            assertArrayEquals(new byte[0], reads.getBytes(at.reader().field("b"), empty));
+            assertEquals(List.of(), reads.getValue(at.reader().field("l"), empty));
+        }
+    }
+
+    /** Reads until absent: never absent before the expiry, and never there after it. */
+    private static void expires(Instant expiry, Supplier<Boolean> isThere) {
+        Node.eventually(
+                "it has expired",
+                () -> {
+                    Instant before = Instant.now();
+                    boolean there = isThere.get();
+                    Instant after = Instant.now();
+                    assertTrue(there || !after.isBefore(expiry), "absent before its expiry");
+                    assertTrue(!there || before.isBefore(expiry), "there after its expiry");
+                    return !there;
+                });
+    }
+
+    @Test
+    void ttlExact() {
+        try (Opened at = open()) {
+            at.store().put(K).set("a", 1).ttl(TTL).send();
+            Reads reads = at.after(at.store().upsert(K).set("b", 2).send());
+            Document found = reads.getDocument(K);
+            assertNotNull(found, "3 s passed before the first read");
+            assertEquals(2, found.getLong("b", -1));
+            Instant expiry = found.expiresAt();
+            expires(expiry, () -> at.reader().getDocument(K) != null);
+        }
+    }
+
+    @Test
+    void ttlOfField() {
+        try (Opened at = open()) {
+            FieldHandle a = at.reader().field("a");
+            Instant sent = Instant.now();
+            Write write = at.store().put(K).set("a", 1).set("b", 2).fieldTtl("a", TTL);
+            Reads reads = at.after(write.send());
+            reads.getDocument(K);
+            Instant acknowledged = Instant.now();
+            Node.eventually(
+                    "the field has expired",
+                    () -> {
+                        Instant before = Instant.now();
+                        boolean there = at.reader().presence(a, K) == Presence.VALUE;
+                        Instant after = Instant.now();
+                        assertTrue(there || !after.isBefore(sent.plus(TTL)));
+                        assertTrue(!there || before.isBefore(acknowledged.plus(TTL)));
+                        return !there;
+                    });
+            assertEquals(Set.of("b"), at.reader().getDocument(K).fields());
+        }
+    }
+
+    @Test
+    void afterToken() {
+        try (Opened at = open();
+                Opened other = open()) {
+            for (int value = 0; value < 20; value++) {
+                WriteOutcome written = at.store().upsert(K).set("a", value).send();
+                assertEquals(value, at.number(at.after(written), "a", "k"));
+            }
+            WriteOutcome written = at.store().upsert(K).set("a", 20).send();
+            Token passedOn = Token.of(written.token().toBytes());
+            assertEquals(written.token(), passedOn);
+            at.reader().awaitToken(passedOn, PATIENCE);
+            assertEquals(20, at.number(at.reader(), "a", "k"));
+            byte[] forged = written.token().toBytes();
+            forged[forged.length - 1] ^= 1;
+            for (Token bad : List.of(Token.of(forged), Token.of(new byte[] {1, 2}))) {
+                Reads reads = at.reader().with(Read.after(bad, PATIENCE));
+                invalid(() -> reads.getDocument(K));
+                invalid(() -> at.reader().awaitToken(bad, PATIENCE));
+            }
+            invalid(() -> other.after(written).getDocument(K));
+        }
+    }
+
+    @Test
+    void latestRead() {
+        try (Opened at = open()) {
+            for (int value = 0; value < 20; value++) {
+                at.store().upsert(K).set("a", value).send();
+                assertEquals(value, at.number(at.latest(), "a", "k"));
+            }
+        }
+    }
+
+    @Test
+    void maxAge() {
+        StoreOptions quick = new StoreOptions(null, false, Duration.ofMillis(200));
+        try (Node node = Node.own();
+                ForebayClient client = node.connect()) {
+            String name = Node.name();
+            Store store =
+                    client.createStore(
+                            StoreSpec.documents(name, KeyType.STRING, 1)
+                                    .field("a", FieldType.INT64)
+                                    .with(quick));
+            try (ForebayReader reader = client.reader(name)) {
+                reader.awaitReady(PATIENCE);
+                FieldHandle a = reader.field("a");
+                store.put(K).set("a", 1).send();
+                Read latest = Read.latest(PATIENCE).maxAge(Duration.ofSeconds(30));
+                assertEquals(1, reader.with(latest).getLong(a, K, -1));
+                Reads below = reader.with(Read.local().maxAge(Duration.ofMillis(100)));
+                invalid(() -> below.getLong(a, K, -1));
+                node.kill();
+                Reads bounded = reader.with(Read.local().maxAge(Duration.ofSeconds(1)));
+                Node.eventually(
+                        "the reader is stale",
+                        () -> {
+                            DocumentAnswer answer = bounded.getDocuments(Keys.of(K)).get(0);
+                            return answer.status() == KeyStatus.STALE;
+                        });
+                refused(StaleException.class, () -> bounded.getLong(a, K, -1));
+                refused(StaleException.class, () -> bounded.getDocument(K));
+                refused(StaleException.class, () -> bounded.scan().hasNext());
+                assertEquals(1, reader.getLong(a, K, -1));
+            }
+        }
+    }
+
+    @Test
+    void readinessAndStatus() {
+        try (Opened at = open()) {
+            Batch batch = at.store().batch();
+            for (int place = 0; place < 30; place++) {
+                batch.add(at.store().put(Key.of("k" + place)).set("a", place));
+            }
+            at.reader().awaitToken(batch.send().requireComplete().token(), PATIENCE);
+            ReaderMetrics before = at.reader().metrics();
+            at.reader().getDocuments(Keys.of(Key.of("k1"), Key.of("k2"), Key.of("none")));
+            ReaderMetrics after = at.reader().metrics();
+            assertEquals(2, after.hits() - before.hits());
+            assertEquals(1, after.misses() - before.misses());
+            assertTrue(after.memoryBytes() > 0 && after.recordsApplied() > 0);
+            ReaderStatus status = at.reader().status();
+            assertTrue(status.isReady());
+            assertEquals(at.name(), status.store());
+            assertEquals(ReaderStatus.Phase.SERVING, status.phase());
+            assertEquals(100, status.percent());
+            assertNotNull(status.age());
+            assertEquals(4, status.partitions().size());
+            long documents = 0;
+            for (ReaderStatus.Partition one : status.partitions()) {
+                assertEquals(ReaderStatus.Phase.SERVING, one.phase());
+                assertEquals(one.end() - one.offsetApplied(), one.lagRecords());
+                assertTrue(one.offsetApplied() > 0);
+                assertNull(one.trouble());
+                documents += one.documents();
+            }
+            assertEquals(30, documents);
+        }
+    }
+
+    @Test
+    void partitionFilter() {
+        try (Opened at = open()) {
+            Batch batch = at.store().batch();
+            for (int place = 0; place < 20; place++) {
+                batch.add(at.store().put(Key.of("k" + place)).set("a", place));
+            }
+            Token token = batch.send().requireComplete().token();
+            ReaderOptions one = ReaderOptions.of(at.name()).following(new TreeSet<>(Set.of(1)));
+            try (ForebayReader reader = CLIENT.reader(one)) {
+                reader.awaitReady(PATIENCE);
+                reader.awaitToken(token, PATIENCE);
+                FieldHandle a = reader.field("a");
+                int followed = 0;
+                for (int place = 0; place < 20; place++) {
+                    Key key = Key.of("k" + place);
+                    int partition = reader.partitionOf(key);
+                    KeyStatus status = reader.getDocuments(Keys.of(key)).get(0).status();
+                    if (partition == 1) {
+                        followed++;
+                        assertEquals(place, reader.getLong(a, key, -1));
+                        assertEquals(KeyStatus.FOUND, status);
+                    } else {
+                        InvalidArgumentException error =
+                                invalid(() -> reader.getLong(a, key, -1));
+                        assertEquals(partition, error.partition().orElseThrow());
+                        assertEquals(KeyStatus.NOT_FOLLOWED, status);
+                    }
+                }
+                assertTrue(followed > 0 && followed < 20);
+            }
+        }
+    }
+
+    @Test
+    void bootstrapFromTheStart() {
+        try (Opened at = open()) {
+            for (int value = 0; value < 10; value++) {
+                at.store().upsert(Key.of("k" + value % 3)).increment("a", 1).send();
+            }
+            try (ForebayReader late = CLIENT.reader(at.name())) {
+                late.awaitReady(PATIENCE);
+                FieldHandle a = late.field("a");
+                long[] found = new long[3];
+                for (int key = 0; key < 3; key++) {
+                    found[key] = late.getLong(a, Key.of("k" + key), -1);
+                }
+                assertArrayEquals(new long[] {4, 3, 3}, found);
+            }
+        }
+    }
+}
