@@ -26,9 +26,19 @@ impl Poison {
              restart the service",
             path.display()
         );
-        tracing::error!(%message, "embedded log stopped");
+        self.stop(Error::unavailable(message));
+    }
+
+    /// Stops the log because a read found damage.
+    pub(super) fn set_damaged(&self, damage: &Error) {
+        self.stop(damage.clone());
+    }
+
+    fn stop(&self, cause: Error) {
         // A second failure adds nothing to the first.
-        let _ = self.cause.set(Error::unavailable(message));
+        if self.cause.set(cause.clone()).is_ok() {
+            tracing::error!(%cause, "embedded log stopped");
+        }
         self.is_set.send_replace(true);
     }
 

@@ -136,7 +136,8 @@ impl EmbeddedLog {
         Ok(())
     }
 
-    /// Waits until the log has stopped because the disk failed a sync, and says why. The service
+    /// Waits until the log has stopped, because the disk failed a sync or a read found damage, and
+    /// says why. The service
     /// then stops; appends are refused from then on, reads of what was acknowledged go on.
     pub async fn failed(&self) -> Error {
         self.shared.poison.wait().await

@@ -27,7 +27,8 @@ pub enum CommitMode {
 pub enum CheckAtOpen {
     /// Every segment, so that all damage is found at once.
     Everything,
-    /// The last segment of each partition; damage in an earlier one is found when it is read.
+    /// The last segment of each partition wholly, of the sealed ones header, name and length; damage
+    /// in one of them is found when it is first read, and stops the log then.
     LastSegments,
 }
 
@@ -47,7 +48,7 @@ pub struct EmbeddedOptions {
     pub tail_cache_bytes: usize,
     /// The same for all partitions together, in bytes; 64 MiB unless set.
     pub tail_cache_total_bytes: usize,
-    /// What is read when the log is opened; everything unless set.
+    /// What is read when the log is opened; the last segments unless set.
     pub check_at_open: CheckAtOpen,
 }
 
@@ -61,7 +62,7 @@ impl EmbeddedOptions {
             segment_bytes: 64 * 1024 * 1024,
             tail_cache_bytes: 1024 * 1024,
             tail_cache_total_bytes: 64 * 1024 * 1024,
-            check_at_open: CheckAtOpen::Everything,
+            check_at_open: CheckAtOpen::LastSegments,
         }
     }
 }

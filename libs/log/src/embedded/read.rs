@@ -4,7 +4,7 @@ use std::io;
 use std::sync::Arc;
 
 use forebay_core::id::Offset;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 
 use super::Shared;
 use super::fault::{damaged, refused};
@@ -18,8 +18,26 @@ use crate::disk::DiskFile;
 const READ_BYTES_MIN: usize = 64 * 1024;
 
 impl Shared {
-    /// Records from an offset on that one segment holds, as many as fit and at least one.
+    /// Records from an offset on that one segment holds, as many as fit and at least one. Damage
+    /// stops the log: it is as fatal here as when the log is opened.
     pub(super) fn read_segment(
+        &self,
+        partition: &Arc<Partition>,
+        from: Offset,
+        bytes_max: usize,
+    ) -> Result<Records> {
+        let records = self.read_checked(partition, from, bytes_max);
+        if let Err(error) = &records
+            && error.code() == ErrorCode::Corrupt
+        {
+            // After a deletion the name may already lead to a log that was made anew.
+            partition.bounds()?.check(partition.at, from)?;
+            self.poison.set_damaged(error);
+        }
+        records
+    }
+
+    fn read_checked(
         &self,
         partition: &Arc<Partition>,
         from: Offset,

@@ -11,7 +11,9 @@ use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreI
 use forebay_core::{Error, Result};
 
 use super::fault::{damaged, refused, too_new};
-use super::format::{HEADER_BYTES, Refused, STORE_FILE_BYTES, SegmentHeader, decode_store_file};
+use super::format::{
+    FRAME_HEADER_BYTES, HEADER_BYTES, Refused, STORE_FILE_BYTES, SegmentHeader, decode_store_file,
+};
 use super::partition::{Active, Opened, Segment, SegmentIndex, WriteState};
 use super::paths::{self, Paths, STORE_FILE};
 use super::scan::{SCAN_BYTES, Scanned, Scanner, was_durable};
@@ -91,10 +93,11 @@ fn open_partition(
     let mut append_time = Timestamp::MIN;
     let file = SegmentFile::open(disk, dir, at, *last)?;
     // A header that must be made again needs the last append time before it.
-    let check = if file.header()?.is_ok() { check } else { CheckAtOpen::Everything };
+    let last_is_whole = file.header()?.is_ok();
     for (place, base) in sealed.iter().enumerate() {
-        let sealed = SegmentFile::open(disk, dir, at, *base)?;
         let next = bases[place + 1];
+        let check = if last_is_whole || next != *last { check } else { CheckAtOpen::Everything };
+        let sealed = SegmentFile::open(disk, dir, at, *base)?;
         let (segment, last_time) = sealed.open_sealed(next, check)?;
         append_time = append_time.max(last_time);
         segments.push(segment);
@@ -180,6 +183,7 @@ impl SegmentFile {
         let header = self.header()?.map_err(|refused| format_error(&self.path, refused))?;
         let mut segment = Segment { base: self.base, bytes: self.bytes, index: None };
         if check == CheckAtOpen::LastSegments {
+            self.check_length(next)?;
             return Ok((segment, header.append_time_floor));
         }
         let scanned = self.scan(header.append_time_floor)?;
@@ -195,6 +199,17 @@ impl SegmentFile {
         }
         segment.index = Some(scanned.index);
         Ok((segment, scanned.append_time_last))
+    }
+
+    /// Fails when the file is too short for the offsets that its name and the next one say.
+    fn check_length(&self, next: Offset) -> Result<()> {
+        let frames = next.0.saturating_sub(self.base.0);
+        let bytes_min = frames.saturating_mul(FRAME_HEADER_BYTES).saturating_add(HEADER_BYTES);
+        if self.bytes >= bytes_min {
+            return Ok(());
+        }
+        let how = format!("it has {} bytes, too few for its {frames} entries", self.bytes);
+        Err(damaged(&self.path, self.bytes, &how))
     }
 
     /// The last segment: its tail may be torn.

@@ -110,14 +110,64 @@ async fn a_file_cut_short_anywhere_is_a_prefix_or_corrupt() {
     }
 }
 
+/// What a sealed segment has lost is found at open where its length shows it, else when it is read;
+/// never is a record left out.
+#[tokio::test]
+async fn a_sealed_segment_cut_short_anywhere_is_found_at_the_latest_when_it_is_read() {
+    let options = options(CheckAtOpen::LastSegments);
+    let (disk, _) = small_log(&options, 12).await;
+    let path = segments(&disk)[0].clone();
+    let whole = disk.bytes(&path).unwrap();
+    let (mut at_open, mut when_read) = (0, 0);
+    for length in 0..whole.len() {
+        disk.damage(&path, |bytes| bytes.truncate(length)).unwrap();
+        let error = match open(&disk, options.clone()).await {
+            Ok(log) => {
+                when_read += 1;
+                read_all(&log, at(0), Offset(0)).await.unwrap_err()
+            }
+            Err(error) => {
+                at_open += 1;
+                error
+            }
+        };
+        assert_eq!(error.code(), ErrorCode::Corrupt, "{length} bytes: {error}");
+        disk.power_cut(Loss::Everything);
+        disk.damage(&path, |bytes| bytes.clone_from(&whole)).unwrap();
+    }
+    assert!(at_open > 40 && when_read > 40, "{at_open} at open, {when_read} when read");
+}
+
+/// Damage that a read finds is as fatal as damage found at open: nothing is appended behind it.
+#[tokio::test]
+async fn damage_found_by_a_read_stops_the_log_with_its_own_error() {
+    let options = EmbeddedOptions { tail_cache_bytes: 0, ..options(CheckAtOpen::LastSegments) };
+    let (disk, records) = small_log(&options, 12).await;
+    let path = segments(&disk)[0].clone();
+    disk.damage(&path, |bytes| bytes[100] ^= 1).unwrap();
+    let log = open(&disk, options).await.unwrap();
+    log.append(at(0), entry(12)).await.unwrap();
+    let found = read_all(&log, at(0), Offset(0)).await.unwrap_err();
+    assert_eq!(found.code(), ErrorCode::Corrupt);
+    assert!(found.message().contains("00000000000000000000.seg"), "{found}");
+    assert_eq!(log.failed().await, found);
+    assert_eq!(log.append(at(0), entry(13)).await.unwrap_err(), found);
+    // What lies in other segments is still read.
+    let last = records.last().unwrap();
+    let read = read_all(&log, at(0), last.offset).await.unwrap();
+    assert_eq!((read.len(), &read[0]), (2, last));
+}
+
 #[tokio::test]
 async fn a_missing_segment_is_corrupt() {
-    let options = options(CheckAtOpen::Everything);
-    let (disk, _) = small_log(&options, 12).await;
+    let everything = options(CheckAtOpen::Everything);
+    let (disk, _) = small_log(&everything, 12).await;
     let middle = segments(&disk)[1].clone();
     forebay_log::disk::Disk::remove(&disk, &middle).unwrap();
-    let opened = open(&disk, options).await;
+    let opened = open(&disk, everything).await;
     assert_eq!(opened.err().map(|error| error.code()), Some(ErrorCode::Corrupt));
+    let log = open(&disk, options(CheckAtOpen::LastSegments)).await.unwrap();
+    assert_eq!(code(read_all(&log, at(0), Offset(0)).await), ErrorCode::Corrupt);
 }
 
 #[tokio::test]
