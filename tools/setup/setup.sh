@@ -1,7 +1,8 @@
 #!/bin/sh
 # Gets a fresh machine ready: checks the language toolchains, installs missing Debian packages
 # (as root; otherwise prints the command), and makes .venv from the pinned requirements. Safe to
-# run at any time: stamps make a second run take no time. Every failure prints its fix.
+# run at any time: stamps make a second run take no time. Kafka, for the tests and `make demo
+# LOG=kafka`, comes from Maven into cargo's target folder. Every failure prints its fix.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -9,6 +10,7 @@ folder=$root/tools/setup
 venv=$root/.venv
 apt_seconds_max=600
 pip_seconds_max=900
+maven_seconds_max=600
 lock_seconds_max=900
 
 fail() {
@@ -92,6 +94,27 @@ make_venv() {
             "check the network and pip's settings (pip config list), then run: make setup"
 }
 
+# The jars of Kafka that infra/kafka/pom.xml pins. They lie where cargo builds, wherever that is.
+fetch_kafka() {
+    target=$(cd "$root" && cargo metadata --no-deps --format-version 1 |
+        sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
+    [ -n "$target" ] || fail "cargo does not say where it builds" "cargo metadata --no-deps"
+    kafka=$target/kafka
+    pins=$(cksum <"$root/infra/kafka/pom.xml")
+    if [ -f "$kafka/forebay.stamp" ] && [ "$(cat "$kafka/forebay.stamp")" = "$pins" ]; then
+        return 0
+    fi
+    echo "setup: fetching Kafka from infra/kafka/pom.xml"
+    rm -rf "$kafka.new"
+    timeout "$maven_seconds_max" mvn -B -q -f "$root/infra/kafka/pom.xml" \
+        dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$kafka.new" ||
+        fail "Maven could not fetch Kafka" \
+            "check the network and Maven's settings (mvn help:effective-settings), then: make setup"
+    printf '%s\n' "$pins" >"$kafka.new/forebay.stamp"
+    rm -rf "$kafka"
+    mv "$kafka.new" "$kafka"
+}
+
 main() {
     python=${PYTHON:-python3}
     # Two set-ups at once would write one .venv: the second waits for the first.
@@ -102,6 +125,7 @@ main() {
     check_rust
     stamp=$(stamp_of "$folder/requirements.txt")
     if [ -f "$venv/forebay.stamp" ] && [ "$(cat "$venv/forebay.stamp")" = "$stamp" ]; then
+        fetch_kafka
         echo "setup: ready"
         return 0
     fi
@@ -109,6 +133,7 @@ main() {
     check_java
     make_venv
     printf '%s\n' "$stamp" >"$venv/forebay.stamp"
+    fetch_kafka
     echo "setup: ready"
 }
 
