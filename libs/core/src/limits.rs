@@ -98,6 +98,9 @@ pub const CLIENT_DEADLINE_MS: u64 = 10_000;
 pub const CLIENT_ATTEMPT_MS: u64 = 4_000;
 /// First wait of a client before it sends a write again, in milliseconds; it doubles.
 pub const CLIENT_BACKOFF_MS_MIN: u64 = 10;
+/// Longest that a reader which closes may take to write its last checkpoint of a partition, in
+/// milliseconds; one that takes longer is given up, and the one before stays.
+pub const CHECKPOINT_CLOSE_MS: u64 = 5_000;
 /// Longest wait of a client before it sends a write again, in milliseconds.
 pub const CLIENT_BACKOFF_MS_MAX: u64 = 1_000;
 /// Age beyond which a client sends no write again, in microseconds: half the time after which its

@@ -52,6 +52,8 @@ pub(crate) struct Generation {
     reason: Option<Error>,
     /// Outcomes of a copy that is not in service yet.
     outcomes: OutcomeTable,
+    /// Whether an invariant broke, so that state and rows may differ.
+    is_broken: bool,
 }
 
 impl Generation {
@@ -65,6 +67,7 @@ impl Generation {
             opened: None,
             reason: None,
             outcomes: OutcomeTable::default(),
+            is_broken: false,
         }
     }
 
@@ -77,6 +80,12 @@ impl Generation {
         self.opened = None;
         self.reason = Some(reason);
         self.outcomes = OutcomeTable::default();
+        self.is_broken = false;
+    }
+
+    /// Notes that an invariant broke: from now on it is neither put in service nor kept.
+    pub(crate) fn mark_broken(&mut self) {
+        self.is_broken = true;
     }
 
     pub(crate) fn state(&self) -> &PartitionState {
@@ -121,9 +130,10 @@ impl Generation {
     }
 
     /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while
-    /// the copy is built beside another.
+    /// the copy is broken or built beside another.
     pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<Head> {
-        let opened = self.opened.filter(|_| self.is_served() && self.state.log_id.is_some())?;
+        let is_kept = self.is_served() && !self.is_broken && self.state.log_id.is_some();
+        let opened = self.opened.filter(|_| is_kept)?;
         let (state, append_time) = (self.state.clone(), self.append_time);
         Some(Head { state, append_time, clock_error_us, opened })
     }
@@ -226,7 +236,7 @@ impl Generation {
 
     /// Whether the copy may take the place of the one that this picture shows.
     pub(crate) fn may_be_served(&self, picture: &Progress, serve_partial: bool) -> bool {
-        if self.is_served() {
+        if self.is_served() || self.is_broken {
             return false;
         }
         match picture.phase {

@@ -75,10 +75,12 @@ impl Reader {
         let versions = found.map_err(at_store)?;
         let shared = Arc::new(share(options, parts, versions).map_err(at_store)?);
         let directory = CheckpointDirectory::open(&shared).map_err(at_store)?;
-        for partition in shared.followed() {
+        let tail = |partition: &Arc<Partition>| {
             let checkpoints = directory.as_ref().map(|dir| dir.checkpoints(partition.at));
-            let tail = Tail::new(Arc::clone(&shared), Arc::clone(partition), checkpoints);
-            let tail = tail.map_err(at_store)?;
+            Tail::new(Arc::clone(&shared), Arc::clone(partition), checkpoints)
+        };
+        let tails = shared.followed().map(tail).collect::<Result<Vec<_>>>().map_err(at_store)?;
+        for tail in tails {
             tokio::spawn(tail.run());
         }
         tokio::spawn(watch_readiness(Arc::clone(&shared)));
@@ -225,9 +227,28 @@ impl Reader {
     }
 
     /// Ends the reader: reads in flight end, later ones and all waits answer `Closed`, its tasks
-    /// stop. A second call changes nothing.
+    /// stop. Waits for nothing: a reader that keeps checkpoints writes a last one of each partition
+    /// meanwhile, see [`Reader::shut_down`]. A second call changes nothing.
     pub fn close(&self) {
         self.shared().closing.close();
+    }
+
+    /// Closes, and waits until its tasks have ended: the last checkpoints are durable then, where
+    /// it keeps any, and their directory is free for another reader. A second call waits again.
+    ///
+    /// A last checkpoint is written where something has changed since the one before, in at most
+    /// 5 s per partition; one that cannot be had leaves the one before.
+    ///
+    /// # Errors
+    /// `DeadlineExceeded` when they have not ended in this time; the reader is closed all the same.
+    pub async fn shut_down(&self, timeout: Duration) -> Result<()> {
+        self.close();
+        let ended = tokio::time::timeout(timeout, self.shared().closing.ended()).await;
+        ended.map_err(|_| {
+            let message = "the reader is closed, but its last checkpoints are not written yet; \
+                           wait longer before its directory is used again";
+            Error::deadline_exceeded(message).with_store(self.store())
+        })
     }
 }
 
@@ -281,7 +302,7 @@ fn share(
         count,
         index,
         partitions,
-        closing: Closing::new(),
+        closing: Arc::new(Closing::new()),
         opened_at: parts.clock.now(),
         readiness: Mutex::new(Readiness::new(options.ready_age_max)),
         progressed: Notify::new(),

@@ -35,7 +35,7 @@ pub(crate) struct Shared {
     pub index: Index,
     /// By partition id; `None` where the reader does not follow it.
     pub partitions: Vec<Option<Arc<Partition>>>,
-    pub closing: Closing,
+    pub closing: Arc<Closing>,
     pub opened_at: Timestamp,
     pub readiness: Mutex<Readiness>,
     /// Notified whenever a tail got further.

@@ -18,8 +18,9 @@ use forebay_core::change::Entry;
 use forebay_core::fold::Record;
 use forebay_core::id::SchemaVersion;
 use forebay_core::limits::{
-    CHECKPOINT_FILES_MAX, READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN, READER_CLOCK_CHECK_MS,
-    READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX, READER_READ_WAIT_MS,
+    CHECKPOINT_CLOSE_MS, CHECKPOINT_FILES_MAX, READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN,
+    READER_CLOCK_CHECK_MS, READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX,
+    READER_READ_WAIT_MS,
 };
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, ErrorCode, Result};
@@ -31,6 +32,7 @@ use tokio::time::Sleep;
 use crate::age::clock_error_us;
 use crate::callback::{call_back, panic_text};
 use crate::checkpoint::{Checkpoints, blocking, due};
+use crate::closing::Running;
 use crate::connect::{Connected, check_continues, connect, read};
 use crate::generation::{Generation, Step, Stop};
 use crate::options::Skipped;
@@ -65,6 +67,8 @@ pub(crate) struct Tail {
     /// Whether the clock error was measured in this run; one of a checkpoint is of an earlier one.
     is_clock_measured: bool,
     checkpoints: Option<Checkpoints>,
+    /// Goes behind everything above, the lock of the checkpoints' directory too.
+    _running: Running,
 }
 
 impl Tail {
@@ -75,6 +79,7 @@ impl Tail {
     ) -> Result<Self> {
         let writer = shared.index.writer(partition.at.partition)?;
         let following = Generation::first(partition.at, shared.count, writer);
+        let running = shared.closing.enter();
         Ok(Self {
             shared,
             partition,
@@ -85,17 +90,20 @@ impl Tail {
             needs_barrier_clock: false,
             is_clock_measured: false,
             checkpoints,
+            _running: running,
         })
     }
 
-    /// Follows the log; ends when the reader closes or the partition halts.
+    /// Follows the log; ends when the reader closes or the partition halts, with a last checkpoint:
+    /// what is applied moves between two awaits, so wherever the close cuts in, it is whole.
     pub(crate) async fn run(mut self) {
-        let shared = Arc::clone(&self.shared);
+        let closing = Arc::clone(&self.shared.closing);
         tokio::select! {
             biased;
-            () = shared.closing.closed() => {}
+            () = closing.closed() => {}
             () = self.follow() => {}
         }
+        self.checkpoint(Some(Duration::from_millis(CHECKPOINT_CLOSE_MS)));
     }
 
     async fn follow(&mut self) {
@@ -147,7 +155,7 @@ impl Tail {
                     continue;
                 }
                 () = due(&mut self.checkpoints) => {
-                    self.checkpoint();
+                    self.checkpoint(None);
                     continue;
                 }
                 records = read(&*shared.parts.log, partition.at, from, wait_max) => records,
@@ -331,6 +339,7 @@ impl Tail {
     fn poison(&mut self, error: &Error) {
         let (at, name) = (self.partition.at, &self.shared.name);
         tracing::error!(store = %name, partition = %at.partition, %error, "an invariant broke");
+        self.following.mark_broken();
         if self.following.is_served() {
             self.following.poison();
             self.partition.board.publish(|progress| progress.phase = Phase::Poisoned);
@@ -368,11 +377,18 @@ impl Tail {
         let version = head.state.schema_version;
         if version != SchemaVersion(0) && !self.shared.learn_definitions(version)? {
             let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
-            self.shared.await_definition(version, wait_max).await?;
+            if let Err(error) = self.shared.await_definition(version, wait_max).await {
+                // Sound, and of use once its definition is there.
+                let (log_id, offset) = (head.state.log_id, head.state.offset_applied);
+                self.checkpoints.iter_mut().for_each(|kept| kept.keep_from(log_id, offset));
+                return Err(error);
+            }
         }
         let clock_error_us = head.clock_error_us;
         let schemas = self.shared.index.schemas();
         blocking(|| self.following.restore(head, &mut input, schemas))?;
+        let following = &self.following;
+        self.checkpoints.iter_mut().for_each(|kept| kept.note_restored(following));
         if let Some(micros) = clock_error_us {
             self.partition.board.set_clock_error(micros);
         }
@@ -389,13 +405,18 @@ impl Tail {
     }
 
     /// Writes a checkpoint between two groups of records: state and rows are of one position. The
-    /// tail applies nothing meanwhile.
-    fn checkpoint(&mut self) {
+    /// tail applies nothing meanwhile. One that takes longer than `longest` is given up.
+    fn checkpoint(&mut self, longest: Option<Duration>) {
         let Some(checkpoints) = &mut self.checkpoints else { return };
         let (clock, following) = (&*self.shared.parts.clock, &self.following);
         let clock_error_us = self.partition.board.freshness().clock_error_us;
         let began = clock.now();
-        let written = blocking(|| checkpoints.write(following, clock_error_us));
+        // A clock that jumps, either way, ends it early.
+        let is_late = || {
+            let took_us = clock.now().micros_since(began).unsigned_abs();
+            longest.is_some_and(|longest| Duration::from_micros(took_us) > longest)
+        };
+        let written = blocking(|| checkpoints.write(following, clock_error_us, &is_late));
         checkpoints.rest(clock.now().micros_since(began));
         match written {
             Ok(false) => return,

@@ -88,6 +88,9 @@ async fn cut(operations: u64, loss: Loss, before: Before) -> bool {
     rim.is_off.store(false, Ordering::SeqCst);
     until(&reader, |status| status.offset_applied.0 == 8).await;
     assert_eq!(held(&reader), expected(8));
+    put(&world, 8).await;
+    until(&reader, |status| status.offset_applied.0 == 9).await;
+    assert_eq!(held(&reader), expected(9));
     until(&reader, |status| status.counts.checkpoints.written > 0).await;
     has_died
 }
@@ -164,10 +167,7 @@ async fn a_checkpoint_from_the_future_is_ignored_and_replaced() {
     bytes[4..6].copy_from_slice(&2_u16.to_le_bytes());
     let checksum = crc32c::crc32c(&bytes[..128]);
     bytes[128..132].copy_from_slice(&checksum.to_le_bytes());
-    assert_eq!(over(&world, &disk, &bytes).await, (0, 0, 1));
-    let reader = open(&world, &disk).await;
-    checkpointed(&reader).await;
-    end(reader).await;
+    assert_eq!(over(&world, &disk, &bytes).await, (0, 0, 1), "and replaced at its close");
     let reader = open(&world, &disk).await;
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
     assert_eq!(files(&disk).len(), 1);

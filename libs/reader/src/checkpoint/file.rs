@@ -25,20 +25,26 @@ pub(crate) enum Block {
 }
 
 /// A file that is being written.
-struct Output {
+struct Output<'l> {
     file: Arc<dyn DiskFile>,
     at: u64,
     crc32c: u32,
     block: Vec<u8>,
     items: u32,
+    is_late: &'l dyn Fn() -> bool,
 }
 
 /// Writes a whole checkpoint and makes its bytes durable; answers how many there are.
 ///
 /// # Errors
 /// `Unavailable` or `LimitExceeded` when the disk refuses; `Internal` when the rows are not as many
-/// as the index says.
-pub(super) fn write(file: Arc<dyn DiskFile>, head: &Head, rows: &PartitionWriter) -> Result<u64> {
+/// as the index says; `DeadlineExceeded` once it is late.
+pub(super) fn write(
+    file: Arc<dyn DiskFile>,
+    head: &Head,
+    rows: &PartitionWriter,
+    is_late: &dyn Fn() -> bool,
+) -> Result<u64> {
     let windows = head.state.dedup.windows();
     let sources = &head.state.sources;
     let items = Items {
@@ -46,7 +52,7 @@ pub(super) fn write(file: Arc<dyn DiskFile>, head: &Head, rows: &PartitionWriter
         sources: sources.len() as u64,
         rows: rows.held().documents,
     };
-    let mut output = Output { file, at: 0, crc32c: 0, block: Vec::new(), items: 0 };
+    let mut output = Output { file, at: 0, crc32c: 0, block: Vec::new(), items: 0, is_late };
     output.put(&encode_header(head, items)?)?;
     for (client, window) in windows {
         output.item(Kind::Windows, |block| put_window(block, client, window))?;
@@ -73,7 +79,7 @@ pub(super) fn write(file: Arc<dyn DiskFile>, head: &Head, rows: &PartitionWriter
     Ok(output.at)
 }
 
-impl Output {
+impl Output<'_> {
     fn put(&mut self, bytes: &[u8]) -> Result<()> {
         self.file.write_at(bytes, self.at).map_err(|error| refused("write", &error))?;
         self.at += bytes.len() as u64;
@@ -93,6 +99,10 @@ impl Output {
     fn end_block(&mut self, kind: Kind) -> Result<()> {
         if self.items == 0 {
             return Ok(());
+        }
+        if (self.is_late)() {
+            let message = "the checkpoint takes too long to wait for; the one before stays";
+            return Err(Error::deadline_exceeded(message));
         }
         let mut block = std::mem::take(&mut self.block);
         self.put(&encode_block_head(kind, self.items, &block))?;

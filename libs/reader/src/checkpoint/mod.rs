@@ -5,7 +5,8 @@
 //! index are then of exactly one position, and nothing needs to be copied or locked. The price is
 //! that nothing is applied meanwhile, so three things bound it: a partition above `bytes_max` gets
 //! no checkpoint, only what has changed is written, and the tail rests 19 times as long as a
-//! checkpoint took before it writes the next. Reads go on at all times.
+//! checkpoint took before it writes the next. Reads go on at all times. A tail that ends in order
+//! writes a last one, within a bound of time.
 //!
 //! A checkpoint is never needed: whatever cannot be used is ignored, with a record and a count, and
 //! the partition bootstraps from its log. Definitions are not in it, they come from the catalog;
@@ -24,7 +25,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::fold::PartitionState;
-use forebay_core::id::{Offset, PartitionRef};
+use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::{CHECKPOINT_BYTES_MAX, CHECKPOINT_EVERY_MS};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::disk::{Disk, DiskLock};
@@ -111,7 +112,8 @@ impl CheckpointDirectory {
     /// The checkpoints of one partition.
     pub(crate) fn checkpoints(self: &Arc<Self>, at: PartitionRef) -> Checkpoints {
         let due = Box::pin(tokio::time::sleep(self.options.every));
-        Checkpoints { directory: Arc::clone(self), at, serial: 0, due, last: None, trouble: None }
+        let (directory, last, kept, trouble) = (Arc::clone(self), None, None, None);
+        Checkpoints { directory, at, serial: 0, due, last, kept, trouble }
     }
 }
 
@@ -139,6 +141,9 @@ pub(crate) struct Checkpoints {
     due: Pin<Box<Sleep>>,
     /// Copy and offset of the last one written.
     last: Option<(u32, Offset)>,
+    /// Log and offset of one that is there, and that only its definition is missing for: none of
+    /// that log from before it takes its place.
+    kept: Option<(LogId, Offset)>,
     /// Why the last one was not written, if it was not.
     trouble: Option<ErrorCode>,
 }
@@ -189,14 +194,32 @@ impl Checkpoints {
         Err(Error::unsupported(message))
     }
 
+    /// Lets none of this log from before this offset take the place of what is there.
+    pub(crate) fn keep_from(&mut self, log_id: Option<LogId>, offset: Offset) {
+        // Files are looked at from the newest on.
+        self.kept = self.kept.or(log_id.map(|log_id| (log_id, offset)));
+    }
+
+    /// Notes that what is there is what this copy was made of.
+    pub(crate) fn note_restored(&mut self, copy: &Generation) {
+        self.last = Some((copy.number(), copy.state().offset_applied));
+    }
+
     /// Writes a checkpoint of a copy, if it has changed; answers whether it did.
     ///
     /// # Errors
-    /// `LimitExceeded` for a partition that is too large, `Unavailable` when the disk refuses. The
-    /// one before is still there then.
-    pub(crate) fn write(&mut self, copy: &Generation, clock_error_us: Option<i64>) -> Result<bool> {
-        let now = (copy.number(), copy.state().offset_applied);
-        if self.last == Some(now) {
+    /// `LimitExceeded` for a partition that is too large, `Unavailable` when the disk refuses,
+    /// `DeadlineExceeded` once it is late. The one before is still there then.
+    pub(crate) fn write(
+        &mut self,
+        copy: &Generation,
+        clock_error_us: Option<i64>,
+        is_late: &dyn Fn() -> bool,
+    ) -> Result<bool> {
+        let (log_id, offset) = (copy.state().log_id, copy.state().offset_applied);
+        let now = (copy.number(), offset);
+        let is_behind = |(kept, from): (LogId, Offset)| log_id == Some(kept) && offset < from;
+        if self.last == Some(now) || self.kept.is_some_and(is_behind) {
             return Ok(false);
         }
         let Some(head) = copy.checkpoint_head(clock_error_us) else { return Ok(false) };
@@ -212,7 +235,7 @@ impl Checkpoints {
         let (aside, path) = (self.path(self.serial, SUFFIX_NEW), self.path(self.serial, SUFFIX));
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
         let written = disk.create(&aside).map_err(|error| refused("make", &error));
-        let written = written.and_then(|file| file::write(file, &head, copy.writer()));
+        let written = written.and_then(|file| file::write(file, &head, copy.writer(), is_late));
         let named = written.and_then(|_| {
             let named = disk.rename(&aside, &path).and_then(|()| disk.sync_dir(dir));
             named.map_err(|error| refused("name", &error))

@@ -1,8 +1,10 @@
 //! A copy that is written and read back is the copy that it was: state, rows and positions.
 
+use std::cell::Cell;
 use std::path::Path;
 use std::sync::Arc;
 
+use forebay_core::ErrorCode;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{
     Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
@@ -16,6 +18,7 @@ use forebay_core::id::{
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::layout::Layout;
+use forebay_core::limits::CHECKPOINT_BLOCK_BYTES_AIM;
 use forebay_core::schema::StoreSpec;
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_index::Index;
@@ -98,7 +101,7 @@ fn written_and_read(copy: &Generation, index: &Index) -> (Generation, Head) {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let path = Path::new("checkpoint");
     let head = copy.checkpoint_head(Some(-7)).unwrap();
-    let bytes = file::write(disk.create(path).unwrap(), &head, copy.writer()).unwrap();
+    let bytes = file::write(disk.create(path).unwrap(), &head, copy.writer(), &|| false).unwrap();
     assert_eq!(disk.bytes(path).unwrap().len() as u64, bytes);
     let (mut input, found) = Input::open(disk.open(path).unwrap()).unwrap();
     assert_eq!((found.clock_error_us, found.opened), (Some(-7), head.opened));
@@ -144,4 +147,23 @@ fn a_copy_that_is_built_beside_another_gets_no_checkpoint() {
     assert!(copy.checkpoint_head(None).is_none());
     copy.serve();
     assert!(copy.checkpoint_head(None).is_some());
+}
+
+#[test]
+fn a_checkpoint_that_takes_too_long_is_given_up_in_the_middle() {
+    let index = index();
+    let mut copy = copy(&index);
+    copy.open(Bounds { start: Offset(0), end: Offset(0), server_time: None }).unwrap();
+    apply(&mut copy, &index, 0..9_000);
+    let head = copy.checkpoint_head(None).unwrap();
+    let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
+    let path = Path::new("checkpoint");
+    let looks = Cell::new(0);
+    let is_late = || looks.replace(looks.get() + 1) == 2;
+    let error = file::write(disk.create(path).unwrap(), &head, copy.writer(), &is_late);
+    assert_eq!(error.unwrap_err().code(), ErrorCode::DeadlineExceeded);
+    let written = disk.bytes(path).unwrap().len() as u64;
+    let whole = Path::new("whole");
+    let whole = file::write(disk.create(whole).unwrap(), &head, copy.writer(), &|| false).unwrap();
+    assert!(written > CHECKPOINT_BLOCK_BYTES_AIM as u64 && written < whole, "{written} of {whole}");
 }

@@ -1,0 +1,218 @@
+//! The close of a reader: a last checkpoint, never a worse one than what is there, and an end that
+//! can be waited for.
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::change::EntryBody;
+use forebay_core::id::{Offset, SchemaVersion};
+use forebay_core::schema::Alteration;
+use forebay_log::disk::{RealDisk, SimDisk};
+use forebay_reader::{CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderOptions};
+use forebay_reader::{PartitionStatus, ReaderParts};
+use forebay_wire::entry::encode_entry;
+
+use world::kept::{DIR, checkpointed, counts, disk, files, open, parts, status, until};
+use world::{LOG, Rim, SECOND, World, age};
+
+/// Options of a reader that writes no checkpoint but its last.
+fn rarely(world: &World) -> ReaderOptions {
+    let every = Duration::from_secs(1_000_000);
+    let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(DIR) };
+    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
+}
+
+async fn open_rarely(world: &World, disk: &SimDisk) -> Reader {
+    Reader::open(rarely(world), parts(world, disk)).await.unwrap()
+}
+
+fn bytes(disk: &SimDisk) -> Vec<Vec<u8>> {
+    files(disk).iter().map(|path| disk.bytes(path).unwrap()).collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_writes_a_last_checkpoint_of_each_partition_and_frees_the_directory() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 2).await;
+    let disk = disk();
+    for number in 0..20 {
+        world.put(&format!("key-{number}"), number).await;
+    }
+    let reader = open_rarely(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    assert!(files(&disk).is_empty());
+    reader.shut_down(10 * SECOND).await.unwrap();
+    assert_eq!(files(&disk).len(), 2);
+    assert_eq!(counts(&reader), CheckpointCounts { written: 1, ..Default::default() });
+    assert_eq!(age(&reader, "key-3").unwrap_err().code(), ErrorCode::Closed);
+    let operations = disk.counts().operations;
+    reader.close();
+    reader.shut_down(10 * SECOND).await.unwrap();
+    assert_eq!(disk.counts().operations, operations, "a second close changes nothing");
+
+    // The directory is free at once, and what is there is all that was applied.
+    rim.is_off.store(true, Ordering::SeqCst);
+    let again = open_rarely(&world, &disk).await;
+    let restored = |status: &PartitionStatus| status.phase == Phase::Serving;
+    until(&again, restored).await;
+    for number in 0..20 {
+        assert_eq!(age(&again, &format!("key-{number}")).unwrap(), Some(number));
+    }
+    let before = bytes(&disk);
+    again.shut_down(10 * SECOND).await.unwrap();
+    assert_eq!(bytes(&disk), before, "what has not changed is not written again");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_drop_of_the_last_clone_is_a_close() {
+    let world = World::new(1).await;
+    let disk = disk();
+    world.put("ann", 1).await;
+    let reader = open_rarely(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    let clone = reader.clone();
+    drop(reader);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!((age(&clone, "ann").unwrap(), files(&disk).len()), (Some(1), 0));
+    drop(clone);
+    tokio::time::sleep(SECOND).await;
+    assert_eq!(files(&disk).len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_before_the_first_entry_writes_nothing() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let disk = disk();
+    world.put("ann", 1).await;
+    rim.reads_below.store(0, Ordering::SeqCst);
+    let reader = open_rarely(&world, &disk).await;
+    reader.shut_down(10 * SECOND).await.unwrap();
+    assert!(files(&disk).is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_close_in_the_middle_of_a_bootstrap_keeps_what_was_read_and_where_it_ends() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let disk = disk();
+    for number in 0..9 {
+        world.put(&format!("key-{number}"), number).await;
+    }
+    rim.reads_below.store(4, Ordering::SeqCst);
+    let reader = open_rarely(&world, &disk).await;
+    until(&reader, |status| status.offset_applied == Offset(4)).await;
+    reader.shut_down(10 * SECOND).await.unwrap();
+    assert_eq!(files(&disk).len(), 1);
+
+    let again = open_rarely(&world, &disk).await;
+    until(&again, |status| status.counts.checkpoints.restored == 1).await;
+    let restored = status(&again);
+    assert_eq!((restored.phase, restored.offset_applied), (Phase::Bootstrapping, Offset(4)));
+    assert_eq!(restored.catch_up.target, Offset(10));
+    assert_eq!(age(&again, "key-0").unwrap_err().code(), ErrorCode::Unavailable);
+    rim.reads_below.store(u64::MAX, Ordering::SeqCst);
+    again.await_ready(60 * SECOND).await.unwrap();
+    assert_eq!(status(&again).counts.applied, 6, "it goes on behind the checkpoint");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_checkpoint_whose_definition_is_late_is_not_replaced_by_less() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let disk = disk();
+    for number in 0..9 {
+        world.put("ann", number).await;
+    }
+    let next = world.definition.altered(&[Alteration::DropField("score".into())]).unwrap();
+    world.define(&next).await;
+    let beat = world.entry(LOG, next.version, EntryBody::Heartbeat);
+    world.append_bytes(0, encode_entry(&beat).unwrap()).await;
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    reader.shut_down(10 * SECOND).await.unwrap();
+    let kept = bytes(&disk);
+
+    // The same log, and a control log that has not told the second version yet.
+    let late_rim = Rim::new();
+    let late = World::over(late_rim.clone(), 1).await;
+    for number in 0..9 {
+        late.put("ann", number).await;
+    }
+    late_rim.reads_below.store(4, Ordering::SeqCst);
+    let reader = open(&late, &disk).await;
+    until(&reader, |status| status.offset_applied == Offset(4)).await;
+    tokio::time::sleep(10 * SECOND).await;
+    assert_eq!(counts(&reader), CheckpointCounts { ignored: 1, ..Default::default() });
+    reader.shut_down(10 * SECOND).await.unwrap();
+    assert_eq!(bytes(&disk), kept, "4 records take the place of 11");
+
+    let reader = open(&world, &disk).await;
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    assert_eq!(reader.schema_version(), SchemaVersion(2));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_partition_that_has_halted_keeps_what_it_had() {
+    let world = World::new(1).await;
+    let disk = disk();
+    world.put("ann", 1).await;
+    let reader = open_rarely(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    let entry = world.entry(LOG, world.definition.version, EntryBody::Heartbeat);
+    let mut newer = encode_entry(&entry).unwrap().to_vec();
+    newer[4] = 2;
+    let checksum = crc32c::crc32c_append(crc32c::crc32c(&newer[..20]), &newer[24..]);
+    newer[20..24].copy_from_slice(&checksum.to_le_bytes());
+    world.append_bytes(0, newer.into()).await;
+    until(&reader, |status| status.halted.is_some()).await;
+    until(&reader, |status| status.counts.checkpoints.written == 1).await;
+    reader.shut_down(10 * SECOND).await.unwrap();
+    let again = open_rarely(&world, &disk).await;
+    until(&again, |status| status.counts.checkpoints.restored == 1).await;
+    assert_eq!(age(&again, "ann").unwrap(), Some(1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_disk_that_refuses_ends_no_close_late() {
+    let world = World::new(1).await;
+    let disk = disk();
+    world.put("ann", 1).await;
+    let reader = open(&world, &disk).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    checkpointed(&reader).await;
+    let kept = bytes(&disk);
+    let put = world.put("ann", 2).await;
+    reader.wait_token(&put, 10 * SECOND).await.unwrap();
+    disk.set_bytes_max(Some(disk.bytes_held()));
+    reader.shut_down(SECOND).await.unwrap();
+    assert_eq!((counts(&reader).failed, bytes(&disk)), (1, kept));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_a_real_disk_a_close_frees_the_directory_at_once_and_loses_nothing() {
+    let world = World::new(4).await;
+    let dir = tempfile::tempdir().unwrap();
+    let mut options = rarely(&world);
+    options.checkpoint.as_mut().unwrap().dir = dir.path().join("checkpoints");
+    let parts = ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
+    for round in 0..20 {
+        let put = world.put("ann", round).await;
+        let reader = Reader::open(options.clone(), parts.clone()).await.unwrap();
+        reader.await_ready(60 * SECOND).await.unwrap();
+        reader.wait_token(&put, 60 * SECOND).await.unwrap();
+        let second = Reader::open(options.clone(), parts.clone()).await.unwrap_err();
+        assert_eq!(second.code(), ErrorCode::Conflict, "{second}");
+        let (one, other) = (reader.clone(), reader.clone());
+        let (one, other) = tokio::join!(one.shut_down(60 * SECOND), other.shut_down(60 * SECOND));
+        (one.unwrap(), other.unwrap());
+        if round > 0 {
+            assert_eq!(reader.metrics().records.checkpoints.restored, 4, "round {round}");
+        }
+    }
+}
