@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use forebay::{
-    Client, ClientOptions, Conversion, DocumentKey, Error, ErrorCode, FieldRead, GatherField,
-    GatherOut, Read, Reader, ReaderOptions, Result,
+    CheckpointOptions, Client, ClientOptions, Conversion, DocumentKey, Error, ErrorCode, FieldRead,
+    GatherField, GatherOut, Read, Reader, ReaderOptions, Result,
 };
 use forebay_core::clock::SystemClock;
 use forebay_log::disk::RealDisk;
@@ -153,6 +153,40 @@ pub async fn reader_restart() {
         reader = ready_reader(&opened.client, ReaderOptions::new(opened.name())).await;
         let a = reader.handle("a", INT64).unwrap();
         assert_eq!(scalar(&reader, &a, "between").unwrap(), FieldRead::Value(round));
+    }
+}
+
+pub async fn restart_from_checkpoint() {
+    let opened = Opened::with([("n", INT64)]).await;
+    let (store, keys) = (&opened.store, keys(20));
+    let increment_all =
+        async || opened.write_all(keys.iter().map(|key| store.upsert(key).increment("n", 1))).await;
+    let directory = tempfile::tempdir().unwrap();
+    // So rarely that only the close writes them.
+    let every = 1_000 * PATIENCE;
+    let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(directory.path()) };
+    let options =
+        ReaderOptions { checkpoint: Some(checkpoint), ..ReaderOptions::new(opened.name()) };
+    for round in 1..=3_u64 {
+        let token = increment_all().await;
+        let reader = ready_reader(&opened.client, options.clone()).await;
+        reader.wait_token(&token, PATIENCE).await.unwrap();
+        let n = reader.handle("n", INT64).unwrap();
+        for key in &keys {
+            let expected = FieldRead::Value(2 * round as i64 - 1);
+            assert_eq!(scalar(&reader, &n, key).unwrap(), expected, "round {round}");
+        }
+        let second = opened.client.reader(options.clone()).await;
+        refused(second, ErrorCode::Conflict);
+        reader.shut_down(PATIENCE).await.unwrap();
+        let is_restart = u64::from(round > 1);
+        for partition in reader.status().partitions {
+            let counts = partition.counts;
+            assert_eq!(counts.checkpoints.restored, is_restart, "round {round}");
+            let is_all_read = counts.applied >= partition.offset_applied.0;
+            assert_eq!(is_all_read, round == 1, "{counts:?}");
+        }
+        increment_all().await;
     }
 }
 

@@ -31,7 +31,7 @@ macro_rules! behaviours {
 behaviours! {
     writer: get_after_put get_after_upsert upsert_union delete_makes_absent remove_field
         all_value_types key_value_store every_key_type partitioned_by_field empty_key largest_key
-        largest_value non_utf8_key batch_writes unknown_store unknown_field wrong_key_type
+        largest_value non_utf8_key batch_writes write_stream unknown_store unknown_field wrong_key_type
         wrong_value_type oversize_key oversize_value oversize_name increments_exact
         min_max_and_lists if_absent_race if_version if_newer store_administration;
     reader: absent_null_empty ttl_exact ttl_of_field after_token latest_read max_age
@@ -40,7 +40,8 @@ behaviours! {
         gather_duplicate_keys gather_out_too_small gather_exactness iteration_equals_gets;
     schema: add_field_live drop_field drop_fields_by_prefix drop_all rename_under_a_handle
         widen_under_a_handle;
-    lifecycle: close_twice use_after_close close_during_reads reader_restart server_restart
+    lifecycle: close_twice use_after_close close_during_reads reader_restart restart_from_checkpoint
+        server_restart
         many_threads_one_reader unreachable_server typed_errors;
 }
 

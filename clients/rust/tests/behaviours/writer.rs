@@ -3,9 +3,10 @@
 use forebay::{
     Alteration, Conversion, DocumentKey, DocumentVersion, ErrorCode, FieldRead, FieldSpec,
     FieldType, GatherField, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, SchemaVersion,
-    StoreSpec, Value, VectorType, WriteResult,
+    StoreSpec, StreamOptions, Value, VectorType, WriteResult,
 };
 use forebay_core::limits::{KEY_BYTES_MAX, NAME_BYTES_MAX, VALUE_BYTES_MAX};
+use futures::FutureExt;
 use futures::future::join_all;
 use half::f16;
 
@@ -238,6 +239,37 @@ pub async fn batch_writes() {
     for (key, number) in keys.iter().zip(0..) {
         let expected = if number == 0 { 5 } else { number };
         assert_eq!(value(&opened.reader, &handle, key).unwrap(), FieldRead::Value(int(expected)));
+    }
+}
+
+pub async fn write_stream() {
+    let opened = Opened::with([("n", INT64), ("order", NUMBERS)]).await;
+    let (store, keys) = (&opened.store, keys(10));
+    // Less room than there are writes: sending waits for room, never for its own write.
+    let mut stream =
+        store.write_stream(StreamOptions { changes_max: 100, ..StreamOptions::default() }).unwrap();
+    let mut acknowledgements = Vec::new();
+    for number in 0..2_000 {
+        let write = store.upsert(&keys[number % keys.len()]).increment("n", 1);
+        let write = write.list_append("order", vec![number as i64], 1_000);
+        acknowledgements.push(stream.send(write).await.unwrap());
+    }
+    let refusal = stream.send(store.upsert("k0").set("none", 1)).await;
+    refused(refusal, ErrorCode::NotFound);
+    let taken = stream.send(store.upsert("k0").set("n", 1).if_absent()).await.unwrap();
+    let summary = stream.finish().await.unwrap();
+    assert_eq!((summary.settled, summary.not_met, summary.failed), (2_001, 1, 0));
+    for acknowledgement in acknowledgements {
+        // All are known once the stream is closed.
+        let known = tokio::task::unconstrained(acknowledgement).now_or_never();
+        let known = known.expect("the close waits for all of them");
+        assert_eq!(known.unwrap().result, WriteResult::Appended);
+    }
+    assert_eq!(taken.await.unwrap().result, WriteResult::NotMet(None));
+    for (place, key) in keys.iter().enumerate() {
+        let order: Vec<_> = (0..200).map(|round| round * 10 + place as i64).collect();
+        let whole = fields([("n", int(200)), ("order", order.into())]);
+        assert_eq!(opened.after(&summary.token, key).await, Some(whole));
     }
 }
 
