@@ -136,6 +136,8 @@ pub enum EntryBody {
     Barrier,
     /// A control record; only in the control log.
     Control(crate::catalog::ControlRecord),
+    /// Copies of records that were skipped; only in a dead-letter log.
+    DeadLetters(Vec<crate::dead_letter::DeadLetter>),
 }
 
 /// One atomic batch for one partition.

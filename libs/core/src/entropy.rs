@@ -18,7 +18,7 @@ pub trait Entropy: Send + Sync {
         Ok(LogId(self.next_u64()? | 1))
     }
 
-    /// A store id; low ids, 0 for the control log, are reserved.
+    /// A store id; those without the highest bit, 0 for the control log, are reserved.
     fn store_id(&self) -> Result<StoreId> {
         Ok(StoreId(self.next_u64()? | 1 << 63))
     }

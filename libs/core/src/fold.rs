@@ -200,6 +200,9 @@ impl PartitionState {
         if matches!(entry.body, EntryBody::Control(_)) {
             return Err(Error::corrupt("a control record outside the control log"));
         }
+        if matches!(entry.body, EntryBody::DeadLetters(_)) {
+            return Err(Error::corrupt("dead letters outside a dead-letter log"));
+        }
         if entry.schema_version.0 > SCHEMA_VERSION_MAX {
             return Err(Error::corrupt("a schema version that no store can reach"));
         }

@@ -57,6 +57,23 @@ number!(
     ClientId(u128)
 );
 
+/// Set in every store id that is given out; ids without it are reserved.
+const STORE_BIT: u64 = 1 << 63;
+/// Reserved ids below this one have a meaning of their own, 0 that of the control log.
+const LOW_STORE_IDS: u64 = 256;
+
+impl StoreId {
+    /// The id under which the log holds this store's dead letters; `None` for a reserved id, whose
+    /// dead letters are not kept.
+    pub const fn dead_letters(self) -> Option<Self> {
+        let reserved = self.0 & !STORE_BIT;
+        if self.0 & STORE_BIT == 0 || reserved < LOW_STORE_IDS {
+            return None;
+        }
+        Some(Self(reserved))
+    }
+}
+
 impl Offset {
     /// The offset that follows; the last one follows itself.
     #[must_use]
@@ -135,6 +152,15 @@ mod tests {
         let ascending =
             [position(0, 9, 9), position(1, 0, 0), position(1, 0, 1), position(1, 1, 0)];
         assert!(ascending.is_sorted_by(|one, other| one < other));
+    }
+
+    #[test]
+    fn dead_letters_lie_among_the_reserved_ids() {
+        let store = StoreId(STORE_BIT | 0xfeed);
+        assert_eq!(store.dead_letters(), Some(StoreId(0xfeed)));
+        for reserved in [0, 0xfeed, STORE_BIT, STORE_BIT | 255] {
+            assert_eq!(StoreId(reserved).dead_letters(), None);
+        }
     }
 
     #[test]

@@ -8,6 +8,7 @@ pub mod backoff;
 pub mod catalog;
 pub mod change;
 pub mod clock;
+pub mod dead_letter;
 pub mod dedup;
 pub mod entropy;
 pub mod error;

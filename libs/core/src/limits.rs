@@ -38,6 +38,26 @@ pub const DEDUP_WINDOW: u64 = 1_024;
 pub const DEDUP_IDLE_US: i64 = 24 * 60 * 60 * 1_000_000;
 /// Conditional outcomes that a partition's replicator keeps.
 pub const OUTCOMES_KEPT: usize = 65_536;
+/// Bytes of a skipped record that its dead letter holds; the rest is in the home log alone.
+pub const DEAD_LETTER_BYTES_MAX: usize = ENTRY_BYTES_MAX - 64 * 1024;
+/// Bytes of skipped records at which a record of the dead-letter log is closed; one may be larger.
+pub const DEAD_LETTERS_BYTES_AIM: usize = 256 * 1024;
+/// Letters in one record of the dead-letter log.
+pub const DEAD_LETTERS_PER_RECORD_MAX: usize = 256;
+/// Records that the dead-letter log of a partition keeps at least; older ones may go.
+pub const DEAD_LETTER_RECORDS_KEPT: u64 = 4_096;
+/// Skipped records of one store that wait to be copied.
+pub const DEAD_LETTERS_WAITING_MAX: usize = 4_096;
+/// Bytes of skipped records of one store that wait to be copied, beside one that may be larger.
+pub const DEAD_LETTERS_WAITING_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Letters in one page of a listing, unless one record of the log holds more.
+pub const DEAD_LETTERS_PAGE_MAX: usize = 1_000;
+/// Bytes of records in one page of such a listing, unless one record is larger.
+pub const DEAD_LETTERS_PAGE_BYTES_MAX: usize = 1024 * 1024;
+/// First wait of a dead-letter copier after an error of the log, in milliseconds; it doubles.
+pub const DEAD_LETTERS_BACKOFF_MS_MIN: u64 = 50;
+/// Longest wait of a dead-letter copier after an error of the log, in milliseconds.
+pub const DEAD_LETTERS_BACKOFF_MS_MAX: u64 = 5_000;
 /// Requests that wait in one partition's write queue before a writer pushes back.
 pub const WRITE_QUEUE_REQUESTS_MAX: usize = 4_096;
 /// Bytes that wait in one partition's write queue before a writer pushes back.
@@ -78,6 +98,9 @@ pub const READER_POISONED_COPIES_MAX: u32 = 3;
 /// Time between two checkpoints of a reader's partition, unless it is told otherwise, in
 /// milliseconds.
 pub const CHECKPOINT_EVERY_MS: u64 = 10_000;
+/// Longest that a reader which closes may take to write its last checkpoint of a partition, in
+/// milliseconds; one that takes longer is given up, and the one before stays.
+pub const CHECKPOINT_CLOSE_MS: u64 = 5_000;
 /// Largest partition that a reader writes checkpoints of, unless it is told otherwise, in bytes of
 /// keys and rows.
 pub const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
@@ -98,9 +121,6 @@ pub const CLIENT_DEADLINE_MS: u64 = 10_000;
 pub const CLIENT_ATTEMPT_MS: u64 = 4_000;
 /// First wait of a client before it sends a write again, in milliseconds; it doubles.
 pub const CLIENT_BACKOFF_MS_MIN: u64 = 10;
-/// Longest that a reader which closes may take to write its last checkpoint of a partition, in
-/// milliseconds; one that takes longer is given up, and the one before stays.
-pub const CHECKPOINT_CLOSE_MS: u64 = 5_000;
 /// Longest wait of a client before it sends a write again, in milliseconds.
 pub const CLIENT_BACKOFF_MS_MAX: u64 = 1_000;
 /// Age beyond which a client sends no write again, in microseconds: half the time after which its
@@ -135,6 +155,8 @@ const _: () = assert!(
 const _: () = assert!(2 * ENTRY_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
 const _: () = assert!(ENTRY_CHANGES_MAX <= 1 << 16);
 const _: () = assert!(REQUEST_CHANGES_MAX <= ENTRY_CHANGES_MAX);
+const _: () = assert!(DEAD_LETTERS_BYTES_AIM < DEAD_LETTER_BYTES_MAX);
+const _: () = assert!(DEAD_LETTERS_PER_RECORD_MAX <= DEAD_LETTERS_PAGE_MAX);
 const _: () = assert!(CLIENT_BACKOFF_MS_MIN <= CLIENT_BACKOFF_MS_MAX);
 const _: () = assert!(CLIENT_RETRY_AGE_US < DEDUP_IDLE_US);
 const _: () = assert!(CLIENT_REQUEST_BYTES_AIM < ENTRY_BYTES_MAX);

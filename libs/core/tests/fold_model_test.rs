@@ -197,7 +197,10 @@ impl Scribe {
                 Some("log")
             }
             (1, _) => {
-                entry.body = EntryBody::Control(ControlRecord::Delete(STORE));
+                entry.body = match self.dice.chance(50) {
+                    true => EntryBody::Control(ControlRecord::Delete(STORE)),
+                    false => EntryBody::DeadLetters(Vec::new()),
+                };
                 Some("control")
             }
             (2, _) => {

@@ -11,7 +11,7 @@ use prost::Message;
 use crate::error::as_held;
 use crate::refusal::newer;
 use crate::v1;
-use crate::v1::entry::{Barrier, Body, Changes, DefinitionChange, Heartbeat, Opening};
+use crate::v1::entry::{Barrier, Body, Changes, DeadLetters, DefinitionChange, Heartbeat, Opening};
 
 /// The frame's first four bytes.
 pub const ENTRY_MAGIC: [u8; 4] = *b"FBEN";
@@ -155,6 +155,9 @@ fn message_of_entry(entry: &Entry) -> v1::Entry {
         EntryBody::Heartbeat => Body::Heartbeat(Heartbeat {}),
         EntryBody::Barrier => Body::Barrier(Barrier {}),
         EntryBody::Control(record) => Body::Control(record.into()),
+        EntryBody::DeadLetters(letters) => {
+            Body::DeadLetters(DeadLetters { letters: letters.iter().map(Into::into).collect() })
+        }
     };
     v1::Entry {
         epoch: entry.epoch.0,
@@ -177,6 +180,10 @@ fn entry_of_message(log_id: LogId, wire: v1::Entry) -> Result<Entry> {
         Body::Heartbeat(_) => EntryBody::Heartbeat,
         Body::Barrier(_) => EntryBody::Barrier,
         Body::Control(record) => EntryBody::Control(record.try_into()?),
+        Body::DeadLetters(DeadLetters { letters }) => {
+            let letters = letters.into_iter().map(TryInto::try_into);
+            EntryBody::DeadLetters(letters.collect::<Result<_>>()?)
+        }
     };
     Ok(Entry {
         log_id,

@@ -15,6 +15,7 @@
 //! ```
 
 pub mod change;
+pub mod dead_letter;
 pub mod entry;
 pub mod error;
 pub mod outcome;

@@ -17,7 +17,7 @@ mod read;
 mod recover;
 mod scan;
 mod store;
-mod tail_cache;
+
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,7 +40,7 @@ use self::files::Files;
 pub use self::options::{CheckAtOpen, CommitMode, Durability, EmbeddedOptions};
 use self::partition::{Found, Opened, Partition};
 use self::paths::Paths;
-use self::tail_cache::CacheBudget;
+use crate::tail_cache::CacheBudget;
 use crate::change_log::{
     Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control,
     check_same_count, no_such_log,

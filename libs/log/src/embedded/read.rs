@@ -56,7 +56,9 @@ impl Shared {
             }
             Err(error) => return Err(refused("open", &plan.path, &error)),
         };
-        if plan.place.is_none() {
+        // The first frame has its place without an index: whoever looks only at the head of a log
+        // does not pay for the whole segment.
+        if plan.place.is_none() && from != plan.base {
             partition.keep_index(plan.base, index(&plan, &*file)?);
             let Some(indexed) = partition.plan(from)? else {
                 return Ok(Records { records: Vec::new(), end: plan.end });

@@ -9,6 +9,7 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
 use forebay_core::schema::StoreSpec;
 use forebay_core::value::Value;
+use forebay_wire::dead_letter::Cursor;
 use forebay_wire::entry::{ENTRY_HEADER_BYTES, decode_entry, encode_entry, frame_log_id};
 use forebay_wire::v1;
 use forebay_wire::v1::entry::Body;
@@ -40,6 +41,18 @@ proptest! {
         prop_assert_eq!(frame_log_id(&frame), Ok(entry.log_id));
         prop_assert_eq!(&decode_entry(&frame).unwrap(), &entry);
         prop_assert_eq!(encode_entry(&entry).unwrap(), frame);
+    }
+
+    #[test]
+    fn cursors_come_back(cursor in strategies::cursor()) {
+        prop_assert_eq!(Cursor::decode(&cursor.encode()).unwrap(), cursor);
+    }
+
+    #[test]
+    fn any_bytes_are_a_cursor_or_refused(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
+        if let Err(error) = Cursor::decode(&bytes) {
+            prop_assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use forebay_core::change::{
     Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
 };
 use forebay_core::clock::Timestamp;
+use forebay_core::dead_letter::{DeadLetter, LastLetter};
 use forebay_core::error::ErrorContext;
 use forebay_core::id::{
     ClientId, DocumentVersion, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion,
@@ -16,6 +17,7 @@ use forebay_core::limits::{PARTITIONS_MAX, TTL_US_MAX};
 use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::{Error, ErrorCode};
+use forebay_wire::dead_letter::Cursor;
 use forebay_wire::token::Token;
 use half::f16;
 use proptest::collection::{btree_map, vec};
@@ -291,7 +293,33 @@ pub fn entry_body() -> impl Strategy<Value = EntryBody> {
         1 => Just(EntryBody::Heartbeat),
         1 => Just(EntryBody::Barrier),
         1 => control_record().prop_map(EntryBody::Control),
+        1 => vec(dead_letter(), 0..4).prop_map(EntryBody::DeadLetters),
     ]
+}
+
+pub fn dead_letter() -> impl Strategy<Value = DeadLetter> {
+    let place = (any::<u64>(), any::<u32>(), any::<u64>(), any::<i64>());
+    (place, error(), vec(any::<u8>(), 0..40), 0u64..9).prop_map(
+        |((home_log, epoch, offset, append_time), reason, entry, missing)| DeadLetter {
+            home_log: LogId(home_log),
+            epoch: Epoch(epoch),
+            offset: Offset(offset),
+            append_time: Timestamp::from_micros(append_time),
+            reason,
+            entry_bytes: entry.len() as u64 + missing,
+            entry,
+        },
+    )
+}
+
+pub fn cursor() -> impl Strategy<Value = Cursor> {
+    let last = (any::<u64>(), any::<u64>())
+        .prop_map(|(log, offset)| LastLetter { home_log: LogId(log), offset: Offset(offset) });
+    (any::<u64>(), any::<u64>(), option::of(last)).prop_map(|(log_id, offset, last)| Cursor {
+        log_id: LogId(log_id),
+        offset: Offset(offset),
+        last,
+    })
 }
 
 pub fn entry() -> impl Strategy<Value = Entry> {

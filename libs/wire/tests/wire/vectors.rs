@@ -3,12 +3,12 @@
 
 use std::path::PathBuf;
 
-use forebay_core::ErrorCode;
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{
     Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
 };
 use forebay_core::clock::Timestamp;
+use forebay_core::dead_letter::DeadLetter;
 use forebay_core::id::{
     ClientId, DocumentVersion, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion,
     Sequence, StoreId,
@@ -16,6 +16,7 @@ use forebay_core::id::{
 use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Alteration, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_core::{Error, ErrorCode};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::token::Token;
 use forebay_wire::v1;
@@ -176,7 +177,23 @@ fn entries() -> Vec<(&'static str, &'static str, Entry)> {
         ("delete a store", "control", entry(0, None, delete)),
         ("first copied heartbeat", "heartbeat", entry(3, Some(first), EntryBody::Heartbeat)),
         ("copied changes", "changes", entry(3, Some(copied), changes())),
+        ("dead letters", "dead_letters", entry(0, None, dead_letters())),
     ]
+}
+
+fn dead_letters() -> EntryBody {
+    let letter = DeadLetter {
+        home_log: LogId(0xa5a5),
+        epoch: Epoch(2),
+        offset: Offset(41),
+        append_time: Timestamp::from_micros(1_700_000_000_000_001),
+        reason: Error::corrupt("an entry does not begin with its magic")
+            .with_partition(PartitionId(5)),
+        entry: b"garbage".to_vec(),
+        entry_bytes: 7,
+    };
+    let cut = DeadLetter { offset: Offset(43), entry_bytes: 30_000_000, ..letter.clone() };
+    EntryBody::DeadLetters(vec![letter, cut])
 }
 
 fn refused_entries() -> Vec<(&'static str, ErrorCode, Vec<u8>)> {

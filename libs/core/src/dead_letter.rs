@@ -1,0 +1,100 @@
+//! Dead letters: copies of records that every replica of a partition skips, kept where people find
+//! them (semantics.md 3).
+
+use crate::clock::Timestamp;
+use crate::error::Error;
+use crate::id::{Epoch, LogId, Offset};
+use crate::limits::DEAD_LETTER_BYTES_MAX;
+
+/// A copy of one record that was skipped, at its place in its own log, the home log.
+#[derive(Clone, Debug, PartialEq)]
+pub struct DeadLetter {
+    /// Id of the home log.
+    pub home_log: LogId,
+    /// Home epoch as the record tells it; 0 when its bytes tell nothing.
+    pub epoch: Epoch,
+    /// Offset in the home log.
+    pub offset: Offset,
+    /// When the home log appended it.
+    pub append_time: Timestamp,
+    /// Why it was skipped.
+    pub reason: Error,
+    /// Its bytes as the home log holds them, or the first [`DEAD_LETTER_BYTES_MAX`] of them.
+    pub entry: Vec<u8>,
+    /// How many bytes the home log holds.
+    pub entry_bytes: u64,
+}
+
+impl DeadLetter {
+    /// Whether it holds all bytes of its record.
+    pub fn is_whole(&self) -> bool {
+        self.entry.len() as u64 == self.entry_bytes
+    }
+
+    /// As many of a record's bytes as a letter holds.
+    pub fn held(entry: &[u8]) -> &[u8] {
+        &entry[..entry.len().min(DEAD_LETTER_BYTES_MAX)]
+    }
+}
+
+/// The last letter of a dead-letter log: everything at or below it was copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LastLetter {
+    /// The home log that it came from.
+    pub home_log: LogId,
+    /// Its offset there.
+    pub offset: Offset,
+}
+
+impl LastLetter {
+    /// Takes the next letter in, in the order of the dead-letter log. Answers whether it is the
+    /// first of its position: one at or below the last of its log is a repeat, of a copier that did
+    /// not know what became of its append.
+    pub fn admit(last: &mut Option<Self>, letter: &DeadLetter) -> bool {
+        let next = Self { home_log: letter.home_log, offset: letter.offset };
+        let is_first = !last.is_some_and(|last| last.covers(next.home_log, next.offset));
+        if is_first {
+            *last = Some(next);
+        }
+        is_first
+    }
+
+    /// Whether the record at this offset of this log was copied.
+    pub fn covers(&self, home_log: LogId, offset: Offset) -> bool {
+        self.home_log == home_log && offset <= self.offset
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn letter(home_log: u64, offset: u64) -> DeadLetter {
+        DeadLetter {
+            home_log: LogId(home_log),
+            epoch: Epoch(0),
+            offset: Offset(offset),
+            append_time: Timestamp::from_micros(1),
+            reason: Error::corrupt("garbage"),
+            entry: vec![1],
+            entry_bytes: 1,
+        }
+    }
+
+    #[test]
+    fn a_position_counts_once_and_another_log_starts_over() {
+        let mut last = None;
+        let copies = [(5, 3), (5, 3), (5, 7), (5, 4), (6, 0), (6, 0), (6, 9)];
+        let counted =
+            copies.map(|(log, offset)| LastLetter::admit(&mut last, &letter(log, offset)));
+        assert_eq!(counted, [true, false, true, false, true, false, true]);
+        assert_eq!(last, Some(LastLetter { home_log: LogId(6), offset: Offset(9) }));
+    }
+
+    #[test]
+    fn a_letter_holds_what_fits() {
+        let large = vec![7; DEAD_LETTER_BYTES_MAX + 5];
+        assert_eq!(DeadLetter::held(&large).len(), DEAD_LETTER_BYTES_MAX);
+        assert_eq!(DeadLetter::held(&large[..9]), [7; 9]);
+    }
+}

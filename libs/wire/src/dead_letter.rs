@@ -1,0 +1,87 @@
+//! Dead letters and the cursors of their listings, to and from the messages of `dead_letter.proto`
+//! and `replicator.proto`.
+
+use bytes::Bytes;
+use forebay_core::clock::Timestamp;
+use forebay_core::dead_letter::{DeadLetter, LastLetter};
+use forebay_core::id::{Epoch, LogId, Offset};
+use forebay_core::limits::DEAD_LETTER_BYTES_MAX;
+use forebay_core::{Error, Result};
+use prost::Message;
+
+use crate::refusal::unset;
+use crate::v1;
+
+impl From<&DeadLetter> for v1::DeadLetter {
+    fn from(letter: &DeadLetter) -> Self {
+        Self {
+            home_log_id: letter.home_log.0,
+            epoch: letter.epoch.0,
+            offset: letter.offset.0,
+            append_time_us: letter.append_time.as_micros(),
+            reason: Some((&letter.reason).into()),
+            entry: Bytes::copy_from_slice(&letter.entry),
+            entry_bytes: letter.entry_bytes,
+        }
+    }
+}
+
+impl TryFrom<v1::DeadLetter> for DeadLetter {
+    type Error = Error;
+
+    fn try_from(wire: v1::DeadLetter) -> Result<Self> {
+        let held = wire.entry.len() as u64;
+        if held > DEAD_LETTER_BYTES_MAX as u64 || held > wire.entry_bytes {
+            return Err(Error::invalid_argument("a dead letter holds more bytes than it can"));
+        }
+        let reason = wire.reason.ok_or_else(|| unset("the reason of a dead letter"))?;
+        Ok(Self {
+            home_log: LogId(wire.home_log_id),
+            epoch: Epoch(wire.epoch),
+            offset: Offset(wire.offset),
+            append_time: Timestamp::from_micros(wire.append_time_us),
+            reason: reason.into(),
+            entry: wire.entry.into(),
+            entry_bytes: wire.entry_bytes,
+        })
+    }
+}
+
+/// Where a page of a partition's dead letters begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cursor {
+    /// Id of the dead-letter log.
+    pub log_id: LogId,
+    /// First offset of the page there.
+    pub offset: Offset,
+    /// The letter before, so that repeats are told apart.
+    pub last: Option<LastLetter>,
+}
+
+impl Cursor {
+    /// Encodes the cursor.
+    pub fn encode(&self) -> Bytes {
+        let message = v1::DeadLetterCursor {
+            log_id: self.log_id.0,
+            offset: self.offset.0,
+            home_log_id: self.last.map(|last| last.home_log.0),
+            home_offset: self.last.map_or(0, |last| last.offset.0),
+        };
+        message.encode_to_vec().into()
+    }
+
+    /// Decodes a cursor that a page has answered.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for other bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let wire = v1::DeadLetterCursor::decode(bytes).map_err(|_| {
+            let message = "the cursor is not one that a page of dead letters has answered; pass \
+                           its bytes on unchanged, or begin without a cursor";
+            Error::invalid_argument(message)
+        })?;
+        let offset = Offset(wire.home_offset);
+        let last = wire.home_log_id.map(|log| LastLetter { home_log: LogId(log), offset });
+        Ok(Self { log_id: LogId(wire.log_id), offset: Offset(wire.offset), last })
+    }
+}
