@@ -83,6 +83,12 @@ stamp_of() {
     } | cksum
 }
 
+# librdkafka is compiled from its source by configure and make.
+check_native() {
+    debian g++ c++ --version
+    debian make make --version
+}
+
 make_venv() {
     debian python3-venv "$python" -c 'import ensurepip, venv'
     echo "setup: making .venv from tools/setup/requirements.txt"
@@ -131,6 +137,7 @@ main() {
     fi
     check_python
     check_java
+    check_native
     make_venv
     printf '%s\n' "$stamp" >"$venv/forebay.stamp"
     fetch_kafka

@@ -7,6 +7,7 @@ pub mod check;
 pub mod clock;
 pub mod demo;
 pub mod fuzz;
+pub mod heavy;
 pub mod java;
 pub mod layers;
 pub mod process;

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::suite::{Counts, Suite, parse_libtest};
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{check, demo, fuzz, java, process, python, unit};
+use crate::{check, demo, fuzz, heavy, java, process, python, unit};
 
 type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
 
@@ -35,6 +35,7 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "sim", needs: &["build"], run: demo::sim_suites },
     Stage { name: "demo", needs: &["build"], run: demo::demo_suites },
     Stage { name: "plant", needs: &["build"], run: demo::plant_suites },
+    Stage { name: "once", needs: &["build"], run: heavy::suites },
 ];
 
 /// Runs the stages, all or those named, and prints times and the closing line.
@@ -52,6 +53,7 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     let chosen =
         STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name));
     let chosen: Vec<&Stage> = chosen.collect();
+    heavy::mark(workspace)?;
     let counts = walk(workspace, &chosen);
     println!("{counts}");
     if counts.failed == 0 { Ok(()) } else { Err("the tests fail; see above".to_owned()) }
