@@ -28,6 +28,12 @@ def python_command(_programs: Path) -> list[str]:
     return ["env", f"PYTHONPATH={package}", sys.executable, str(example)]
 
 
+def java_command(_programs: Path) -> list[str]:
+    """Run the jar that xtask has packaged; the client's jar and its library lie beside it."""
+    jars = CLIENTS / "java" / "target"
+    return ["java", "-jar", str(jars / "forebay-client-0.1.0-demo.jar")]
+
+
 LANGUAGES = (
     Language("rust", lambda programs: [str(programs / "examples" / "demo_reader")]),
     Language(
@@ -35,4 +41,5 @@ LANGUAGES = (
         python_command,
         install=(sys.executable, str(CLIENTS / "python" / "install_native.py")),
     ),
+    Language("java", java_command),
 )

@@ -7,6 +7,7 @@ use std::os::unix::process::CommandExt;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::java;
 use crate::process::{self, Outcome};
 use crate::stages::show;
 use crate::suite::{Suite, parse_suite_lines};
@@ -90,15 +91,20 @@ pub fn sim_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// The demo's small form as a stage of the tests.
+/// The demo's small form as a stage of the tests, on the embedded log and on Kafka.
 ///
 /// # Errors
 /// There is no demo, or its log cannot be written.
 pub fn demo_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
-    let outcome = small_demo(workspace, false)?;
-    let suite = Suite::single("demo", verdict(&outcome));
-    show(&suite, &outcome.output);
-    Ok(vec![suite])
+    let mut suites = Vec::new();
+    for log in ["embedded", "kafka"] {
+        let name = format!("demo/{log}");
+        let outcome = small_demo(workspace, &name, &[("LOG", log)])?;
+        let suite = Suite::single(&name, verdict(&outcome));
+        show(&suite, &outcome.output);
+        suites.push(suite);
+    }
+    Ok(suites)
 }
 
 /// The demo with a planted error: it passes when the demo fails for exactly that reason.
@@ -106,20 +112,21 @@ pub fn demo_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
 /// # Errors
 /// There is no demo, or its log cannot be written.
 pub fn plant_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
-    let outcome = small_demo(workspace, true)?;
+    let outcome = small_demo(workspace, "plant", &[("PLANT", "1")])?;
     let suite = Suite::single("plant", plant_verdict(&outcome));
     show(&suite, &outcome.output);
     Ok(vec![suite])
 }
 
-fn small_demo(workspace: &Workspace, plant: bool) -> Result<Outcome, String> {
-    let name = if plant { "plant.log" } else { "demo.log" };
-    let log = workspace.target()?.join("xtask").join(name);
+fn small_demo(
+    workspace: &Workspace,
+    name: &str,
+    switches: &[(&str, &str)],
+) -> Result<Outcome, String> {
+    let log = workspace.target()?.join(format!("xtask/{}.log", name.replace('/', "-")));
     let mut command = demo_command(workspace)?;
-    command.env("SMALL", "1").env_remove("PLANT");
-    if plant {
-        command.env("PLANT", "1");
-    }
+    command.env_remove("LOG").env_remove("PLANT").env("SMALL", "1");
+    command.envs(switches.iter().copied());
     process::capture(&mut command, &log, DEMO_SMALL_BOUND)
 }
 
@@ -149,6 +156,7 @@ fn demo_command(workspace: &Workspace) -> Result<Command, String> {
     if !workspace.root.join(DEMO).is_file() {
         return Err(format!("there is no demo yet: {DEMO} is missing"));
     }
+    java::package(workspace)?;
     let mut command = workspace.python(&[DEMO]);
     command.env("FOREBAY_BIN", workspace.target()?.join("debug"));
     if env::var_os("PYTHONUNBUFFERED").is_none() {

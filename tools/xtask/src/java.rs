@@ -1,5 +1,6 @@
-//! The Java tests: Maven runs them against the library and the `forebayd` that the build has made,
-//! on the JDK that it runs on and on JDK 25 where one stands beside it. One suite per class.
+//! Java: Maven packages the client with the library that the build has made, for the demo too, and
+//! runs the tests on that jar, on the JDK that it runs on and on JDK 25 where one stands beside it.
+//! One suite per class.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -17,35 +18,105 @@ const PROJECT: &str = "clients/java";
 /// The newer JDK to test on.
 const NEWER_JDK: &str = "25";
 
-/// Runs the Java tests.
+/// Names of what `package` leaves in the project's target folder.
+const STAMP: &str = "packaged.stamp";
+const DEMO_JAR: &str = "forebay-client-0.1.0-demo.jar";
+
+/// Runs the Java tests, on the jar that they package first.
 ///
 /// # Errors
 /// Maven cannot be started.
 pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
-    let mut suites = tested(workspace, "jdk", None)?;
-    if let Some(java) = newer_java() {
-        suites.extend(tested(workspace, &format!("jdk{NEWER_JDK}"), Some(&java))?);
+    let newer = newer_jdk();
+    let mut suites = tested(workspace, "jdk", newer.as_deref(), &[])?;
+    if let Some(newer) = &newer {
+        let java = format!("-Djvm={}", newer.join("bin/java").display());
+        let arguments = "-Dforebay.jvm.arguments=--enable-native-access=ALL-UNNAMED";
+        let on = format!("jdk{NEWER_JDK}");
+        suites.extend(tested(workspace, &on, Some(newer), &[&java, arguments])?);
     }
     Ok(suites)
 }
 
-fn tested(workspace: &Workspace, on: &str, java: Option<&Path>) -> Result<Vec<Suite>, String> {
-    let target = workspace.target()?;
-    let mut command = Command::new("mvn");
-    command.args(["-B", "test"]).current_dir(workspace.root.join(PROJECT));
-    command.arg(format!("-Dforebay.target={}", target.join("debug").display()));
-    if let Some(java) = java {
-        command.arg(format!("-Djvm={}", java.display()));
+/// Packages the client and the demo's reader, unless nothing has changed since; without the network
+/// where everything that Maven needs is on this machine.
+///
+/// # Errors
+/// Maven cannot be started, or fails; its log is printed.
+pub fn package(workspace: &Workspace) -> Result<(), String> {
+    let (newer, target) = (newer_jdk(), workspace.target()?);
+    let project = workspace.root.join(PROJECT);
+    let library = target.join("debug/libforebay_ffi.so");
+    let mut stamp = format!("{newer:?}\n");
+    for source in ["src", "pom.xml"].map(|source| project.join(source)).iter().chain([&library]) {
+        add_stamp(source, &mut stamp)?;
     }
-    let log = target.join(format!("xtask/java/{on}.log"));
-    let outcome = process::capture(&mut command, &log, SUITE_BOUND)?;
+    let (stamp_file, jar) =
+        (project.join("target").join(STAMP), project.join("target").join(DEMO_JAR));
+    if jar.is_file() && fs::read_to_string(&stamp_file).is_ok_and(|last| last == stamp) {
+        return Ok(());
+    }
+    let log = target.join("xtask/java/package.log");
+    let goals = ["-q", "-DskipTests", "package"];
+    let mut offline = maven(workspace, newer.as_deref(), &goals)?;
+    let mut ended = process::capture(offline.arg("--offline"), &log, SUITE_BOUND)?;
+    if !ended.ok {
+        let mut online = maven(workspace, newer.as_deref(), &goals)?;
+        ended = process::capture(&mut online, &log, SUITE_BOUND)?;
+    }
+    if !ended.ok {
+        return Err(format!("{}package {PROJECT}: {}", ended.output, ended.ending));
+    }
+    fs::write(&stamp_file, stamp).map_err(|error| format!("{}: {error}", stamp_file.display()))
+}
+
+/// Adds name, size and time of a file, or of all files under a folder.
+fn add_stamp(path: &Path, stamp: &mut String) -> Result<(), String> {
+    let problem = |error| format!("{}: {error}; fix: make setup && make demo", path.display());
+    let about = fs::metadata(path).map_err(problem)?;
+    if !about.is_dir() {
+        let changed = about.modified().map_err(problem)?;
+        stamp.push_str(&format!("{} {} {changed:?}\n", path.display(), about.len()));
+        return Ok(());
+    }
+    let mut inside: Vec<_> = fs::read_dir(path)
+        .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect())
+        .map_err(problem)?;
+    inside.sort();
+    inside.iter().try_for_each(|path| add_stamp(path, stamp))
+}
+
+/// Maven at the project, which compiles with the newer JDK what the older one cannot.
+fn maven(
+    workspace: &Workspace,
+    newer: Option<&Path>,
+    arguments: &[&str],
+) -> Result<Command, String> {
+    let mut command = Command::new("mvn");
+    command.arg("-B").args(arguments).current_dir(workspace.root.join(PROJECT));
+    command.arg(format!("-Dforebay.target={}", workspace.target()?.join("debug").display()));
+    if let Some(newer) = newer {
+        command.arg(format!("-Dforebay.jdk22={}", newer.display()));
+    }
+    Ok(command)
+}
+
+fn tested(
+    workspace: &Workspace,
+    on: &str,
+    newer: Option<&Path>,
+    arguments: &[&str],
+) -> Result<Vec<Suite>, String> {
+    let mut command = maven(workspace, newer, &["verify"])?;
+    let log = workspace.target()?.join(format!("xtask/java/{on}.log"));
+    let outcome = process::capture(command.args(arguments), &log, SUITE_BOUND)?;
     let suites = suites(on, &outcome.output, outcome.ok, &outcome.ending);
     suites.iter().for_each(|suite| show(suite, &outcome.output));
     Ok(suites)
 }
 
-/// The newer JDK's `java`, in the folder that the JDK on the path stands in.
-fn newer_java() -> Option<PathBuf> {
+/// The newer JDK, in the folder that the JDK on the path stands in.
+fn newer_jdk() -> Option<PathBuf> {
     let path = std::env::var_os("PATH")?;
     let java =
         std::env::split_paths(&path).map(|folder| folder.join("java")).find(|j| j.exists())?;
@@ -58,9 +129,7 @@ fn newer_java() -> Option<PathBuf> {
         let name = jdk.file_name().and_then(|name| name.to_str()).unwrap_or_default();
         name.split(['-', '.']).any(|part| part == NEWER_JDK)
     };
-    let java =
-        found.iter().filter(named).map(|jdk| jdk.join("bin/java")).find(|java| java.exists())?;
-    Some(java)
+    found.iter().filter(named).find(|jdk| jdk.join("bin/java").exists()).cloned()
 }
 
 /// Reads Surefire's line per class: `Tests run: 3, Failures: 1, Errors: 0, Skipped: 0, Time

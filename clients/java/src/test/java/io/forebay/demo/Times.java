@@ -1,0 +1,39 @@
+/* Durations and their percentiles. */
+package io.forebay.demo;
+
+import com.google.gson.JsonObject;
+import java.util.Arrays;
+
+/** Durations in nanoseconds; a load is bounded, and a probe of it is eight bytes here. */
+final class Times {
+    private long[] taken = new long[1024];
+    private int count;
+
+    void record(long nanos) {
+        if (count == taken.length) {
+            taken = Arrays.copyOf(taken, 2 * count);
+        }
+        taken[count++] = nanos;
+    }
+
+    int count() {
+        return count;
+    }
+
+    /** The time that this share of them stays within; 0 without any. */
+    long nanos(double quantile) {
+        if (count == 0) {
+            return 0;
+        }
+        long[] sorted = Arrays.copyOf(taken, count);
+        Arrays.sort(sorted);
+        return sorted[Math.max(0, (int) Math.ceil(quantile * count) - 1)];
+    }
+
+    /** Adds the percentiles in microseconds. */
+    JsonObject micros(JsonObject figures) {
+        figures.addProperty("p50_us", nanos(0.5) / 1e3);
+        figures.addProperty("p99_us", nanos(0.99) / 1e3);
+        return figures;
+    }
+}
