@@ -5,7 +5,7 @@ use forebay_core::id::SchemaVersion;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_wire::v1;
 
-use crate::client::{Client, definition_of};
+use crate::client::Client;
 use crate::store::Store;
 
 impl Client {
@@ -24,35 +24,29 @@ impl Client {
     ///
     /// # Errors
     /// `Conflict` when the name is taken, `InvalidArgument` or `LimitExceeded` for a store that
-    /// cannot be, `UnknownOutcome` when it may have happened: open the store to see.
+    /// cannot be, `UnknownOutcome` at the deadline when it may have happened: the same call with
+    /// the same client settles it, and answers the store that the first one made.
     pub async fn create_store(&self, spec: &StoreSpec) -> Result<Store> {
-        let message = v1::CreateStoreRequest { spec: Some(spec.into()) };
-        let call = |mut rpc: crate::Rpc, message| async move { rpc.create_store(message).await };
-        let definition = definition_of(self.inner().change(message, call).await?)?;
+        let definition = self.inner().create(spec).await?;
         Ok(Store::new(self.inner().state(definition)))
     }
 
     /// Gives a store its next version; all alterations happen, or none.
     ///
     /// `from` is the version that the caller has seen: another writer's alteration in between is a
-    /// `Conflict`. `None` alters whatever is there.
+    /// `Conflict`. `None` alters whatever is there when the call begins or another one came first.
     ///
     /// # Errors
     /// `NotFound`, `InvalidArgument` with the reason why old data would become unreadable,
-    /// `Conflict` with both versions, `UnknownOutcome` when it may have happened.
+    /// `Conflict` with both versions, `UnknownOutcome` at the deadline when it may have happened: the
+    /// same call with the same client settles it, and alters nothing twice.
     pub async fn alter_store(
         &self,
         name: &str,
         from: Option<SchemaVersion>,
         alterations: &[Alteration],
     ) -> Result<Definition> {
-        let message = v1::AlterStoreRequest {
-            name: name.to_owned(),
-            from_version: from.map_or(0, |version| version.0),
-            alterations: alterations.iter().map(Into::into).collect(),
-        };
-        let call = |mut rpc: crate::Rpc, message| async move { rpc.alter_store(message).await };
-        let definition = definition_of(self.inner().change(message, call).await?)?;
+        let definition = self.inner().alter(name, from, alterations).await?;
         // Open handles of this client see it at once.
         self.inner().state(definition.clone());
         Ok(definition)
@@ -61,11 +55,10 @@ impl Client {
     /// Deletes a store and all its data. Its name is free again; handles to it answer `NotFound`.
     ///
     /// # Errors
-    /// `NotFound`, or `UnknownOutcome` when it may have happened.
+    /// `NotFound`, or `UnknownOutcome` at the deadline when it may have happened: the same call with
+    /// the same client settles it.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
-        let message = v1::DeleteStoreRequest { name: name.to_owned() };
-        let call = |mut rpc: crate::Rpc, message| async move { rpc.delete_store(message).await };
-        self.inner().change(message, call).await.map(|_| ())
+        self.inner().delete(name).await
     }
 
     /// The definition of a store; `None` is the newest version.
@@ -85,7 +78,7 @@ impl Client {
     /// # Errors
     /// `Unavailable` when the writer does not answer in time.
     pub async fn list_stores(&self) -> Result<Vec<Definition>> {
-        let call = |mut rpc: crate::Rpc, message| async move { rpc.list_stores(message).await };
+        let call = async |mut rpc: crate::Rpc, message| rpc.list_stores(message).await;
         let listed: v1::ListStoresResponse =
             self.inner().read(v1::ListStoresRequest {}, call).await?;
         listed.definitions.into_iter().map(TryInto::try_into).collect()

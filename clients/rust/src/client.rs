@@ -20,6 +20,8 @@ use parking_lot::Mutex;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
+use crate::Rpc;
+use crate::administer::Unsettled;
 use crate::connect::{connect, new_backoff};
 use crate::options::{ClientOptions, ClientParts};
 use crate::reader::{Following, Reader, ReaderOptions};
@@ -47,7 +49,7 @@ pub struct Client {
 
 /// What all handles of a client share.
 pub(crate) struct ClientInner {
-    rpc: WriterClient<Channel>,
+    rpc: Rpc,
     channel: Channel,
     id: ClientId,
     options: ClientOptions,
@@ -56,15 +58,7 @@ pub(crate) struct ClientInner {
     following: OnceLock<Following>,
     /// Sequences outlive the handles: a store that is opened again goes on counting.
     stores: Mutex<BTreeMap<StoreId, Arc<StoreState>>>,
-}
-
-/// Whether a call of administration may simply be made again.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Repeat {
-    /// It changes nothing.
-    Always,
-    /// It changes something: only when it surely never arrived.
-    IfNeverSent,
+    unsettled: Unsettled,
 }
 
 impl Client {
@@ -94,7 +88,8 @@ impl Client {
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let id = parts.entropy.client_id()?;
         let (following, stores) = (OnceLock::new(), Mutex::new(BTreeMap::new()));
-        let inner = ClientInner { rpc, channel, id, options, parts, following, stores };
+        let unsettled = Unsettled::default();
+        let inner = ClientInner { rpc, channel, id, options, parts, following, stores, unsettled };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -174,8 +169,13 @@ impl ClientInner {
         u32::try_from(wait_ms).unwrap_or(u32::MAX).max(1)
     }
 
+    /// Changes of definitions that may have happened.
+    pub(crate) fn unsettled(&self) -> &Unsettled {
+        &self.unsettled
+    }
+
     /// The connection, for one more call.
-    pub(crate) fn rpc(&self) -> WriterClient<Channel> {
+    pub(crate) fn rpc(&self) -> Rpc {
         self.rpc.clone()
     }
 
@@ -201,7 +201,7 @@ impl ClientInner {
         })
     }
 
-    fn request<T>(&self, message: T) -> Request<T> {
+    pub(crate) fn request<T>(&self, message: T) -> Request<T> {
         let mut request = Request::new(message);
         request.set_timeout(self.options.attempt);
         request
@@ -210,80 +210,38 @@ impl ClientInner {
     /// The definition of a store; version 0 is the newest.
     pub(crate) async fn describe(&self, name: &str, version: u32) -> Result<Definition> {
         let message = v1::DescribeStoreRequest { name: name.to_owned(), version };
-        let call = |mut rpc: WriterClient<Channel>, message| async move {
-            rpc.describe_store(message).await
-        };
+        let call = async |mut rpc: Rpc, message| rpc.describe_store(message).await;
         definition_of(self.read(message, call).await?)
     }
 
     /// A call that changes nothing; made again until the deadline.
-    pub(crate) async fn read<Q, A, F>(
+    pub(crate) async fn read<Q: Clone, A>(
         &self,
         message: Q,
-        call: impl Fn(WriterClient<Channel>, Request<Q>) -> F,
-    ) -> Result<A>
-    where
-        Q: Clone,
-        F: Future<Output = Result<Response<A>, Status>>,
-    {
-        self.administer(message, call, Repeat::Always).await
-    }
-
-    /// A call that changes a definition; made again only when it surely never arrived.
-    ///
-    /// # Errors
-    /// The writer's; `UnknownOutcome` when it may have happened.
-    pub(crate) async fn change<Q, A, F>(
-        &self,
-        message: Q,
-        call: impl Fn(WriterClient<Channel>, Request<Q>) -> F,
-    ) -> Result<A>
-    where
-        Q: Clone,
-        F: Future<Output = Result<Response<A>, Status>>,
-    {
-        self.administer(message, call, Repeat::IfNeverSent).await
-    }
-
-    async fn administer<Q, A, F>(
-        &self,
-        message: Q,
-        call: impl Fn(WriterClient<Channel>, Request<Q>) -> F,
-        repeat: Repeat,
-    ) -> Result<A>
-    where
-        Q: Clone,
-        F: Future<Output = Result<Response<A>, Status>>,
-    {
+        call: impl AsyncFn(Rpc, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A> {
         let mut backoff = self.backoff();
         let mut last = None;
-        let mut in_flight = false;
         let attempts = async {
             loop {
-                in_flight = true;
                 let answer = call(self.rpc(), self.request(message.clone()));
                 let error = match self.within_attempt(answer).await {
                     Ok(Ok(response)) => return Ok(response.into_inner()),
-                    Ok(Err(status)) => repeat.judge(&status),
-                    Err(error) if repeat == Repeat::Always => Ok(error),
-                    Err(error) => Err(error.while_doing(CHANGE_IS_UNKNOWN)),
+                    Ok(Err(status)) => error_of_status(&status),
+                    Err(error) => error,
                 };
-                last = Some(error?);
-                in_flight = false;
+                if !is_passing(&error) {
+                    return Err(error);
+                }
+                last = Some(error);
                 tokio::time::sleep(backoff.next_wait(self.entropy())).await;
             }
         };
-        match tokio::time::timeout(self.options.deadline, attempts).await {
-            Ok(result) => result,
-            Err(_) if repeat == Repeat::IfNeverSent && in_flight => {
-                Err(Error::unknown_outcome("no answer before the deadline")
-                    .while_doing(CHANGE_IS_UNKNOWN))
-            }
-            Err(_) => Err(self.no_answer(last)),
-        }
+        let read = tokio::time::timeout(self.options.deadline, attempts).await;
+        read.unwrap_or_else(|_| Err(self.no_answer(last)))
     }
 
-    fn no_answer(&self, last: Option<Error>) -> Error {
+    pub(crate) fn no_answer(&self, last: Option<Error>) -> Error {
         let deadline = self.options.deadline;
         match last {
             Some(error) => Error::unavailable(format!(
@@ -295,29 +253,10 @@ impl ClientInner {
     }
 }
 
-const CHANGE_IS_UNKNOWN: &str = "it may have happened; describe the store to see";
-
-impl Repeat {
-    /// `Ok` with the error behind which the call is made again, `Err` with the one that ends it.
-    fn judge(self, status: &Status) -> Result<Error> {
-        match self {
-            Self::Always => {
-                let error = error_of_status(status);
-                let is_passing =
-                    matches!(error.code(), ErrorCode::Unavailable | ErrorCode::DeadlineExceeded);
-                if is_passing { Ok(error) } else { Err(error) }
-            }
-            Self::IfNeverSent => {
-                let error = write_error_of_status(status);
-                match error.code() {
-                    // Only a transport says this without details: the call never left.
-                    ErrorCode::Unavailable if status.details().is_empty() => Ok(error),
-                    ErrorCode::UnknownOutcome => Err(error.while_doing(CHANGE_IS_UNKNOWN)),
-                    _ => Err(error),
-                }
-            }
-        }
-    }
+/// Whether a call that changes nothing is simply made again.
+fn is_passing(error: &Error) -> bool {
+    use ErrorCode::{DeadlineExceeded, Unavailable, UnknownOutcome};
+    matches!(error.code(), Unavailable | DeadlineExceeded | UnknownOutcome)
 }
 
 /// The definition that a call answers.

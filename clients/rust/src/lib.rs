@@ -34,6 +34,7 @@
 //! Errors are [`Error`]: one code table for all languages, and a message that says what to do next.
 
 mod admin;
+mod administer;
 mod batch;
 mod client;
 mod connect;

@@ -132,6 +132,8 @@ pub const CLIENT_REQUEST_BYTES_AIM: usize = 4 * 1024 * 1024;
 pub const CLIENT_STREAM_CHANGES_MAX: usize = 16 * 1024;
 /// Bytes of unsettled changes of one write stream; one change may be larger.
 pub const CLIENT_STREAM_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Changes of definitions whose outcome is unknown that a client remembers; older ones it forgets.
+pub const CLIENT_UNSETTLED_DEFINITIONS_MAX: usize = 64;
 /// First and longest wait of a catalog follower after an error of the log, in milliseconds.
 pub const CATALOG_BACKOFF_MS_MIN: u64 = 20;
 /// See [`CATALOG_BACKOFF_MS_MIN`].

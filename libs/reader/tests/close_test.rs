@@ -210,7 +210,7 @@ async fn on_a_real_disk_a_close_frees_the_directory_at_once_and_loses_nothing() 
         assert_eq!(second.code(), ErrorCode::Conflict, "{second}");
         let (one, other) = (reader.clone(), reader.clone());
         let (one, other) = tokio::join!(one.shut_down(60 * SECOND), other.shut_down(60 * SECOND));
-        (one.unwrap(), other.unwrap());
+        one.and(other).unwrap();
         if round > 0 {
             assert_eq!(reader.metrics().records.checkpoints.restored, 4, "round {round}");
         }

@@ -1,11 +1,15 @@
 //! Administration of stores, and what a client says when nobody is there.
 
+use std::fmt::Debug;
+
 use forebay::{
     Alteration, Client, ClientOptions, ErrorCode, FieldSpec, FieldType, KeyType, Reader,
     ReaderOptions, ScalarType, SchemaVersion, StoreSpec,
 };
 
-use crate::world::{INT64, SOON, World, counters};
+use forebay_log::faulty::FaultRates;
+
+use crate::world::{INT64, PATIENCE, SOON, World, counters};
 
 #[tokio::test]
 async fn stores_are_created_once_described_listed_and_deleted() {
@@ -74,4 +78,167 @@ async fn nobody_there_is_unavailable_with_the_address() {
     assert_eq!(client.create_store(&spec).await.unwrap_err().code(), ErrorCode::Unavailable);
     world.restart().await;
     assert!(client.list_stores().await.unwrap().is_empty());
+}
+
+fn all(rates: impl FnOnce(&mut FaultRates)) -> FaultRates {
+    let mut all = FaultRates::default();
+    rates(&mut all);
+    all
+}
+
+fn in_doubt_and_there() -> FaultRates {
+    all(|rates| rates.append_in_doubt_appended = 10_000)
+}
+
+fn in_doubt_and_lost() -> FaultRates {
+    all(|rates| rates.append_in_doubt_lost = 10_000)
+}
+
+fn faults(world: &World) -> u64 {
+    world.log.counts().by_name().iter().map(|(_, count)| count).sum()
+}
+
+/// Makes a call whose first append comes to this, and kills the writer behind it, so that nobody
+/// tells the caller before its deadline. Starts the writer again.
+async fn leave_unknown<T: Debug>(
+    world: &mut World,
+    rates: FaultRates,
+    call: impl Future<Output = forebay::Result<T>>,
+) {
+    let before = faults(world);
+    world.log.set_rates(rates);
+    let kill = async {
+        while faults(world) == before {
+            tokio::task::yield_now().await;
+        }
+        world.kill();
+    };
+    let (result, ()) = tokio::join!(call, kill);
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
+    world.log.set_rates(FaultRates::default());
+    world.restart().await;
+}
+
+fn spec() -> StoreSpec {
+    StoreSpec::documents("counters", KeyType::String, 2).field("n", INT64)
+}
+
+#[tokio::test]
+async fn the_same_create_settles_one_whose_outcome_was_unknown() {
+    for rates in [in_doubt_and_there(), in_doubt_and_lost()] {
+        let mut world = World::start().await;
+        let (client, other) = (world.hasty_client(SOON).await, world.client().await);
+        leave_unknown(&mut world, rates, client.create_store(&spec())).await;
+        let is_there = !other.list_stores().await.unwrap().is_empty();
+        assert_eq!(is_there, rates.append_in_doubt_appended > 0);
+        let store = settled(async || client.create_store(&spec()).await).await;
+        assert_eq!(other.list_stores().await.unwrap(), [(*store.definition()).clone()]);
+        store.upsert("k").increment("n", 1).send().await.unwrap();
+        // It is settled: from now on the name is taken, for this client too.
+        for client in [&client, &other] {
+            let error = client.create_store(&spec()).await.unwrap_err();
+            assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+        }
+    }
+}
+
+/// Makes a call of a hasty client again, as often as its outcome is not known.
+async fn settled<T>(call: impl AsyncFn() -> forebay::Result<T>) -> T {
+    let settle = async {
+        loop {
+            match call().await {
+                Ok(settled) => return settled,
+                Err(error) => assert!(error.code().is_retryable(), "{error}"),
+            }
+        }
+    };
+    tokio::time::timeout(PATIENCE, settle).await.unwrap()
+}
+
+#[tokio::test]
+async fn a_create_that_another_definition_overtook_stays_a_conflict() {
+    let world = World::start().await;
+    let (client, other) = (world.hasty_client(SOON).await, world.client().await);
+    world.log.set_rates(in_doubt_and_lost());
+    let error = client.create_store(&spec()).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
+    world.log.set_rates(FaultRates::default());
+    let theirs = other.create_store(&spec().field("theirs", INT64)).await.unwrap();
+    let error = client.create_store(&spec()).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+    assert_eq!(other.list_stores().await.unwrap(), [(*theirs.definition()).clone()]);
+}
+
+#[tokio::test]
+async fn the_same_alteration_settles_one_whose_outcome_was_unknown_and_happens_once() {
+    for rates in [in_doubt_and_there(), in_doubt_and_lost()] {
+        for from in [None, Some(SchemaVersion(1))] {
+            let mut world = World::start().await;
+            let (client, other) = (world.hasty_client(SOON).await, world.client().await);
+            other.create_store(&spec()).await.unwrap();
+            let alterations =
+                [Alteration::DropAll, Alteration::AddField(FieldSpec::new("m", INT64))];
+            let alter = async || client.alter_store("counters", from, &alterations).await;
+            leave_unknown(&mut world, rates, alter()).await;
+            let altered = settled(alter).await;
+            assert_eq!(altered.version, SchemaVersion(2));
+            assert_eq!(other.describe_store("counters", None).await.unwrap(), altered);
+            // It is settled: the next one is another alteration.
+            let again = [Alteration::DropAll];
+            let next = client.alter_store("counters", None, &again).await.unwrap();
+            assert_eq!(next.version, SchemaVersion(3));
+        }
+    }
+}
+
+#[tokio::test]
+async fn an_alteration_that_another_overtook_is_a_conflict_or_goes_behind_it() {
+    let world = World::start().await;
+    let (client, other) = (world.hasty_client(SOON).await, world.client().await);
+    other.create_store(&spec()).await.unwrap();
+    let add = |name: &str| [Alteration::AddField(FieldSpec::new(name, INT64))];
+    for (from, version) in [(Some(SchemaVersion(1)), 2), (None, 3)] {
+        world.log.set_rates(in_doubt_and_lost());
+        let error = client.alter_store("counters", from, &add("ours")).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
+        world.log.set_rates(FaultRates::default());
+        let theirs = format!("theirs{version}");
+        other.alter_store("counters", None, &add(&theirs)).await.unwrap();
+        let ours = client.alter_store("counters", from, &add("ours")).await;
+        match from {
+            Some(_) => assert_eq!(ours.unwrap_err().code(), ErrorCode::Conflict),
+            None => assert_eq!(ours.unwrap().version, SchemaVersion(4)),
+        }
+    }
+}
+
+#[tokio::test]
+async fn the_same_delete_settles_one_whose_outcome_was_unknown() {
+    for rates in [in_doubt_and_there(), in_doubt_and_lost()] {
+        let mut world = World::start().await;
+        let (client, other) = (world.hasty_client(SOON).await, world.client().await);
+        other.create_store(&spec()).await.unwrap();
+        leave_unknown(&mut world, rates, client.delete_store("counters")).await;
+        settled(async || client.delete_store("counters").await).await;
+        assert!(other.list_stores().await.unwrap().is_empty());
+        assert_eq!(client.delete_store("counters").await.unwrap_err().code(), ErrorCode::NotFound);
+    }
+}
+
+#[tokio::test]
+async fn one_call_of_administration_goes_on_over_a_restart_of_the_writer() {
+    let mut world = World::start().await;
+    let client = world.client().await;
+    world.log.set_rates(in_doubt_and_there());
+    let creating = client.clone();
+    let creating = tokio::spawn(async move { creating.create_store(&spec()).await });
+    while faults(&world) == 0 {
+        tokio::time::sleep(SOON / 100).await;
+    }
+    world.kill();
+    world.log.set_rates(FaultRates::default());
+    world.restart().await;
+    let store = tokio::time::timeout(PATIENCE, creating).await.unwrap().unwrap().unwrap();
+    assert_eq!(client.list_stores().await.unwrap(), [(*store.definition()).clone()]);
 }

@@ -1,0 +1,280 @@
+//! Changes of definitions, made once however often they have to be sent.
+//!
+//! The writer numbers no such change: a second `create` of a name is a conflict, whoever sent the
+//! first. So a change that may have happened is looked for: an alteration names the version that it
+//! starts from, so the definition of the next version tells whether it was ours. A client remembers
+//! what it asked for until it knows, so that the same call settles it, also after a deadline.
+
+use forebay_core::backoff::Backoff;
+use forebay_core::id::{SchemaVersion, StoreId};
+use forebay_core::limits::CLIENT_UNSETTLED_DEFINITIONS_MAX;
+use forebay_core::schema::{Alteration, Definition, StoreSpec};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::status::write_error_of_status;
+use forebay_wire::v1;
+use parking_lot::Mutex;
+use tonic::{Request, Response, Status};
+
+use crate::Rpc;
+use crate::client::{ClientInner, definition_of};
+
+/// A change of a definition, as a caller asks for it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum Asked {
+    Create(StoreSpec),
+    Alter { name: String, from: Option<SchemaVersion>, alterations: Vec<Alteration> },
+    Delete(String),
+}
+
+/// The definition that a change starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Base {
+    store: StoreId,
+    version: SchemaVersion,
+}
+
+/// Changes that may have happened, the oldest first.
+#[derive(Debug, Default)]
+pub(crate) struct Unsettled(Mutex<Vec<(Asked, Option<Base>)>>);
+
+impl Unsettled {
+    fn take(&self, asked: &Asked) -> Option<Option<Base>> {
+        let mut held = self.0.lock();
+        let place = held.iter().position(|(held, _)| held == asked)?;
+        Some(held.remove(place).1)
+    }
+
+    fn keep(&self, asked: Asked, base: Option<Base>) {
+        let mut held = self.0.lock();
+        if held.len() == CLIENT_UNSETTLED_DEFINITIONS_MAX {
+            held.remove(0);
+        }
+        held.push((asked, base));
+    }
+}
+
+/// One change on its way. If it goes while the change may have happened, the client remembers it.
+struct Course<'c> {
+    client: &'c ClientInner,
+    asked: Asked,
+    base: Option<Base>,
+    /// Whether an attempt may have done it.
+    may_be_done: bool,
+    backoff: Backoff,
+    last: Option<Error>,
+}
+
+impl Drop for Course<'_> {
+    fn drop(&mut self) {
+        if self.may_be_done {
+            self.client.unsettled().keep(self.asked.clone(), self.base);
+        }
+    }
+}
+
+/// What one attempt came to.
+enum Attempt<A> {
+    Done(A),
+    /// It says nothing: make another one.
+    Again,
+    Refused(Error),
+}
+
+impl ClientInner {
+    pub(crate) async fn create(&self, spec: &StoreSpec) -> Result<Definition> {
+        let mut course = self.course(Asked::Create(spec.clone()));
+        let done = tokio::time::timeout(self.deadline(), course.create(spec)).await;
+        course.end(done.ok())
+    }
+
+    pub(crate) async fn alter(
+        &self,
+        name: &str,
+        from: Option<SchemaVersion>,
+        alterations: &[Alteration],
+    ) -> Result<Definition> {
+        let asked = (name.to_owned(), alterations.to_vec());
+        let asked = Asked::Alter { name: asked.0, from, alterations: asked.1 };
+        let mut course = self.course(asked);
+        let altering = course.alter(name, from, alterations);
+        let done = tokio::time::timeout(self.deadline(), altering).await;
+        course.end(done.ok())
+    }
+
+    pub(crate) async fn delete(&self, name: &str) -> Result<()> {
+        let mut course = self.course(Asked::Delete(name.to_owned()));
+        let done = tokio::time::timeout(self.deadline(), course.delete(name)).await;
+        course.end(done.ok())
+    }
+
+    fn course(&self, asked: Asked) -> Course<'_> {
+        let remembered = self.unsettled().take(&asked);
+        let (base, may_be_done) = (remembered.flatten(), remembered.is_some());
+        let backoff = self.backoff();
+        Course { client: self, asked, base, may_be_done, backoff, last: None }
+    }
+}
+
+impl Course<'_> {
+    async fn create(&mut self, spec: &StoreSpec) -> Result<Definition> {
+        let message = v1::CreateStoreRequest { spec: Some(spec.into()) };
+        loop {
+            let call = async |mut rpc: Rpc, message| rpc.create_store(message).await;
+            match self.attempt(message.clone(), call).await {
+                Attempt::Done(response) => return definition_of(response),
+                Attempt::Refused(error) if self.may_be_there(&error, ErrorCode::Conflict) => {
+                    let first = self.client.describe(&spec.name, 1).await?;
+                    if spec.define(first.store)? != first {
+                        return Err(error);
+                    }
+                    return self.client.describe(&spec.name, 0).await;
+                }
+                Attempt::Refused(error) => return Err(error),
+                Attempt::Again => {}
+            }
+        }
+    }
+
+    async fn alter(
+        &mut self,
+        name: &str,
+        from: Option<SchemaVersion>,
+        alterations: &[Alteration],
+    ) -> Result<Definition> {
+        loop {
+            let base = self.base(name, from).await?;
+            let message = v1::AlterStoreRequest {
+                name: name.to_owned(),
+                from_version: base.version.0,
+                alterations: alterations.iter().map(Into::into).collect(),
+            };
+            let call = async |mut rpc: Rpc, message| rpc.alter_store(message).await;
+            match self.attempt(message, call).await {
+                Attempt::Done(response) => return definition_of(response),
+                Attempt::Refused(error) if error.code() == ErrorCode::Conflict => {
+                    if self.may_be_done
+                        && let Some(ours) = self.altered(name, base, alterations).await?
+                    {
+                        return Ok(ours);
+                    }
+                    // Another alteration came first, and ours can no longer come behind it.
+                    self.may_be_done = false;
+                    if from.is_some() {
+                        return Err(error);
+                    }
+                    self.base = None;
+                }
+                Attempt::Refused(error) => return Err(error),
+                Attempt::Again => {}
+            }
+        }
+    }
+
+    async fn delete(&mut self, name: &str) -> Result<()> {
+        loop {
+            let base = self.base(name, None).await?;
+            if self.may_be_done {
+                match self.client.describe(name, 0).await {
+                    // Another store has taken the name.
+                    Ok(found) if found.store != base.store => return Ok(()),
+                    Err(error) if error.code() == ErrorCode::NotFound => return Ok(()),
+                    found => found.map(drop)?,
+                }
+            }
+            let message = v1::DeleteStoreRequest { name: name.to_owned() };
+            let call = async |mut rpc: Rpc, message| rpc.delete_store(message).await;
+            match self.attempt(message, call).await {
+                Attempt::Done(_) => return Ok(()),
+                Attempt::Refused(error) if self.may_be_there(&error, ErrorCode::NotFound) => {
+                    return Ok(());
+                }
+                Attempt::Refused(error) => return Err(error),
+                Attempt::Again => {}
+            }
+        }
+    }
+
+    fn may_be_there(&self, error: &Error, code: ErrorCode) -> bool {
+        self.may_be_done && error.code() == code
+    }
+
+    /// The definition that the change starts from; asked for once.
+    async fn base(&mut self, name: &str, from: Option<SchemaVersion>) -> Result<Base> {
+        if let Some(base) = self.base {
+            return Ok(base);
+        }
+        let found = self.client.describe(name, 0).await?;
+        let base = Base { store: found.store, version: from.unwrap_or(found.version) };
+        self.base = Some(base);
+        Ok(base)
+    }
+
+    /// The version behind the base, if it is what our alterations make of the base.
+    async fn altered(
+        &self,
+        name: &str,
+        base: Base,
+        alterations: &[Alteration],
+    ) -> Result<Option<Definition>> {
+        let before = self.client.describe(name, base.version.0).await?;
+        let after = self.client.describe(name, base.version.0 + 1).await?;
+        let is_same_store = before.store == base.store && after.store == base.store;
+        let ours = before.altered(alterations).ok();
+        Ok(ours.filter(|ours| is_same_store && *ours == after))
+    }
+
+    /// One attempt; waits a little after one that says nothing.
+    async fn attempt<Q, A>(
+        &mut self,
+        message: Q,
+        call: impl AsyncFn(Rpc, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Attempt<A> {
+        let may_be_done = std::mem::replace(&mut self.may_be_done, true);
+        let answer = call(self.client.rpc(), self.client.request(message));
+        let error = match self.client.within_attempt(answer).await {
+            Ok(Ok(response)) => {
+                self.may_be_done = false;
+                return Attempt::Done(response.into_inner());
+            }
+            Ok(Err(status)) => {
+                let error = write_error_of_status(&status);
+                // Without details it is the transport that speaks: the call never left. A writer
+                // that is unavailable may have become so behind its append.
+                let never_left =
+                    error.code() == ErrorCode::Unavailable && status.details().is_empty();
+                self.may_be_done = may_be_done || !never_left;
+                error
+            }
+            Err(error) => error,
+        };
+        if !matches!(error.code(), ErrorCode::Unavailable | ErrorCode::UnknownOutcome) {
+            self.may_be_done = may_be_done;
+            return Attempt::Refused(error);
+        }
+        self.last = Some(error);
+        tokio::time::sleep(self.backoff.next_wait(self.client.entropy())).await;
+        Attempt::Again
+    }
+
+    /// What the caller hears; `None` at the deadline.
+    fn end<T>(mut self, done: Option<Result<T>>) -> Result<T> {
+        let last = self.last.take();
+        match done {
+            Some(done) => {
+                // A description that failed settles nothing.
+                let is_settled = !done.as_ref().is_err_and(|error| error.code().is_retryable());
+                self.may_be_done &= !is_settled;
+                done
+            }
+            None if self.may_be_done => {
+                let why = last.map_or("no answer yet".to_owned(), |error| error.to_string());
+                let message = format!(
+                    "it may have happened; make the same call again with this client to settle \
+                     it ({why})"
+                );
+                Err(Error::unknown_outcome(message))
+            }
+            None => Err(self.client.no_answer(last)),
+        }
+    }
+}
