@@ -26,4 +26,4 @@ mod rounds;
 pub use goals::{Bound, Goal, Goals};
 pub use machine::{Machine, Noise, NoiseWatch};
 pub use report::{Bench, Report, Row, RowResult, Unit};
-pub use rounds::{Contender, Rounds, Spread, interleave};
+pub use rounds::{Contender, Rounds, Spread, Values, interleave};

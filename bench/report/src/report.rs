@@ -34,6 +34,9 @@ pub enum Unit {
     /// bytes
     #[serde(rename = "bytes")]
     Bytes,
+    /// MB/s, of 1,000,000 bytes
+    #[serde(rename = "MB/s")]
+    MegabytesPerSecond,
     /// a plain number
     #[serde(rename = "1")]
     Count,
@@ -50,6 +53,7 @@ impl Unit {
             Self::Seconds => "s",
             Self::PerSecond => "1/s",
             Self::Bytes => "bytes",
+            Self::MegabytesPerSecond => "MB/s",
             Self::Count => "",
         }
     }

@@ -96,17 +96,26 @@ impl Rounds {
     }
 }
 
+/// What one run of a contender gives: a value for each name.
+pub type Values = Vec<(String, f64)>;
+
 /// One side of a comparison: a name, and what measures it once.
 pub struct Contender<'a> {
-    /// The name of its values.
+    /// Its name, in messages.
     pub name: String,
     /// Runs one round of it.
-    pub run: Box<dyn FnMut() -> Result<f64, String> + 'a>,
+    pub run: Box<dyn FnMut() -> Result<Values, String> + 'a>,
 }
 
 impl<'a> Contender<'a> {
-    /// A contender.
-    pub fn new(name: &str, run: impl FnMut() -> Result<f64, String> + 'a) -> Self {
+    /// A contender with one value, under its own name.
+    pub fn new(name: &str, mut run: impl FnMut() -> Result<f64, String> + 'a) -> Self {
+        let value_name = name.to_owned();
+        Self::several(name, move || Ok(vec![(value_name.clone(), run()?)]))
+    }
+
+    /// A contender whose one run gives several values, each under a name of its own.
+    pub fn several(name: &str, run: impl FnMut() -> Result<Values, String> + 'a) -> Self {
         Self { name: name.to_owned(), run: Box::new(run) }
     }
 }
@@ -122,9 +131,9 @@ pub fn interleave(count: usize, contenders: &mut [Contender<'_>]) -> Result<Roun
         for turn in 0..contenders.len() {
             let place = (round + turn) % contenders.len();
             let contender = &mut contenders[place];
-            let value = (contender.run)()
+            let values = (contender.run)()
                 .map_err(|problem| format!("{}, round {round}: {problem}", contender.name))?;
-            rounds.record(&contender.name, value);
+            values.iter().for_each(|(name, value)| rounds.record(name, *value));
         }
         rounds.close();
     }
@@ -185,6 +194,15 @@ mod tests {
         let rounds = interleave(4, &mut contenders).unwrap();
         assert_eq!(order.borrow().as_str(), "abcbcacababc");
         assert_eq!(rounds.spread("c").unwrap().rounds, 4);
+    }
+
+    #[test]
+    fn one_run_may_give_several_values() {
+        let values = || Ok(vec![("p50".to_owned(), 2.0), ("p99".to_owned(), 3.0)]);
+        let rounds = interleave(2, &mut [Contender::several("get", values)]).unwrap();
+        assert_eq!(rounds.spread("p50").unwrap().median, 2.0);
+        assert_eq!(rounds.ratio("p99", "p50").unwrap().median, 1.5);
+        assert!(rounds.spread("get").is_err());
     }
 
     #[test]

@@ -1,15 +1,19 @@
 //! The bench front: every binary of a package under bench/ is a benchmark of that name. It is
-//! built like everything else, runs under a bound, and must leave its result file and its closing
-//! line; missed goals are results, not failures.
+//! built by the release profile, as what is published is (tools/decisions/0011), runs under a
+//! bound, and must leave its result file and its closing line; missed goals are results, not
+//! failures.
 
 use std::env;
 use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
 use crate::process;
-use crate::workspace::{Package, Workspace};
+use crate::workspace::{BUILD_BOUND, Package, Workspace};
 
+/// The package that benchmarks start as a process of its own.
+const SERVER: &str = "forebayd";
 const BENCH_BOUND: Duration = Duration::from_secs(2 * 60 * 60);
 const QUICK_BOUND: Duration = Duration::from_secs(15 * 60);
 
@@ -18,9 +22,10 @@ const QUICK_BOUND: Duration = Duration::from_secs(15 * 60);
 /// # Errors
 /// There is no such benchmark, or one fails to run or to report.
 pub fn run(workspace: &Workspace, name: Option<&str>) -> Result<(), String> {
-    let registered = registered(&workspace.packages()?);
+    let packages = workspace.packages()?;
+    let registered = registered(&packages);
     let chosen = choose(&registered, name)?;
-    workspace.build()?;
+    build(workspace, &packages)?;
     let mut broken = Vec::new();
     for name in chosen {
         if let Err(problem) = run_one(workspace, name) {
@@ -31,12 +36,37 @@ pub fn run(workspace: &Workspace, name: Option<&str>) -> Result<(), String> {
     if broken.is_empty() { Ok(()) } else { Err(format!("benchmarks failed: {broken:?}")) }
 }
 
+/// The packages that hold benchmarks.
+fn benches(packages: &[Package]) -> impl Iterator<Item = &Package> {
+    let is_bench = |package: &&Package| package.folder.starts_with("bench/");
+    packages.iter().filter(is_bench).filter(|package| !package.binaries.is_empty())
+}
+
 /// The benchmarks of the tree, sorted.
 fn registered(packages: &[Package]) -> Vec<String> {
-    let bench = packages.iter().filter(|package| package.folder.starts_with("bench/"));
-    let mut names: Vec<String> = bench.flat_map(|package| package.binaries.clone()).collect();
+    let mut names: Vec<String> =
+        benches(packages).flat_map(|package| package.binaries.clone()).collect();
     names.sort();
     names
+}
+
+/// How the benchmarks are built, always in this one form, with the server that they measure.
+fn build_arguments(packages: &[Package]) -> Vec<&str> {
+    let mut arguments = vec!["build", "--release", "--locked", "--package", SERVER];
+    for package in benches(packages) {
+        arguments.extend(["--package", &package.name]);
+    }
+    arguments
+}
+
+fn build(workspace: &Workspace, packages: &[Package]) -> Result<(), String> {
+    process::must(&mut workspace.cargo(&build_arguments(packages)), BUILD_BOUND)
+}
+
+/// A binary that the build made.
+fn binary(workspace: &Workspace, name: &str) -> Result<PathBuf, String> {
+    let path = workspace.target()?.join("release").join(name);
+    if path.is_file() { Ok(path) } else { Err(format!("the build left no {}", path.display())) }
 }
 
 fn choose<'a>(registered: &'a [String], name: Option<&str>) -> Result<Vec<&'a str>, String> {
@@ -55,7 +85,7 @@ fn run_one(workspace: &Workspace, name: &str) -> Result<(), String> {
     if result.exists() {
         fs::remove_file(&result).map_err(|error| format!("remove the last result: {error}"))?;
     }
-    let mut command = Command::new(workspace.binary(name)?);
+    let mut command = Command::new(binary(workspace, name)?);
     command.current_dir(&workspace.root).env("FOREBAY_BENCH_COMMAND", command_text);
     process::must(&mut command, if quick { QUICK_BOUND } else { BENCH_BOUND })?;
     let text = fs::read_to_string(&result)
@@ -92,6 +122,8 @@ mod tests {
         assert_eq!(registered, ["freshness", "write-path"]);
         assert_eq!(choose(&registered, None).unwrap(), ["freshness", "write-path"]);
         assert_eq!(choose(&registered, Some("freshness")).unwrap(), ["freshness"]);
+        let arguments = "build --release --locked --package forebayd --package bench-micro";
+        assert_eq!(build_arguments(&packages).join(" "), arguments);
         let problem = choose(&registered, Some("speed")).unwrap_err();
         assert!(problem.contains("freshness, write-path"), "{problem}");
     }

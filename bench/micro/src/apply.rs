@@ -1,0 +1,474 @@
+//! How fast a reader applies its log: the whole reader beside decoding alone, the fold alone and
+//! the index alone, and the bootstrap of a reader from the log's start as users run it. The entries
+//! are those that a real writer has put into a real log.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay::{Client, ClientOptions, Reader, ReaderOptions, StreamOptions, SystemClock};
+use forebay::{PartitionId, SystemEntropy};
+use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{ClientBatch, Entry, EntryBody};
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Applied, Documents, PartitionState, Record};
+use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_index::{Index, PartitionWriter};
+use forebay_log::disk::RealDisk;
+use forebay_log::{
+    CatalogFollower, ChangeLog, EmbeddedLog, EmbeddedOptions, LogRecord, MemoryLog, ReadLimit,
+};
+use forebay_reader::{LogBarriers, ReaderParts};
+use forebay_wire::entry::{decode_entry, encode_entry};
+use tokio::runtime::Runtime;
+
+use crate::clock::seconds;
+use crate::server::{Log, Server};
+use crate::{Failure, data, runtime};
+
+/// The store.
+const STORE: &str = "users";
+/// The time that one step may take before the benchmark fails.
+const PATIENCE: Duration = Duration::from_secs(600);
+/// Bytes of one read of the log.
+const READ_BYTES: usize = 1024 * 1024;
+/// The log stands still while it is read, so any age will do.
+const AGE: Duration = Duration::from_secs(24 * 60 * 60);
+
+const LOCAL: &str = "bootstrap from an embedded log in process";
+const REMOTE: &str = "bootstrap over Subscribe";
+
+/// How much.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rounds.
+    pub rounds: usize,
+    /// Changes in the log.
+    pub changes: u64,
+    /// Changes of one entry, one shape for each.
+    pub shapes: Vec<usize>,
+}
+
+/// Every record of a store's log, by partition, and the control log beside them.
+struct Held {
+    store: StoreId,
+    control: Vec<Bytes>,
+    partitions: Vec<Vec<LogRecord>>,
+    changes: u64,
+    bytes: u64,
+}
+
+/// What one contender went through in one round, and how long that took.
+struct Pace<'a> {
+    held: &'a Held,
+    entries: u64,
+    seconds: f64,
+}
+
+/// Measures and forms the rows.
+///
+/// # Errors
+/// A contender fails; its name and the round are in the message.
+pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+    let runtime = runtime()?;
+    let said = |failure: Failure| failure.to_string();
+    let server = runtime.block_on(fill(plan.changes)).map_err(said)?;
+    // The same bytes twice: a log has one process, and each of two bootstraps needs its own.
+    let twin = crate::server::copy_of(server.data())?;
+    let log = runtime.block_on(open_log(twin.path())).map_err(said)?;
+    let written = runtime.block_on(Held::read(&*log)).map_err(said)?;
+    let shapes: Vec<(usize, Held)> = plan
+        .shapes
+        .iter()
+        .map(|changes| Ok((*changes, written.with_entries_of(*changes)?)))
+        .collect::<forebay::Result<_>>()
+        .map_err(|error| error.to_string())?;
+    let mut contenders = Vec::new();
+    for (changes, held) in &shapes {
+        contenders.extend(steps(*changes, held));
+    }
+    contenders.push(Contender::several(LOCAL, || {
+        let log = Arc::clone(&log);
+        let run = || runtime.block_on(bootstrap_from(log));
+        written.paced(run)?.values(LOCAL)
+    }));
+    contenders.push(Contender::several(REMOTE, || {
+        let run = || runtime.block_on(bootstrap_over(server.address()));
+        written.paced(run)?.values(REMOTE)
+    }));
+    let rounds = interleave(plan.rounds, &mut contenders)?;
+    drop(contenders);
+    runtime.block_on(log.close());
+    rows(plan, &rounds)
+}
+
+/// Starts a server and writes the changes by one stream.
+async fn fill(changes: u64) -> Result<Server, Failure> {
+    let server = Server::start(Log::Buffered)?;
+    let client = Client::connect(server.address(), ClientOptions::default()).await?;
+    let store = data::open_store(&client, STORE).await?;
+    let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(PATIENCE);
+    for number in 0..changes {
+        stream.send(data::write(&store, number)).await?;
+    }
+    stream.finish().await?;
+    Ok(server)
+}
+
+async fn open_log(folder: &std::path::Path) -> Result<Arc<EmbeddedLog>, Failure> {
+    let options = EmbeddedOptions::new(folder);
+    let log = EmbeddedLog::open(Arc::new(RealDisk), Arc::new(SystemClock), options).await?;
+    Ok(Arc::new(log))
+}
+
+impl Held {
+    async fn read(log: &dyn ChangeLog) -> Result<Self, Failure> {
+        let control = read_all(log, PartitionRef::CONTROL).await?;
+        let catalog = follow(Arc::new(memory_of(&control).await?)).await?;
+        let store = catalog.catalog().by_name(STORE)?.definition.store;
+        let mut partitions = Vec::new();
+        for partition in PartitionCount(data::PARTITIONS).partitions() {
+            partitions.push(read_all(log, PartitionRef { store, partition }).await?);
+        }
+        let control = control.into_iter().map(|record| record.entry).collect();
+        Ok(Self::of(store, control, partitions)?)
+    }
+
+    fn of(
+        store: StoreId,
+        control: Vec<Bytes>,
+        partitions: Vec<Vec<LogRecord>>,
+    ) -> forebay::Result<Self> {
+        let (mut changes, mut bytes) = (0, 0);
+        for record in partitions.iter().flatten() {
+            bytes += record.entry.len() as u64;
+            changes += decode_entry(&record.entry)?.change_count() as u64;
+        }
+        Ok(Self { store, control, partitions, changes, bytes })
+    }
+
+    /// The same changes in the same order, so many in each entry.
+    fn with_entries_of(&self, changes: usize) -> forebay::Result<Self> {
+        let split = |records: &Vec<LogRecord>| split(records, changes);
+        let partitions = self.partitions.iter().map(split).collect::<forebay::Result<_>>()?;
+        Self::of(self.store, self.control.clone(), partitions)
+    }
+
+    fn entries(&self) -> u64 {
+        self.partitions.iter().map(|records| records.len() as u64).sum()
+    }
+
+    /// Runs something over all of it.
+    fn paced(&self, run: impl FnOnce() -> Result<(), Failure>) -> Result<Pace<'_>, String> {
+        let (seconds, done) = seconds(run);
+        done.map_err(|failure| failure.to_string())?;
+        Ok(Pace { held: self, entries: self.entries(), seconds })
+    }
+}
+
+impl Pace<'_> {
+    fn values(&self, name: &str) -> Result<Values, String> {
+        let per_second = |count: u64| count as f64 / self.seconds;
+        Ok(vec![
+            (measure(name, "entries/s"), per_second(self.entries)),
+            (measure(name, "changes/s"), per_second(self.held.changes)),
+            (measure(name, "MB/s"), per_second(self.held.bytes) / 1e6),
+        ])
+    }
+}
+
+fn measure(name: &str, what: &str) -> String {
+    format!("{name}, {what}")
+}
+
+async fn read_all(log: &dyn ChangeLog, at: PartitionRef) -> Result<Vec<LogRecord>, Failure> {
+    let limit = ReadLimit { bytes_max: READ_BYTES, wait_max: Duration::ZERO };
+    let (mut all, mut from) = (Vec::new(), Offset(0));
+    loop {
+        let records = log.read(at, from, limit).await?.records;
+        let Some(last) = records.last() else { return Ok(all) };
+        from = last.offset.next();
+        all.extend(records);
+    }
+}
+
+fn split(records: &[LogRecord], changes: usize) -> forebay::Result<Vec<LogRecord>> {
+    let mut split = Vec::new();
+    let mut push = |append_time: Timestamp, entry: &Entry| {
+        let offset = Offset(split.len() as u64);
+        split.push(LogRecord { offset, append_time, entry: encode_entry(entry)? });
+        Ok::<(), forebay::Error>(())
+    };
+    for record in records {
+        let entry = decode_entry(&record.entry)?;
+        let EntryBody::Changes(batches) = &entry.body else {
+            push(record.append_time, &entry)?;
+            continue;
+        };
+        for ClientBatch { client, changes: all } in batches {
+            for part in all.chunks(changes) {
+                let part = ClientBatch { client: *client, changes: part.to_vec() };
+                let body = EntryBody::Changes(vec![part]);
+                push(record.append_time, &Entry { body, ..entry.clone() })?;
+            }
+        }
+    }
+    Ok(split)
+}
+
+/// The steps of applying, each alone, on one thread, and the reader that takes all of them.
+fn steps(changes: usize, held: &Held) -> Vec<Contender<'_>> {
+    let named = |step: &str| step_name(step, changes);
+    let (reader, all, decode) = (named(READER), named(ALL_STEPS), named(DECODE));
+    let (fold, index) = (named(FOLD), named(INDEX));
+    vec![
+        Contender::several(&reader.clone(), move || {
+            let (runtime, log) = memory_log(held).map_err(|failure| failure.to_string())?;
+            let run = || runtime.block_on(bootstrap_from(log));
+            held.paced(run)?.values(&reader)
+        }),
+        Contender::several(&all.clone(), move || {
+            let mut copy = Copy::empty(held).map_err(|failure| failure.to_string())?;
+            held.paced(|| copy.apply_all(held))?.values(&all)
+        }),
+        Contender::several(&decode.clone(), move || {
+            held.paced(|| decode_all(held))?.values(&decode)
+        }),
+        Contender::several(&fold.clone(), move || {
+            let prepared = Copy::empty(held).and_then(|copy| copy.prepare(held));
+            let (prepared, _) = prepared.map_err(|failure| failure.to_string())?;
+            held.paced(|| prepared.fold_all())?.values(&fold)
+        }),
+        Contender::several(&index.clone(), move || {
+            let prepared = Copy::empty(held).and_then(|copy| copy.prepare(held));
+            let (_, effects) = prepared.map_err(|failure| failure.to_string())?;
+            let mut copy = Copy::empty(held).map_err(|failure| failure.to_string())?;
+            held.paced(|| copy.write_all(&effects))?.values(&index)
+        }),
+    ]
+}
+
+const READER: &str = "reader";
+const ALL_STEPS: &str = "decode, fold and index";
+const DECODE: &str = "decode alone";
+const FOLD: &str = "fold alone";
+const INDEX: &str = "index alone";
+const STEPS: [&str; 5] = [READER, ALL_STEPS, DECODE, FOLD, INDEX];
+
+fn step_name(step: &str, changes: usize) -> String {
+    format!("{step}, entries of {changes}")
+}
+
+fn decode_all(held: &Held) -> Result<(), Failure> {
+    for record in held.partitions.iter().flatten() {
+        std::hint::black_box(decode_entry(&record.entry)?);
+    }
+    Ok(())
+}
+
+/// A copy of a store without a reader around it.
+struct Copy {
+    index: Index,
+    partitions: Vec<(PartitionState, PartitionWriter)>,
+}
+
+/// Decoded records, the rows before them, and the states that they are folded into.
+struct Folds {
+    index: Index,
+    partitions: Vec<(PartitionState, Rows, Vec<Record>)>,
+}
+
+/// What a fold did and the state behind it.
+type Effects = Vec<Vec<(Applied, PartitionState)>>;
+
+/// Documents that need no index: none of them is known. An upsert of all fields gives the same row.
+struct Rows;
+
+impl Documents for Rows {
+    fn row(&self, _key: &[u8]) -> Option<Vec<u8>> {
+        None
+    }
+}
+
+impl Copy {
+    fn empty(held: &Held) -> Result<Self, Failure> {
+        let count = PartitionCount(data::PARTITIONS);
+        let definition = data::spec(STORE).define(held.store)?;
+        let layout = forebay_core::layout::Layout::of(&definition);
+        let schema = Arc::new(SchemaAt { definition, layout });
+        let index = Index::new([schema], count.partitions(), 7)?;
+        let mut partitions = Vec::new();
+        for partition in count.partitions() {
+            let at = PartitionRef { store: held.store, partition };
+            partitions.push((PartitionState::new(at, count), index.writer(partition)?));
+        }
+        Ok(Self { index, partitions })
+    }
+
+    fn apply_all(&mut self, held: &Held) -> Result<(), Failure> {
+        for ((state, writer), records) in self.partitions.iter_mut().zip(&held.partitions) {
+            for record in records {
+                let applied = state.apply(decoded(record), writer, self.index.schemas());
+                let applied = applied.map_err(|blocked| format!("{blocked:?}"))?;
+                writer.apply(&applied, state)?;
+            }
+        }
+        self.check(held)
+    }
+
+    /// Everything that fold and index need to run alone.
+    fn prepare(mut self, held: &Held) -> Result<(Folds, Effects), Failure> {
+        let mut effects = Vec::new();
+        let mut folds = Vec::new();
+        for ((state, _), records) in self.partitions.iter_mut().zip(&held.partitions) {
+            folds.push((state.clone(), Rows, records.iter().map(decoded).collect()));
+            let mut of_partition = Vec::new();
+            for record in records {
+                let applied = state.apply(decoded(record), &Rows, self.index.schemas());
+                let applied = applied.map_err(|blocked| format!("{blocked:?}"))?;
+                of_partition.push((applied, state.clone()));
+            }
+            effects.push(of_partition);
+        }
+        Ok((Folds { index: self.index, partitions: folds }, effects))
+    }
+
+    fn write_all(&mut self, effects: &Effects) -> Result<(), Failure> {
+        for ((_, writer), effects) in self.partitions.iter_mut().zip(effects) {
+            for (applied, state) in effects {
+                writer.apply(applied, state)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A fold that skips what it should apply would be fast.
+    fn check(&self, held: &Held) -> Result<(), Failure> {
+        let documents: u64 = self.partitions.iter().map(|(_, w)| w.held().documents).sum();
+        let expected = held.changes.min(data::KEYS);
+        if documents == expected {
+            return Ok(());
+        }
+        Err(format!("applied {documents} documents of {expected}").into())
+    }
+}
+
+impl Folds {
+    fn fold_all(self) -> Result<(), Failure> {
+        for (mut state, rows, records) in self.partitions {
+            for record in records {
+                let applied = state.apply(record, &rows, self.index.schemas());
+                std::hint::black_box(applied.map_err(|blocked| format!("{blocked:?}"))?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn decoded(record: &LogRecord) -> Record {
+    let entry = decode_entry(&record.entry);
+    Record { offset: record.offset, append_time: record.append_time, entry }
+}
+
+/// A log in memory with all of it, and one thread to read it on.
+fn memory_log(held: &Held) -> Result<(Runtime, Arc<MemoryLog>), Failure> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let log = runtime.block_on(async {
+        let control = held.control.iter().map(|entry| LogRecord {
+            offset: Offset(0),
+            append_time: Timestamp::MIN,
+            entry: entry.clone(),
+        });
+        let log = memory_of(&control.collect::<Vec<_>>()).await?;
+        log.create(held.store, PartitionCount(data::PARTITIONS)).await?;
+        for (partition, records) in held.partitions.iter().enumerate() {
+            let at = PartitionRef { store: held.store, partition: PartitionId(partition as u32) };
+            for record in records {
+                log.append(at, record.entry.clone()).await?;
+            }
+        }
+        Ok::<_, Failure>(log)
+    })?;
+    Ok((runtime, Arc::new(log)))
+}
+
+/// A log in memory with this control log.
+async fn memory_of(control: &[LogRecord]) -> Result<MemoryLog, Failure> {
+    let log = MemoryLog::new(Arc::new(SystemClock));
+    for record in control {
+        log.append(PartitionRef::CONTROL, record.entry.clone()).await?;
+    }
+    Ok(log)
+}
+
+async fn follow(log: Arc<dyn ChangeLog>) -> Result<Arc<CatalogFollower>, Failure> {
+    let end = log.bounds(PartitionRef::CONTROL).await?.end;
+    let catalog = Arc::new(CatalogFollower::start(log, Arc::new(SystemEntropy)));
+    catalog.wait_applied(end, PATIENCE).await?;
+    Ok(catalog)
+}
+
+fn options() -> ReaderOptions {
+    ReaderOptions { ready_age_max: AGE, ..ReaderOptions::new(STORE) }
+}
+
+/// Opens a reader on a log of this process and waits until it is ready.
+async fn bootstrap_from(log: Arc<dyn ChangeLog>) -> Result<(), Failure> {
+    let parts = ReaderParts {
+        catalog: follow(Arc::clone(&log)).await?,
+        barriers: Arc::new(LogBarriers(Arc::clone(&log))),
+        log,
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SystemEntropy),
+        on_skipped: None,
+        disk: None,
+    };
+    let reader = forebay_reader::Reader::open(options(), parts).await?;
+    Ok(reader.await_ready(PATIENCE).await?)
+}
+
+/// Opens a reader as an application does and waits until it is ready.
+async fn bootstrap_over(address: &str) -> Result<(), Failure> {
+    let reader = Reader::open(address, options()).await?;
+    Ok(reader.await_ready(PATIENCE).await?)
+}
+
+fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for changes in &plan.shapes {
+        for step in STEPS {
+            let name = step_name(step, *changes);
+            let peer = match step {
+                READER | ALL_STEPS => Some(step_name(DECODE, *changes)),
+                _ => None,
+            };
+            add(&mut rows, &name, peer.as_deref(), rounds)?;
+        }
+        let (reader, index) = (step_name(READER, *changes), step_name(INDEX, *changes));
+        let (reader, index) = (measure(&reader, "changes/s"), measure(&index, "changes/s"));
+        let beside = format!("{reader}, beside the index");
+        rows.push(Row::against(&beside, Unit::PerSecond, rounds, &reader, &index)?);
+    }
+    let decode = plan.shapes.last().map(|changes| step_name(DECODE, *changes));
+    for name in [LOCAL, REMOTE] {
+        add(&mut rows, name, decode.as_deref(), rounds)?;
+    }
+    Ok(rows)
+}
+
+fn add(rows: &mut Vec<Row>, name: &str, peer: Option<&str>, rounds: &Rounds) -> Result<(), String> {
+    let units = [
+        ("entries/s", Unit::PerSecond),
+        ("changes/s", Unit::PerSecond),
+        ("MB/s", Unit::MegabytesPerSecond),
+    ];
+    for (what, unit) in units {
+        let ours = measure(name, what);
+        rows.push(match peer.map(|peer| measure(peer, what)) {
+            Some(peer) => Row::against(&ours, unit, rounds, &ours, &peer)?,
+            None => Row::alone(&ours, unit, rounds, &ours)?,
+        });
+    }
+    Ok(())
+}

@@ -1,0 +1,31 @@
+//! `make bench-apply`: how fast a reader applies its log.
+
+use std::process::ExitCode;
+
+use forebay_bench_micro::{apply, data};
+use forebay_bench_report::Bench;
+
+/// Changes in the log: each key is written three times.
+const CHANGES: u64 = 3 * data::KEYS;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("bench-apply: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<String, String> {
+    let about = format!("{}; {CHANGES} changes, of one stream", data::DATA);
+    let mut bench = Bench::start("apply", &about)?;
+    let rounds = Bench::rounds(11, 3);
+    let plan = apply::Plan { rounds, changes: CHANGES, shapes: vec![1, 100] };
+    apply::run(&plan)?.into_iter().for_each(|row| bench.add(row));
+    Ok(bench.finish()?.summary())
+}

@@ -1,0 +1,34 @@
+//! `make bench-writes`: acknowledged writes a second, and how long each takes.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use forebay_bench_micro::{data, writes};
+use forebay_bench_report::Bench;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("bench-writes: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<String, String> {
+    let mut bench = Bench::start("writes", data::DATA)?;
+    let plan = writes::Plan {
+        rounds: Bench::rounds(11, 3),
+        turn: Duration::from_secs(2),
+        clients: 64,
+        batch_clients: 4,
+        batch: 1_000,
+        kafka: false,
+    };
+    writes::run(&plan)?.into_iter().for_each(|row| bench.add(row));
+    Ok(bench.finish()?.summary())
+}

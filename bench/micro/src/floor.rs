@@ -1,0 +1,46 @@
+//! What this disk itself allows: bytes appended to a file, and one fdatasync behind each append.
+
+use std::fs::File;
+use std::io::Write;
+use std::path::Path;
+use std::time::Duration;
+
+use crate::clock::nanos;
+use crate::latency::Latency;
+
+/// Appends the record and syncs, again and again for so long, at least once; each latency is of one
+/// append with its sync.
+///
+/// # Errors
+/// The disk fails.
+pub fn fdatasync(folder: &Path, record: &[u8], turn: Duration) -> Result<(f64, Latency), String> {
+    let failed =
+        |error: std::io::Error| format!("append and sync in {}: {error}", folder.display());
+    let path = folder.join("floor");
+    let mut file = File::create(&path).map_err(failed)?;
+    let mut latency = Latency::new()?;
+    let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
+    let mut last = began;
+    while latency.count() == 0 || last - began < turn_nanos {
+        file.write_all(record).and_then(|()| file.sync_data()).map_err(failed)?;
+        let now = nanos();
+        latency.record(now - last);
+        last = now;
+    }
+    std::fs::remove_file(&path).map_err(failed)?;
+    Ok((latency.count() as f64 * 1e9 / (last - began).max(1) as f64, latency))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_turn_without_time_still_syncs_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let (rate, latency) = fdatasync(folder.path(), b"record", Duration::ZERO).unwrap();
+        assert_eq!(latency.count(), 1);
+        assert!(rate > 0.0);
+        assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+}

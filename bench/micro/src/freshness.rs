@@ -1,0 +1,344 @@
+//! Freshness: how long after its acknowledgement a write is visible in an embedded reader of
+//! another process, while writes come at a fixed rate.
+//!
+//! The load is open: each write is due at a moment that depends on no answer, and what is counted
+//! from that moment includes every delay before it was sent. So a stall costs all the writes that
+//! fell into it, not one.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, Store, StreamOptions};
+use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
+use forebay_testkit::brokers::Brokers;
+use tokio::sync::mpsc::{self, UnboundedReceiver};
+use tokio::task::JoinSet;
+
+use crate::clock::nanos;
+use crate::latency::{self, Latency};
+use crate::server::{Log, Server};
+use crate::watch::{self, Sighting};
+use crate::{Failure, data, runtime};
+
+const STORE: &str = "users";
+const UNIT: Unit = Unit::Milliseconds;
+/// How often due writes are sent.
+const TICK: Duration = Duration::from_millis(1);
+/// Longest wait for what was acknowledged to become visible, and for a flush.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const ACKNOWLEDGED_TO_VISIBLE: &str = "acknowledged to visible";
+const DUE_TO_ACKNOWLEDGED: &str = "due to acknowledged";
+const DUE_TO_VISIBLE: &str = "due to visible";
+
+/// How long and how much.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rounds.
+    pub rounds: usize,
+    /// Writes of one round.
+    pub writes: u64,
+    /// Writes due in a second.
+    pub rate: u64,
+    /// Of so many writes one goes to a watched document, and is timed.
+    pub timed_one_in: u64,
+    /// Watched documents.
+    pub watched: u64,
+    /// Whether Kafka takes part.
+    pub kafka: bool,
+    /// The program that watches when its first argument says so.
+    pub watcher: PathBuf,
+}
+
+impl Plan {
+    fn logs(&self) -> &'static [&'static str] {
+        let all = &["embedded", "kafka (one broker)"];
+        if self.kafka { all } else { &all[..1] }
+    }
+
+    fn name(&self, log: &str, what: &str) -> String {
+        let rate = match (self.rate / 1_000, self.rate % 1_000) {
+            (thousands, 0) => format!("{thousands}K"),
+            _ => self.rate.to_string(),
+        };
+        format!("{log}, {rate} writes/s, {what}")
+    }
+}
+
+/// One timed write.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Probe {
+    key: u64,
+    value: u64,
+    due: u64,
+    acknowledged: u64,
+}
+
+/// What one round measured.
+struct Measured {
+    rate: f64,
+    acknowledged_to_visible: Latency,
+    due_to_acknowledged: Latency,
+    due_to_visible: Latency,
+}
+
+/// Measures and forms the rows.
+///
+/// # Errors
+/// A round fails, or an acknowledged write does not become visible.
+pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+    let runtime = runtime()?;
+    let brokers = if plan.kafka { Some(Brokers::start(1)?) } else { None };
+    let bootstrap = brokers.as_ref().map(Brokers::bootstrap).unwrap_or_default();
+    let mut sides = Vec::new();
+    for (log, name) in [Log::Fsync, Log::Kafka(&bootstrap)].into_iter().zip(plan.logs()) {
+        let side = runtime.block_on(Side::start(log, plan));
+        sides.push((*name, side.map_err(|failure| format!("{name}: {failure}"))?));
+    }
+    let mut contenders: Vec<Contender<'_>> = sides
+        .iter_mut()
+        .map(|(name, side)| {
+            let runtime = &runtime;
+            Contender::several(name, move || {
+                let measured = runtime.block_on(side.round(plan));
+                values(plan, name, &measured.map_err(|failure| failure.to_string())?)
+            })
+        })
+        .collect();
+    let rounds = interleave(plan.rounds, &mut contenders)?;
+    rows(plan, &rounds)
+}
+
+fn values(plan: &Plan, log: &str, measured: &Measured) -> Result<Values, String> {
+    let mut values = vec![(rate_measure(plan, log), measured.rate)];
+    for (what, latency) in [
+        (ACKNOWLEDGED_TO_VISIBLE, &measured.acknowledged_to_visible),
+        (DUE_TO_ACKNOWLEDGED, &measured.due_to_acknowledged),
+        (DUE_TO_VISIBLE, &measured.due_to_visible),
+    ] {
+        values.extend(latency.values(&plan.name(log, what), UNIT)?);
+    }
+    Ok(values)
+}
+
+fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for log in plan.logs() {
+        let rate = rate_measure(plan, log);
+        rows.push(Row::alone(&rate, Unit::PerSecond, rounds, &rate)?);
+        for what in [ACKNOWLEDGED_TO_VISIBLE, DUE_TO_ACKNOWLEDGED, DUE_TO_VISIBLE] {
+            rows.extend(latency::rows(&plan.name(log, what), None, UNIT, rounds)?);
+        }
+    }
+    Ok(rows)
+}
+
+/// Below the rate that was asked for, the machine could not follow.
+fn rate_measure(plan: &Plan, log: &str) -> String {
+    plan.name(log, "acknowledged, 1/s")
+}
+
+/// A server, a client of it in this process and a watcher in another.
+struct Side {
+    store: Store,
+    watcher: Watcher,
+    written: u64,
+    _server: Server,
+}
+
+impl Side {
+    async fn start(log: Log<'_>, plan: &Plan) -> Result<Self, Failure> {
+        let server = Server::start(log)?;
+        let client = Client::connect(server.address(), ClientOptions::default()).await?;
+        let store = data::open_store(&client, STORE).await?;
+        let watcher = Watcher::start(&plan.watcher, server.address(), plan.watched)?;
+        Ok(Self { store, watcher, written: 0, _server: server })
+    }
+
+    async fn round(&mut self, plan: &Plan) -> Result<Measured, Failure> {
+        let (rate, mut probes) = self.load(plan).await?;
+        probes.sort_by_key(|probe| probe.value);
+        let sightings = self.watcher.sightings(&probes).await?;
+        measure(rate, &probes, &sightings)
+    }
+
+    /// Sends every write when it is due, or as soon after as there is room.
+    async fn load(&mut self, plan: &Plan) -> Result<(f64, Vec<Probe>), Failure> {
+        let stream = self.store.write_stream(StreamOptions::default())?;
+        let mut stream = stream.with_deadline(PATIENCE);
+        let (began, first) = (nanos(), self.written);
+        let due = |sent: u64| began + sent * 1_000_000_000 / plan.rate;
+        let (mut sent, mut probes) = (0, JoinSet::new());
+        while sent < plan.writes {
+            if due(sent) > nanos() {
+                tokio::time::sleep(TICK).await;
+                continue;
+            }
+            let number = first + sent;
+            if sent % plan.timed_one_in == 0 {
+                let key = number / plan.timed_one_in % plan.watched;
+                let write = data::write_to(&self.store, &watch::key(key), number);
+                let (acknowledgement, due) = (stream.send(write).await?, due(sent));
+                probes.spawn(async move {
+                    acknowledgement.await?;
+                    let acknowledged = nanos();
+                    Ok::<_, forebay::Error>(Probe { key, value: number, due, acknowledged })
+                });
+            } else {
+                stream.send(data::write(&self.store, number)).await?;
+            }
+            sent += 1;
+        }
+        stream.finish().await?;
+        let rate = sent as f64 * 1e9 / (nanos() - began).max(1) as f64;
+        self.written += sent;
+        let mut known = Vec::new();
+        while let Some(probe) = probes.join_next().await {
+            known.push(probe??);
+        }
+        Ok((rate, known))
+    }
+}
+
+/// Pairs each probe with the first sighting of its value, or of a later one of its key: one look
+/// may come after two writes.
+fn measure(rate: f64, probes: &[Probe], sightings: &[Sighting]) -> Result<Measured, Failure> {
+    let mut of_keys: BTreeMap<u64, Vec<Sighting>> = BTreeMap::new();
+    for sighting in sightings {
+        of_keys.entry(sighting.key).or_default().push(*sighting);
+    }
+    let mut measured = Measured {
+        rate,
+        acknowledged_to_visible: Latency::new()?,
+        due_to_acknowledged: Latency::new()?,
+        due_to_visible: Latency::new()?,
+    };
+    for probe in probes {
+        let of_key = of_keys.get(&probe.key).map(Vec::as_slice).unwrap_or_default();
+        // A partition is in order, so the values of a key only grow.
+        let first = of_key.partition_point(|sighting| sighting.value < probe.value);
+        let seen = of_key.get(first).map(|sighting| sighting.nanos);
+        let seen = seen.ok_or_else(|| format!("write {} was never visible", probe.value))?;
+        // A reader may see a write before its writer has heard of it.
+        measured.acknowledged_to_visible.record(seen.saturating_sub(probe.acknowledged));
+        measured.due_to_acknowledged.record(probe.acknowledged.saturating_sub(probe.due));
+        measured.due_to_visible.record(seen.saturating_sub(probe.due));
+    }
+    Ok(measured)
+}
+
+/// The other process; killed when it goes.
+struct Watcher {
+    child: Child,
+    seen: UnboundedReceiver<Sighting>,
+}
+
+impl Watcher {
+    /// Starts it and waits until its reader is ready.
+    fn start(program: &Path, address: &str, watched: u64) -> Result<Self, Failure> {
+        let mut child = Command::new(program)
+            .args([watch::WATCH, address, STORE, &watched.to_string()])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("start {}: {error}", program.display()))?;
+        let said = child.stdout.take().ok_or("the watcher has no standard output")?;
+        let (sender, seen) = mpsc::unbounded_channel();
+        let watcher = Self { child, seen };
+        let mut said = BufReader::new(said);
+        let mut first = String::new();
+        said.read_line(&mut first)?;
+        if first != "ready\n" {
+            return Err(format!("the watcher did not get ready; it said {first:?}").into());
+        }
+        tokio::task::spawn_blocking(move || {
+            // Ends with the watcher, or when nobody asks for sightings any more.
+            for line in said.lines().map_while(Result::ok) {
+                if Sighting::parse(&line).is_none_or(|sighting| sender.send(sighting).is_err()) {
+                    return;
+                }
+            }
+        });
+        Ok(watcher)
+    }
+
+    /// What is seen until every probe's key has shown the last of its values.
+    async fn sightings(&mut self, probes: &[Probe]) -> Result<Vec<Sighting>, Failure> {
+        let mut missing: BTreeMap<u64, u64> = BTreeMap::new();
+        for probe in probes {
+            let last = missing.entry(probe.key).or_default();
+            *last = probe.value.max(*last);
+        }
+        let mut seen = Vec::new();
+        while !missing.is_empty() {
+            let next = tokio::time::timeout(PATIENCE, self.seen.recv()).await;
+            let next = next.map_err(|_| "an acknowledged write did not become visible")?;
+            let sighting = next.ok_or("the watcher has ended")?;
+            if missing.get(&sighting.key).is_some_and(|last| sighting.value >= *last) {
+                missing.remove(&sighting.key);
+            }
+            seen.push(sighting);
+        }
+        Ok(seen)
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        // One that has ended already is no news.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn probe(key: u64, value: u64, acknowledged: u64) -> Probe {
+        Probe { key, value, due: 1_000_000, acknowledged }
+    }
+
+    #[test]
+    fn a_probe_is_visible_with_the_first_sighting_that_is_not_older() {
+        let sighting = |key, value, nanos| Sighting { key, value, nanos };
+        let sightings =
+            [sighting(0, 0, 3_000_000), sighting(1, 5, 4_000_000), sighting(0, 8, 9_000_000)];
+        // Value 4 of key 0 was overwritten before the next look; key 1 was seen before its answer.
+        let probes = [probe(0, 0, 2_000_000), probe(0, 4, 2_000_000), probe(1, 5, 6_000_000)];
+        let measured = measure(9.0, &probes, &sightings).unwrap();
+        let worst = |latency: &Latency| latency.at(1.0, UNIT).round();
+        assert_eq!(worst(&measured.acknowledged_to_visible), 7.0);
+        assert_eq!(measured.acknowledged_to_visible.at(0.0, Unit::Nanoseconds), 1.0);
+        assert_eq!(worst(&measured.due_to_acknowledged), 5.0);
+        assert_eq!(worst(&measured.due_to_visible), 8.0);
+        let unseen = [probe(0, 9, 2_000_000)];
+        let failure = measure(9.0, &unseen, &sightings).err().unwrap();
+        assert!(failure.to_string().contains("write 9"), "{failure}");
+    }
+
+    #[test]
+    fn the_goals_name_these_rows() {
+        let plan = Plan {
+            rounds: 1,
+            writes: 1,
+            rate: 10_000,
+            timed_one_in: 1,
+            watched: 1,
+            kafka: true,
+            watcher: PathBuf::new(),
+        };
+        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
+        let goals = forebay_bench_report::Goals::load(root).unwrap();
+        let mut measures: Vec<String> = Vec::new();
+        for log in plan.logs() {
+            let name = plan.name(log, ACKNOWLEDGED_TO_VISIBLE);
+            measures.push(latency::measure(&name, "p99", UNIT));
+        }
+        let of_goals: Vec<_> = goals.of("freshness").iter().map(|g| g.measure.clone()).collect();
+        assert_eq!(measures, of_goals);
+    }
+}

@@ -1,0 +1,124 @@
+//! Latencies of one contender in one round, kept as counts, and the values that a row needs.
+
+use forebay_bench_report::{Rounds, Row, Unit, Values};
+use hdrhistogram::Histogram;
+
+/// Longest latency that is told from a longer one: ten minutes.
+const NANOS_MAX: u64 = 600_000_000_000;
+const DIGITS: u8 = 3;
+
+/// The percentiles that are reported.
+pub const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+
+/// Many durations, kept as counts; three digits are exact.
+#[derive(Clone, Debug)]
+pub struct Latency(Histogram<u64>);
+
+impl Latency {
+    /// None yet.
+    ///
+    /// # Errors
+    /// None in practice: the bounds are constants.
+    pub fn new() -> Result<Self, String> {
+        let counts = Histogram::new_with_max(NANOS_MAX, DIGITS);
+        counts.map(Self).map_err(|error| format!("make a histogram: {error}"))
+    }
+
+    /// Takes one in, in nanoseconds.
+    pub fn record(&mut self, nanos: u64) {
+        self.0.saturating_record(nanos.max(1));
+    }
+
+    /// Takes in all of another.
+    ///
+    /// # Errors
+    /// None in practice: all have the same bounds.
+    pub fn add(&mut self, other: &Self) -> Result<(), String> {
+        self.0.add(&other.0).map_err(|error| format!("add histograms: {error}"))
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.0.len()
+    }
+
+    /// The time that this share of them stays within, in this unit (`Nanoseconds` if it is none of
+    /// time).
+    #[must_use]
+    pub fn at(&self, quantile: f64, unit: Unit) -> f64 {
+        let nanos = self.0.value_at_quantile(quantile) as f64;
+        match unit {
+            Unit::Microseconds => nanos / 1e3,
+            Unit::Milliseconds => nanos / 1e6,
+            Unit::Seconds => nanos / 1e9,
+            _ => nanos,
+        }
+    }
+
+    /// A value per percentile, named `NAME, p50, UNIT` and so on.
+    ///
+    /// # Errors
+    /// There is no sample: nothing was measured.
+    pub fn values(&self, name: &str, unit: Unit) -> Result<Values, String> {
+        if self.count() == 0 {
+            return Err(format!("'{name}' has no sample"));
+        }
+        let value = |(label, quantile)| (measure(name, label, unit), self.at(quantile, unit));
+        Ok(QUANTILES.into_iter().map(value).collect())
+    }
+}
+
+/// The measure of a percentile.
+#[must_use]
+pub fn measure(name: &str, label: &str, unit: Unit) -> String {
+    format!("{name}, {label}, {}", unit.symbol())
+}
+
+/// The rows of the percentiles of `name`, beside those of a peer if there is one.
+///
+/// # Errors
+/// A round lacks them.
+pub fn rows(
+    name: &str,
+    peer: Option<&str>,
+    unit: Unit,
+    rounds: &Rounds,
+) -> Result<Vec<Row>, String> {
+    let row = |(label, _)| {
+        let ours = measure(name, label, unit);
+        match peer.map(|peer| measure(peer, label, unit)) {
+            Some(peer) => Row::against(&ours, unit, rounds, &ours, &peer),
+            None => Row::alone(&ours, unit, rounds, &ours),
+        }
+    };
+    QUANTILES.into_iter().map(row).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_named_by_percentile_and_unit() {
+        let mut latency = Latency::new().unwrap();
+        (1..=1_000).for_each(|micros| latency.record(micros * 1_000));
+        let mut rounds = Rounds::default();
+        for name in ["ours", "peer"] {
+            let values = latency.values(name, Unit::Microseconds).unwrap();
+            values.iter().for_each(|(name, value)| rounds.record(name, *value));
+        }
+        rounds.close();
+        let rows = rows("ours", Some("peer"), Unit::Microseconds, &rounds).unwrap();
+        let names: Vec<&str> = rows.iter().map(|row| row.measure.as_str()).collect();
+        assert_eq!(names, ["ours, p50, us", "ours, p99, us", "ours, p99.9, us"]);
+        assert!((rows[0].value.median - 500.0).abs() < 1.0, "{:?}", rows[0]);
+        assert_eq!(rows[2].ratio.unwrap().median, 1.0);
+    }
+
+    #[test]
+    fn nothing_measured_is_an_error() {
+        let latency = Latency::new().unwrap();
+        assert!(latency.values("ours", Unit::Nanoseconds).unwrap_err().contains("no sample"));
+    }
+}

@@ -1,0 +1,128 @@
+//! Kafka without Forebay: a producer that waits for all in-sync replicas, on a topic of its own.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::FuturesUnordered;
+use parking_lot::Mutex;
+use rdkafka::ClientConfig;
+use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
+use rdkafka::client::DefaultClientContext;
+use rdkafka::producer::future_producer::OwnedDeliveryResult;
+use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::clock::nanos;
+use crate::data::PARTITIONS;
+use crate::latency::Latency;
+
+/// The topic.
+const TOPIC: &str = "bench-raw";
+/// Longest wait for the broker.
+const PATIENCE: Duration = Duration::from_secs(60);
+/// Of so many records one is timed, where many are in flight.
+const TIMED_ONE_IN: u64 = 16;
+
+/// A producer, and the record that it produces.
+pub struct RawProducer {
+    /// Sends at once.
+    eager: FutureProducer,
+    /// Waits a little to send more together, as librdkafka does unless it is told otherwise.
+    patient: FutureProducer,
+    record: Vec<u8>,
+}
+
+impl RawProducer {
+    /// Connects, and makes the topic.
+    ///
+    /// # Errors
+    /// The broker refuses or does not answer.
+    pub async fn start(brokers: &str, record: &[u8]) -> Result<Self, String> {
+        let failed = |error| format!("raw Kafka producer: {error}");
+        let mut config = ClientConfig::new();
+        config.set("bootstrap.servers", brokers).set("acks", "all");
+        let admin: AdminClient<DefaultClientContext> = config.create().map_err(failed)?;
+        let topic = NewTopic::new(TOPIC, PARTITIONS as i32, TopicReplication::Fixed(1));
+        let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
+        let made = admin.create_topics([&topic], &options).await.map_err(failed)?;
+        if let Some(Err((name, code))) = made.into_iter().next() {
+            return Err(format!("make the topic {name}: {code}"));
+        }
+        config.set("queue.buffering.max.messages", "1000000");
+        let patient = config.create().map_err(failed)?;
+        let eager = config.set("linger.ms", "0").create().map_err(failed)?;
+        Ok(Self { eager, patient, record: record.to_vec() })
+    }
+
+    /// Produces for so long, at least once, each record after the one before is acknowledged.
+    ///
+    /// # Errors
+    /// A record is not acknowledged.
+    pub async fn one_by_one(&self, turn: Duration) -> Result<(f64, Latency), String> {
+        let mut latency = Latency::new()?;
+        let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
+        let mut last = began;
+        while latency.count() == 0 || last - began < turn_nanos {
+            let sent = self.send(&self.eager, latency.count())?;
+            delivered(sent.await.map_err(|_| CANCELED.to_owned())?)?;
+            let now = nanos();
+            latency.record(now - last);
+            last = now;
+        }
+        Ok((latency.count() as f64 * 1e9 / (last - began).max(1) as f64, latency))
+    }
+
+    /// Produces for so long, at least once, with so many records in flight; then waits for all.
+    ///
+    /// # Errors
+    /// A record is not acknowledged.
+    pub async fn many(&self, in_flight: usize, turn: Duration) -> Result<(f64, Latency), String> {
+        let room = Arc::new(Semaphore::new(in_flight));
+        let latency = Arc::new(Mutex::new(Latency::new()?));
+        let mut waiting = FuturesUnordered::new();
+        let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
+        let mut count = 0;
+        while count == 0 || nanos() - began < turn_nanos {
+            let Ok(permit) = Arc::clone(&room).acquire_owned().await else { break };
+            let sent = self.send(&self.patient, count)?;
+            let timed = (count % TIMED_ONE_IN == 0).then(|| (nanos(), Arc::clone(&latency)));
+            waiting.push(tokio::spawn(settle(sent, permit, timed)));
+            count += 1;
+            while let Some(Some(done)) = futures::FutureExt::now_or_never(waiting.next()) {
+                done.map_err(|error| error.to_string())??;
+            }
+        }
+        while let Some(done) = waiting.next().await {
+            done.map_err(|error| error.to_string())??;
+        }
+        let rate = count as f64 * 1e9 / (nanos() - began).max(1) as f64;
+        let latency = latency.lock().clone();
+        Ok((rate, latency))
+    }
+
+    fn send(&self, producer: &FutureProducer, number: u64) -> Result<DeliveryFuture, String> {
+        let record = FutureRecord::<(), [u8]>::to(TOPIC)
+            .partition((number % u64::from(PARTITIONS)) as i32)
+            .payload(self.record.as_slice());
+        producer.send_result(record).map_err(|(error, _)| format!("produce: {error}"))
+    }
+}
+
+const CANCELED: &str = "the producer went before the record was acknowledged";
+
+async fn settle(
+    sent: DeliveryFuture,
+    _room: OwnedSemaphorePermit,
+    timed: Option<(u64, Arc<Mutex<Latency>>)>,
+) -> Result<(), String> {
+    delivered(sent.await.map_err(|_| CANCELED.to_owned())?)?;
+    if let Some((began, latency)) = timed {
+        latency.lock().record(nanos() - began);
+    }
+    Ok(())
+}
+
+fn delivered(result: OwnedDeliveryResult) -> Result<(), String> {
+    result.map(|_| ()).map_err(|(error, _)| format!("produce: {error}"))
+}

@@ -1,0 +1,146 @@
+//! A real `forebayd dev` in a process of its own, on a data directory of its own.
+
+use std::env;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use tempfile::TempDir;
+
+/// What a server keeps its changes in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Log<'a> {
+    /// The embedded log, synced before each acknowledgement.
+    Fsync,
+    /// The embedded log, not synced.
+    Buffered,
+    /// Kafka, at these bootstrap servers.
+    Kafka(&'a str),
+}
+
+/// A running server; killed, and its data removed, when it goes.
+pub struct Server {
+    child: Child,
+    /// Kept open, so that the server can always write what it says.
+    _said: BufReader<ChildStdout>,
+    address: String,
+    data: TempDir,
+}
+
+impl Server {
+    /// Starts one and waits until it is ready.
+    ///
+    /// # Errors
+    /// There is no `forebayd` beside this program, or it does not start.
+    pub fn start(log: Log<'_>) -> Result<Self, String> {
+        Self::start_on(scratch()?, log)
+    }
+
+    /// Starts one on a directory that may hold data already.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_on(data: TempDir, log: Log<'_>) -> Result<Self, String> {
+        let program = program("forebayd")?;
+        let mut command = Command::new(&program);
+        command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data.path());
+        match log {
+            Log::Fsync => command.args(["--durability", "fsync"]),
+            Log::Buffered => command.args(["--durability", "buffered"]),
+            Log::Kafka(brokers) => command.args(["--log", "kafka", "--brokers", brokers]),
+        };
+        command.env("FOREBAY_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped());
+        let failed = |error| format!("start {}: {error}", program.display());
+        let mut child = command.spawn().map_err(failed)?;
+        let said = child.stdout.take().ok_or("forebayd has no standard output")?;
+        let mut said = BufReader::new(said);
+        let mut greeting = String::new();
+        let read = said.read_line(&mut greeting);
+        match greeting.trim().strip_prefix("forebayd ready http://") {
+            Some(address) if read.is_ok() => {
+                let address = address.to_owned();
+                Ok(Self { child, _said: said, address, data })
+            }
+            _ => {
+                end(&mut child);
+                Err(format!("forebayd did not get ready; it said {greeting:?}"))
+            }
+        }
+    }
+
+    /// Where it listens.
+    #[must_use]
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Its data directory.
+    #[must_use]
+    pub fn data(&self) -> &Path {
+        self.data.path()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        end(&mut self.child);
+    }
+}
+
+/// Ends a child; one that has ended already is no news.
+fn end(child: &mut Child) {
+    let _ = child.kill();
+    let _ = child.wait();
+}
+
+/// The folder that cargo built this program into; a test lies one folder deeper.
+fn built() -> Result<PathBuf, String> {
+    let here = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let folder = here.parent().unwrap_or(Path::new("."));
+    let is_test = folder.file_name().is_some_and(|name| name == "deps");
+    let folder = if is_test { folder.parent().unwrap_or(folder) } else { folder };
+    Ok(folder.to_owned())
+}
+
+fn program(name: &str) -> Result<PathBuf, String> {
+    let path = built()?.join(name);
+    if path.is_file() {
+        return Ok(path);
+    }
+    Err(format!("no {name} at {}; run this by make bench-NAME, which builds it", path.display()))
+}
+
+/// A folder on the disk that the tree was built on: a temporary folder may lie in memory, where a
+/// sync costs nothing.
+///
+/// # Errors
+/// It cannot be made.
+pub fn scratch() -> Result<TempDir, String> {
+    let made = tempfile::Builder::new().prefix("bench-").tempdir_in(built()?);
+    made.map_err(|error| format!("make a folder for data: {error}"))
+}
+
+/// A copy of a folder of plain files and folders, beside it.
+///
+/// # Errors
+/// A file cannot be read or written.
+pub fn copy_of(folder: &Path) -> Result<TempDir, String> {
+    let copy = scratch()?;
+    let failed = |error| format!("copy {}: {error}", folder.display());
+    copy_into(folder, copy.path()).map_err(failed)?;
+    Ok(copy)
+}
+
+fn copy_into(from: &Path, to: &Path) -> std::io::Result<()> {
+    for entry in std::fs::read_dir(from)? {
+        let entry = entry?;
+        let target = to.join(entry.file_name());
+        if entry.file_type()?.is_dir() {
+            std::fs::create_dir(&target)?;
+            copy_into(&entry.path(), &target)?;
+        } else {
+            std::fs::copy(entry.path(), &target)?;
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,132 @@
+//! The other process of the freshness benchmark: an embedded reader that looks at some documents
+//! again and again, and says when it sees a new value.
+//!
+//! It says `ready`, then one line for each sighting: key, value, nanoseconds of the clock that all
+//! processes of the machine share. It ends when its standard input does.
+
+use std::collections::BTreeMap;
+use std::io::{self, Read, Write};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay::{FieldHandle, FieldType, Reader, ReaderOptions, ScalarType};
+use tokio::runtime::Runtime;
+
+use crate::clock::nanos;
+use crate::{Failure, runtime};
+
+/// The first argument of a program that is to watch.
+pub const WATCH: &str = "watch";
+/// Rest between two looks: no document is seen later than this and one look after it was there.
+pub const REST: Duration = Duration::from_micros(500);
+const READY_WAIT: Duration = Duration::from_secs(60);
+
+/// One document seen with a new value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sighting {
+    /// Number of the watched key.
+    pub key: u64,
+    /// The value.
+    pub value: u64,
+    /// When it was seen.
+    pub nanos: u64,
+}
+
+impl Sighting {
+    /// A line of the watcher.
+    #[must_use]
+    pub fn parse(line: &str) -> Option<Self> {
+        let mut numbers = line.split_whitespace().map(|word| word.parse().ok());
+        let (key, value, nanos) = (numbers.next()??, numbers.next()??, numbers.next()??);
+        Some(Self { key, value, nanos })
+    }
+}
+
+/// The watched key with this number.
+#[must_use]
+pub fn key(number: u64) -> String {
+    format!("watched{number:05}")
+}
+
+/// Watches until standard input ends. Arguments: address, store, number of keys.
+///
+/// # Errors
+/// The reader fails, or nobody listens.
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    let [address, store, keys] = arguments else {
+        return Err("watch needs an address, a store and a number of keys".into());
+    };
+    let keys: u64 = keys.parse()?;
+    let runtime = runtime()?;
+    let watched = watch(&runtime, address, store, keys);
+    // Not waited for: the task that reads standard input may never end.
+    runtime.shutdown_background();
+    watched
+}
+
+fn watch(runtime: &Runtime, address: &str, store: &str, keys: u64) -> Result<(), Failure> {
+    let reader = runtime.block_on(async {
+        let reader = Reader::open(address, ReaderOptions::new(store)).await?;
+        reader.await_ready(READY_WAIT).await?;
+        Ok::<_, Failure>(reader)
+    })?;
+    let visits = reader.handle("visits", FieldType::Scalar(ScalarType::Int64))?;
+    say("ready\n")?;
+    let ended = Arc::new(AtomicBool::new(false));
+    let end = Arc::clone(&ended);
+    runtime.spawn_blocking(move || {
+        // An error ends the watch as the end of the input does.
+        let _ = io::stdin().read_to_end(&mut Vec::new());
+        end.store(true, Ordering::Relaxed);
+    });
+    let keys: Vec<String> = (0..keys).map(key).collect();
+    let mut seen = BTreeMap::new();
+    while !ended.load(Ordering::Relaxed) {
+        let lines = look(&reader, &visits, &keys, &mut seen)?;
+        if !lines.is_empty() {
+            say(&lines)?;
+        }
+        runtime.block_on(async { tokio::time::sleep(REST).await });
+    }
+    Ok(())
+}
+
+/// One look at every key; a line for each that has a new value.
+fn look(
+    reader: &Reader,
+    visits: &FieldHandle,
+    keys: &[String],
+    seen: &mut BTreeMap<usize, i64>,
+) -> forebay::Result<String> {
+    reader.read_local(None, |view| {
+        let mut lines = String::new();
+        for (number, key) in keys.iter().enumerate() {
+            let Some(value) = view.get_scalar::<i64>(visits, key)?.value() else { continue };
+            if seen.insert(number, value) != Some(value) {
+                lines.push_str(&format!("{number} {value} {}\n", nanos()));
+            }
+        }
+        Ok(lines)
+    })
+}
+
+fn say(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_sighting_or_nothing() {
+        let expected = Sighting { key: 3, value: 40, nanos: 500 };
+        assert_eq!(Sighting::parse("3 40 500\n"), Some(expected));
+        for broken in ["", "ready", "3 40", "3 x 500"] {
+            assert_eq!(Sighting::parse(broken), None);
+        }
+    }
+}

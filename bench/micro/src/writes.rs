@@ -1,0 +1,337 @@
+//! Acknowledged writes: how many a second and how long each takes, alone, from many clients, in
+//! batches and as a stream; on the embedded log with and without sync, and on Kafka.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, Store, StreamOptions};
+use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
+use forebay_testkit::brokers::Brokers;
+use futures::future::try_join_all;
+use parking_lot::Mutex;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use crate::clock::nanos;
+use crate::latency::{self, Latency};
+use crate::raw_kafka::RawProducer;
+use crate::server::{Log, Server, scratch};
+use crate::{Failure, data, floor, runtime};
+
+/// Of so many writes of a stream one is timed.
+const TIMED_ONE_IN: u64 = 16;
+/// The time that one call may take before the benchmark fails.
+const DEADLINE: Duration = Duration::from_secs(60);
+
+const FLOOR: &str = "raw append and fdatasync";
+const RPC_ONE: &str = "an RPC that writes nothing, 1 client";
+const RPC_MANY: &str = "an RPC that writes nothing, all clients";
+const RAW_ONE: &str = "raw Kafka producer, one in flight";
+const RAW_MANY: &str = "raw Kafka producer, a stream's number in flight";
+
+/// How long and how wide.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rounds.
+    pub rounds: usize,
+    /// How long each contender writes in a round.
+    pub turn: Duration,
+    /// Clients that write at the same time, where it is many; each has a connection of its own.
+    pub clients: usize,
+    /// Clients that send batches at the same time.
+    pub batch_clients: usize,
+    /// Changes of a batch.
+    pub batch: usize,
+    /// Whether Kafka takes part.
+    pub kafka: bool,
+}
+
+impl Plan {
+    fn shapes(&self) -> [(Shape, String); 4] {
+        let (clients, batch_clients, batch) = (self.clients, self.batch_clients, self.batch);
+        [
+            (Shape::Unary(1), "unary, 1 client".to_owned()),
+            (Shape::Unary(clients), format!("unary, {clients} clients")),
+            (Shape::Batched, format!("batches of {batch}, {batch_clients} clients")),
+            (Shape::Streamed, "stream, 1 client".to_owned()),
+        ]
+    }
+
+    fn logs(&self) -> &'static [&'static str] {
+        let all = &["embedded fsync", "embedded buffered", "kafka (one broker)"];
+        if self.kafka { all } else { &all[..2] }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Shape {
+    /// One change per request, from so many clients, each with one in flight.
+    Unary(usize),
+    /// Many changes per request.
+    Batched,
+    /// One stream with its usual number in flight.
+    Streamed,
+}
+
+/// A server, and clients that are connected to it.
+struct Side {
+    stores: Vec<Store>,
+    plan: Plan,
+    _server: Server,
+}
+
+/// What one contender did in one round.
+type Measured = Result<(f64, Latency), Failure>;
+
+/// Measures and forms the rows.
+///
+/// # Errors
+/// A contender fails; its name and the round are in the message.
+pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+    let runtime = runtime()?;
+    let record = data::record().map_err(|error| error.to_string())?;
+    let folder = scratch()?;
+    let brokers = if plan.kafka { Some(Brokers::start(1)?) } else { None };
+    let bootstrap = brokers.as_ref().map(Brokers::bootstrap).unwrap_or_default();
+    let logs = [Log::Fsync, Log::Buffered, Log::Kafka(&bootstrap)];
+    let mut sides = Vec::new();
+    for (log, name) in logs.into_iter().zip(plan.logs()) {
+        let side = runtime.block_on(Side::start(log, plan));
+        sides.push((*name, side.map_err(|failure| format!("{name}: {failure}"))?));
+    }
+    let raw = match &brokers {
+        Some(_) => Some(runtime.block_on(RawProducer::start(&bootstrap, &record))?),
+        None => None,
+    };
+    let mut contenders = Vec::new();
+    contenders.push(floor_contender(&folder, &record, plan.turn));
+    for (log, side) in &sides {
+        for (shape, name) in plan.shapes() {
+            contenders.push(side.contender(&runtime, &format!("{log}, {name}"), shape));
+        }
+    }
+    contenders.push(sides[1].1.rpc_contender(&runtime, RPC_ONE, 1));
+    contenders.push(sides[1].1.rpc_contender(&runtime, RPC_MANY, plan.clients));
+    if let Some(raw) = &raw {
+        contenders.extend(raw_contenders(&runtime, raw, plan.turn));
+    }
+    let rounds = interleave(plan.rounds, &mut contenders)?;
+    rows(plan, &rounds)
+}
+
+fn floor_contender<'a>(folder: &'a TempDir, record: &'a [u8], turn: Duration) -> Contender<'a> {
+    Contender::several(FLOOR, move || {
+        let (rate, latency) = floor::fdatasync(folder.path(), record, turn)?;
+        values(FLOOR, rate, &latency)
+    })
+}
+
+fn raw_contenders<'a>(
+    runtime: &'a Runtime,
+    raw: &'a RawProducer,
+    turn: Duration,
+) -> [Contender<'a>; 2] {
+    let in_flight = StreamOptions::default().changes_max;
+    [
+        Contender::several(RAW_ONE, move || {
+            let (rate, latency) = runtime.block_on(raw.one_by_one(turn))?;
+            values(RAW_ONE, rate, &latency)
+        }),
+        Contender::several(RAW_MANY, move || {
+            let (rate, latency) = runtime.block_on(raw.many(in_flight, turn))?;
+            values(RAW_MANY, rate, &latency)
+        }),
+    ]
+}
+
+fn values(name: &str, rate: f64, latency: &Latency) -> Result<Values, String> {
+    let mut values = latency.values(name, Unit::Microseconds)?;
+    values.push((rate_measure(name), rate));
+    Ok(values)
+}
+
+fn rate_measure(name: &str) -> String {
+    format!("{name}, 1/s")
+}
+
+impl Side {
+    async fn start(log: Log<'_>, plan: &Plan) -> Result<Self, Failure> {
+        let server = Server::start(log)?;
+        let options = ClientOptions { deadline: DEADLINE, ..ClientOptions::default() };
+        let mut stores = Vec::new();
+        for _ in 0..plan.clients.max(plan.batch_clients).max(1) {
+            let client = Client::connect(server.address(), options.clone()).await?;
+            stores.push(data::open_store(&client, "users").await?);
+        }
+        let side = Self { stores, plan: plan.clone(), _server: server };
+        // Not timed: connections, the first segment, the keys.
+        side.batched(Duration::ZERO).await?;
+        Ok(side)
+    }
+
+    fn contender<'a>(&'a self, runtime: &'a Runtime, name: &str, shape: Shape) -> Contender<'a> {
+        let name = name.to_owned();
+        Contender::several(&name.clone(), move || {
+            let turn = self.plan.turn;
+            let measured = runtime.block_on(async {
+                match shape {
+                    Shape::Unary(clients) => self.unary(clients, turn).await,
+                    Shape::Batched => self.batched(turn).await,
+                    Shape::Streamed => self.streamed(turn).await,
+                }
+            });
+            let (rate, latency) = measured.map_err(|failure| failure.to_string())?;
+            values(&name, rate, &latency)
+        })
+    }
+
+    fn rpc_contender<'a>(
+        &'a self,
+        runtime: &'a Runtime,
+        name: &'static str,
+        clients: usize,
+    ) -> Contender<'a> {
+        Contender::several(name, move || {
+            let call = |store: Store, _| async move {
+                store.refresh().await?;
+                Ok(1)
+            };
+            let measured = runtime.block_on(self.closed_loop(clients, self.plan.turn, call));
+            let (rate, latency) = measured.map_err(|failure| failure.to_string())?;
+            values(name, rate, &latency)
+        })
+    }
+
+    async fn unary(&self, clients: usize, turn: Duration) -> Measured {
+        let call = |store: Store, number| async move {
+            data::write(&store, number).send().await?;
+            Ok(1)
+        };
+        self.closed_loop(clients, turn, call).await
+    }
+
+    async fn batched(&self, turn: Duration) -> Measured {
+        let changes = self.plan.batch as u64;
+        let call = move |store: Store, number: u64| async move {
+            let mut batch = store.batch();
+            for place in 0..changes {
+                batch.add(data::write(&store, number * changes + place))?;
+            }
+            batch.send().await?.into_complete()?;
+            Ok(changes)
+        };
+        self.closed_loop(self.plan.batch_clients, turn, call).await
+    }
+
+    /// Clients that each make one call after the other for so long, at least one; the rate counts
+    /// what the calls answer, the latency is of each call.
+    async fn closed_loop<F>(
+        &self,
+        clients: usize,
+        turn: Duration,
+        call: impl Fn(Store, u64) -> F + Clone + Send + 'static,
+    ) -> Measured
+    where
+        F: Future<Output = Result<u64, Failure>> + Send,
+    {
+        let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
+        let client = |(place, store): (usize, &Store)| {
+            let (store, call) = (store.clone(), call.clone());
+            flat(tokio::spawn(async move {
+                let mut latency = Latency::new()?;
+                let (mut done, mut last) = (0, nanos());
+                while latency.count() == 0 || last - began < turn_nanos {
+                    let number = place as u64 * 10_007 + latency.count();
+                    done += call(store.clone(), number).await?;
+                    let now = nanos();
+                    latency.record(now - last);
+                    last = now;
+                }
+                Ok((done, latency))
+            }))
+        };
+        let clients = self.stores.iter().take(clients).enumerate().map(client);
+        let mut latency = Latency::new()?;
+        let mut count = 0;
+        for (done, of_client) in try_join_all(clients).await? {
+            count += done;
+            latency.add(&of_client)?;
+        }
+        Ok((count as f64 * 1e9 / (nanos() - began).max(1) as f64, latency))
+    }
+
+    /// One stream that is always full, and its last write acknowledged. A timed write waits for
+    /// all that are ahead of it, so its latency says how much a stream holds.
+    async fn streamed(&self, turn: Duration) -> Measured {
+        let store = &self.stores[0];
+        let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(DEADLINE);
+        let latency = Arc::new(Mutex::new(Latency::new()?));
+        let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
+        let (mut count, mut timed) = (0, Vec::new());
+        while count == 0 || nanos() - began < turn_nanos {
+            let sent_at = nanos();
+            let acknowledgement = stream.send(data::write(store, count)).await?;
+            if count % TIMED_ONE_IN == 0 {
+                let latency = Arc::clone(&latency);
+                timed.push(flat(tokio::spawn(async move {
+                    acknowledgement.await?;
+                    latency.lock().record(nanos() - sent_at);
+                    Ok(())
+                })));
+            }
+            count += 1;
+        }
+        stream.finish().await?;
+        let rate = count as f64 * 1e9 / (nanos() - began).max(1) as f64;
+        try_join_all(timed).await?;
+        let latency = latency.lock().clone();
+        Ok((rate, latency))
+    }
+}
+
+/// What a task answers; a panic in it is a failure.
+async fn flat<T>(task: JoinHandle<Result<T, Failure>>) -> Result<T, Failure> {
+    task.await?
+}
+
+fn rows(plan: &Plan, rounds: &Rounds) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for log in plan.logs() {
+        for (shape, name) in plan.shapes() {
+            let peer = peer(log, shape);
+            add(&mut rows, &format!("{log}, {name}"), peer, rounds)?;
+        }
+    }
+    let mut peers = vec![FLOOR, RPC_ONE, RPC_MANY];
+    if plan.kafka {
+        peers.extend([RAW_ONE, RAW_MANY]);
+    }
+    for peer in peers {
+        add(&mut rows, peer, None, rounds)?;
+    }
+    Ok(rows)
+}
+
+/// What bounds a contender from below.
+fn peer(log: &str, shape: Shape) -> Option<&'static str> {
+    match (log, shape) {
+        ("embedded fsync", Shape::Unary(1)) => Some(FLOOR),
+        ("embedded buffered", Shape::Unary(1)) => Some(RPC_ONE),
+        ("embedded buffered", Shape::Unary(_)) => Some(RPC_MANY),
+        ("kafka (one broker)", Shape::Unary(1)) => Some(RAW_ONE),
+        ("kafka (one broker)", _) => Some(RAW_MANY),
+        _ => None,
+    }
+}
+
+fn add(rows: &mut Vec<Row>, name: &str, peer: Option<&str>, rounds: &Rounds) -> Result<(), String> {
+    let ours = rate_measure(name);
+    rows.push(match peer.map(rate_measure) {
+        Some(peer) => Row::against(&ours, Unit::PerSecond, rounds, &ours, &peer)?,
+        None => Row::alone(&ours, Unit::PerSecond, rounds, &ours)?,
+    });
+    rows.extend(latency::rows(name, peer, Unit::Microseconds, rounds)?);
+    Ok(())
+}

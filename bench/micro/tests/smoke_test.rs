@@ -1,0 +1,84 @@
+//! Every benchmark with a handful of operations, so that none of them rots. Nothing here is timed:
+//! figures of a loaded machine and an unoptimised build say nothing.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_bench_micro::{apply, freshness, writes};
+use forebay_bench_report::Row;
+
+fn assert_whole(rows: &[Row], measures: &[&str]) {
+    for measure in measures {
+        let row = rows.iter().find(|row| row.measure == *measure);
+        let row = row.unwrap_or_else(|| panic!("no row {measure} in {rows:#?}"));
+        assert!(row.value.median > 0.0, "{row:?}");
+    }
+    let mut names: Vec<&str> = rows.iter().map(|row| row.measure.as_str()).collect();
+    names.sort_unstable();
+    names.dedup();
+    assert_eq!(names.len(), rows.len(), "a measure came twice");
+}
+
+#[test]
+fn writes_measures_every_shape_on_both_durabilities() {
+    let plan = writes::Plan {
+        rounds: 2,
+        turn: Duration::ZERO,
+        clients: 3,
+        batch_clients: 2,
+        batch: 10,
+        kafka: false,
+    };
+    let rows = writes::run(&plan).unwrap();
+    assert_whole(
+        &rows,
+        &[
+            "embedded fsync, unary, 1 client, 1/s",
+            "embedded fsync, unary, 3 clients, p99.9, us",
+            "embedded buffered, batches of 10, 2 clients, p50, us",
+            "embedded buffered, stream, 1 client, 1/s",
+            "raw append and fdatasync, p50, us",
+        ],
+    );
+    let unary =
+        rows.iter().find(|row| row.measure.starts_with("embedded fsync, unary, 1")).unwrap();
+    assert_eq!(unary.ratio.unwrap().rounds, 2, "its ratio to the disk was not formed");
+}
+
+#[test]
+fn apply_measures_every_step_on_what_a_writer_wrote() {
+    let plan = apply::Plan { rounds: 1, changes: 400, shapes: vec![1, 7] };
+    let rows = apply::run(&plan).unwrap();
+    assert_whole(
+        &rows,
+        &[
+            "reader, entries of 1, changes/s",
+            "decode, fold and index, entries of 7, entries/s",
+            "index alone, entries of 7, MB/s",
+            "bootstrap from an embedded log in process, changes/s",
+            "bootstrap over Subscribe, MB/s",
+        ],
+    );
+}
+
+#[test]
+fn freshness_sees_every_probe_in_another_process() {
+    let plan = freshness::Plan {
+        rounds: 2,
+        writes: 60,
+        rate: 1_000,
+        timed_one_in: 3,
+        watched: 4,
+        kafka: false,
+        watcher: PathBuf::from(env!("CARGO_BIN_EXE_freshness")),
+    };
+    let rows = freshness::run(&plan).unwrap();
+    assert_whole(
+        &rows,
+        &[
+            "embedded, 1K writes/s, acknowledged, 1/s",
+            "embedded, 1K writes/s, acknowledged to visible, p99, ms",
+            "embedded, 1K writes/s, due to visible, p50, ms",
+        ],
+    );
+}
