@@ -11,13 +11,16 @@ pub mod disk;
 pub mod embedded;
 mod end_signal;
 pub mod faulty;
+pub mod kafka;
 mod memory;
 pub mod remote;
 pub mod serve;
+mod tail_cache;
 
 pub use catalog::CatalogFollower;
 pub use change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
 pub use embedded::{EmbeddedLog, EmbeddedOptions};
 pub use faulty::FaultyLog;
+pub use kafka::{KafkaLog, KafkaOptions};
 pub use memory::MemoryLog;
 pub use remote::RemoteLog;

@@ -65,8 +65,11 @@ pub fn with_windows(endpoint: Endpoint) -> Endpoint {
 }
 
 /// The runtime's clock, which the simulator drives.
-#[allow(clippy::disallowed_methods, reason = "measures silence; no answer depends on it")]
-fn now() -> Instant {
+#[allow(
+    clippy::disallowed_methods,
+    reason = "measures silence and idleness; no answer depends on it"
+)]
+pub(crate) fn now() -> Instant {
     Instant::now()
 }
 

@@ -18,7 +18,6 @@ mod recover;
 mod scan;
 mod store;
 
-
 use std::collections::BTreeMap;
 use std::io;
 use std::path::Path;
@@ -40,12 +39,12 @@ use self::files::Files;
 pub use self::options::{CheckAtOpen, CommitMode, Durability, EmbeddedOptions};
 use self::partition::{Found, Opened, Partition};
 use self::paths::Paths;
-use crate::tail_cache::CacheBudget;
 use crate::change_log::{
     Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control,
     check_same_count, no_such_log,
 };
 use crate::disk::{Disk, DiskLock};
+use crate::tail_cache::CacheBudget;
 
 /// A log on the disk of one process. See `proto/spec/embedded-log.md` for what it promises.
 pub struct EmbeddedLog {

@@ -27,8 +27,8 @@ pub enum CommitMode {
 pub enum CheckAtOpen {
     /// Every segment, so that all damage is found at once.
     Everything,
-    /// The last segment of each partition wholly, of the sealed ones header, name and length; damage
-    /// in one of them is found when it is first read, and stops the log then.
+    /// The last segment of each partition wholly, of the sealed ones header, name and length;
+    /// damage in one of them is found when it is first read, and stops the log then.
     LastSegments,
 }
 

@@ -15,9 +15,9 @@ use parking_lot::Mutex;
 
 use super::format::HEADER_BYTES;
 use super::paths;
-use super::tail_cache::{CacheBudget, TailCache};
 use crate::change_log::{Bounds, LogRecord, no_such_log, trim_above_end};
 use crate::end_signal::EndSignal;
+use crate::tail_cache::{CacheBudget, TailCache};
 
 /// Bytes of a segment between two places of its index.
 const INDEX_STRIDE_BYTES: u64 = 64 * 1024;

@@ -1,0 +1,193 @@
+//! Appends: one idempotent producer for all partitions.
+//!
+//! librdkafka retries by itself, in order and without doubling, until `append_timeout`. What it
+//! then reports is the last error of several attempts, any of which may have reached the log; so
+//! nearly every failure after the hand-over is an unknown outcome, whatever its code. Certain are
+//! only refusals before it, and those that every attempt must have met.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Offset, PartitionRef};
+use forebay_core::limits::{COMMIT_QUEUE_BYTES_MAX, COMMIT_QUEUE_ENTRIES_MAX};
+use forebay_core::{Error, Result};
+use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
+use parking_lot::Mutex;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::producer::future_producer::Delivery;
+use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::KafkaOptions;
+use super::client::{Context, Ending, base_config, not_made};
+use super::time_of;
+use crate::change_log::Appended;
+
+/// The room of an empty entry: waiting entries are bounded in number too.
+const ENTRY_ROOM_MIN: usize = COMMIT_QUEUE_BYTES_MAX / COMMIT_QUEUE_ENTRIES_MAX;
+
+type Client = Ending<FutureProducer<Context>>;
+
+/// The producer and what waits in it.
+pub(super) struct Appender {
+    options: KafkaOptions,
+    /// Made by the first append, and anew after an error that it does not recover from.
+    producer: Mutex<Option<Arc<Client>>>,
+    /// Bytes of entries that may still be handed over.
+    room: Arc<Semaphore>,
+}
+
+/// An entry that was handed over.
+pub(super) struct Sent {
+    delivery: DeliveryFuture,
+    _room: OwnedSemaphorePermit,
+    _producer: Arc<Client>,
+}
+
+/// Why an entry was not acknowledged.
+pub(super) enum Failure {
+    /// As the error says.
+    Told(Error),
+    /// The brokers do not know the partition, if they are right.
+    Gone(KafkaError),
+}
+
+impl Appender {
+    pub(super) fn new(options: KafkaOptions) -> Self {
+        let room = Arc::new(Semaphore::new(COMMIT_QUEUE_BYTES_MAX));
+        Self { options, producer: Mutex::default(), room }
+    }
+
+    /// Waits, in the order of the calls, until an entry of this size may be handed over.
+    pub(super) async fn room(&self, entry: &Bytes) -> Result<OwnedSemaphorePermit> {
+        let bytes = entry.len().max(ENTRY_ROOM_MIN) as u32;
+        let room = self.room.clone().acquire_many_owned(bytes).await;
+        room.map_err(|_| Error::closed("this log was closed; open it again"))
+    }
+
+    /// Hands an entry over; entries of one partition reach the log in this order.
+    pub(super) fn send(
+        &self,
+        topic: &str,
+        partition: i32,
+        entry: &Bytes,
+        room: OwnedSemaphorePermit,
+    ) -> Result<Sent, Failure> {
+        let producer = self.producer().map_err(Failure::Told)?;
+        let record = FutureRecord::<(), [u8]>::to(topic).partition(partition).payload(entry);
+        match producer.send_result(record) {
+            Ok(delivery) => Ok(Sent { delivery, _room: room, _producer: producer }),
+            Err((error, _)) => Err(refused(error, entry)),
+        }
+    }
+
+    /// Waits until a handed-over entry is acknowledged, or given up.
+    pub(super) async fn settle(&self, sent: Sent, entry: &Bytes) -> Result<Appended, Failure> {
+        match sent.delivery.await {
+            Ok(Ok(delivery)) => appended(&delivery).map_err(Failure::Told),
+            Ok(Err((error, _))) => Err(failed(error, entry)),
+            Err(_) => Err(Failure::Told(unknown("the producer ended"))),
+        }
+    }
+
+    fn producer(&self) -> Result<Arc<Client>> {
+        let mut held = self.producer.lock();
+        if let Some(producer) = &*held {
+            match producer.client().fatal_error() {
+                None => return Ok(producer.clone()),
+                // Its unacknowledged entries have ended with unknown outcomes.
+                Some((code, reason)) => {
+                    tracing::warn!(%code, reason, "the Kafka producer failed and is made anew");
+                }
+            }
+        }
+        let client = self.make().map_err(|error| not_made("producer", &error))?;
+        Ok(held.insert(Arc::new(Ending::new(client))).clone())
+    }
+
+    fn make(&self) -> Result<FutureProducer<Context>, KafkaError> {
+        let append_timeout_ms = self.options.append_timeout.as_millis();
+        // The brokers give up waiting for replicas a while before we do, and are asked again.
+        let request_timeout = (self.options.append_timeout / 2).max(Duration::from_millis(1));
+        let kilobytes_max = (COMMIT_QUEUE_BYTES_MAX + ENTRY_FRAME_BYTES_MAX) / 1024;
+        let mut config = base_config(&self.options);
+        for (name, value) in [
+            ("acks", "all".to_owned()),
+            ("enable.idempotence", "true".to_owned()),
+            ("delivery.timeout.ms", append_timeout_ms.to_string()),
+            ("request.timeout.ms", request_timeout.as_millis().to_string()),
+            // The writer gathers what waits; waiting again for more would only add to its time.
+            ("linger.ms", "0".to_owned()),
+            ("compression.codec", "none".to_owned()),
+            ("queue.buffering.max.kbytes", kilobytes_max.to_string()),
+            ("queue.buffering.max.messages", (2 * COMMIT_QUEUE_ENTRIES_MAX).to_string()),
+        ] {
+            config.set(name, value);
+        }
+        config.create_with_context(Context::default())
+    }
+}
+
+fn appended(delivery: &Delivery) -> Result<Appended> {
+    let Ok(offset) = u64::try_from(delivery.offset) else {
+        return Err(unknown("the brokers acknowledged it without an offset"));
+    };
+    let append_time = time_of(delivery.timestamp);
+    if append_time == Timestamp::MIN {
+        let message = "the topic no longer has message.timestamp.type=LogAppendTime; set it";
+        return Err(unknown(message));
+    }
+    Ok(Appended { offset: Offset(offset), append_time })
+}
+
+/// What a refusal before the hand-over means: nothing was appended.
+fn refused(error: KafkaError, entry: &Bytes) -> Failure {
+    match error.rdkafka_error_code() {
+        Some(RDKafkaErrorCode::MessageSizeTooLarge) => Failure::Told(too_large(entry)),
+        Some(RDKafkaErrorCode::UnknownTopic | RDKafkaErrorCode::UnknownPartition) => {
+            Failure::Gone(error)
+        }
+        Some(RDKafkaErrorCode::QueueFull) => {
+            let message = "the queue to the brokers is full; slow down and try again";
+            Failure::Told(Error::unavailable(message))
+        }
+        _ => Failure::Told(Error::unavailable(format!(
+            "the entry could not be handed to Kafka: {error}; try again"
+        ))),
+    }
+}
+
+/// What a failure after the hand-over means.
+fn failed(error: KafkaError, entry: &Bytes) -> Failure {
+    match error.rdkafka_error_code() {
+        // Each attempt was as large as the others.
+        Some(RDKafkaErrorCode::MessageSizeTooLarge | RDKafkaErrorCode::MessageBatchTooLarge) => {
+            Failure::Told(too_large(entry))
+        }
+        Some(
+            RDKafkaErrorCode::UnknownTopic
+            | RDKafkaErrorCode::UnknownPartition
+            | RDKafkaErrorCode::UnknownTopicOrPartition,
+        ) => Failure::Gone(error),
+        _ => Failure::Told(unknown(&error.to_string())),
+    }
+}
+
+fn too_large(entry: &Bytes) -> Error {
+    let advice = "the brokers' limit is below ours: set max.message.bytes as infra/kafka does";
+    Error::limit_exceeded(advice, ENTRY_FRAME_BYTES_MAX as u64, entry.len() as u64)
+}
+
+/// The entry may be in the log, now or a little later.
+pub(super) fn unknown(why: &str) -> Error {
+    Error::unknown_outcome(format!(
+        "the brokers did not acknowledge the entry ({why}); send the same write again"
+    ))
+}
+
+/// Where an append goes in messages.
+pub(super) fn located(error: Error, at: PartitionRef) -> Error {
+    error.with_partition(at.partition)
+}

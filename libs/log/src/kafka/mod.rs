@@ -1,0 +1,335 @@
+//! The log on Kafka: one topic per store, one Kafka partition per partition.
+//!
+//! An acknowledged entry has been taken by all in-sync replicas, at least two of three; it survives
+//! the loss of one of them, not a power cut of all. Brokers and topics are checked before they are
+//! used (`settings.rs`), since Kafka with other settings keeps none of that.
+//!
+//! Appends go through one idempotent producer (`appender.rs`). Reads near the end are served from
+//! memory, which one consumer fills for all (`follower.rs`, `tail.rs`); reads far behind borrow one
+//! of a few consumers (`catch_up.rs`). What nobody uses for a while is let go of.
+
+mod admin;
+mod appender;
+mod catch_up;
+mod client;
+mod follower;
+mod options;
+mod readers;
+mod settings;
+mod tail;
+mod topics;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_core::{Error, ErrorCode, Result};
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use tokio::task::AbortHandle;
+use tokio::time::{sleep, timeout};
+
+use self::appender::{Appender, Failure, Sent, located, unknown};
+use self::catch_up::CatchUp;
+use self::client::unavailable;
+pub use self::options::KafkaOptions;
+use self::readers::{Open, Readers};
+use self::tail::{Found, Tail};
+use self::topics::{Topic, Topics};
+use crate::change_log::{
+    Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control, no_such_log,
+    trim_above_end,
+};
+use crate::remote::now;
+
+/// Time between two questions to a partition that has no leader at the moment.
+const RETRY_EVERY: Duration = Duration::from_millis(20);
+/// Longest wait of one read; far enough that nobody meets it, near enough to be added to any time.
+const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
+
+/// A log on Kafka.
+///
+/// Append times are the brokers' own (`LogAppendTime`), in whole milliseconds. Anything may be
+/// produced into a topic by others: every record of it is returned, and skipped by its readers.
+pub struct KafkaLog {
+    shared: Arc<Shared>,
+    /// Lets go of what nobody uses.
+    sweeper: AbortHandle,
+}
+
+struct Shared {
+    topics: Topics,
+    appender: Appender,
+    readers: Readers,
+    catch_up: CatchUp,
+}
+
+impl KafkaLog {
+    /// Opens the log: checks the brokers, and the control log's topic, which is made when it is not
+    /// there.
+    ///
+    /// # Errors
+    /// `Unsupported` for brokers or topics with settings that would lose acknowledged entries,
+    /// naming the setting, what was found, and the fix; `Unavailable` when the brokers do not
+    /// answer or are too few.
+    pub async fn open(options: KafkaOptions) -> Result<Self> {
+        let idle_timeout = options.idle_timeout;
+        let topics = Topics::open(options.clone()).await?;
+        let shared = Arc::new(Shared {
+            topics,
+            appender: Appender::new(options.clone()),
+            readers: Readers::new(options.clone()),
+            catch_up: CatchUp::new(options),
+        });
+        let swept = Arc::downgrade(&shared);
+        let sweeper = tokio::spawn(async move {
+            loop {
+                tokio::time::sleep(idle_timeout / 2).await;
+                let Some(shared) = swept.upgrade() else { return };
+                shared.readers.sweep(idle_timeout);
+                shared.catch_up.sweep(idle_timeout);
+            }
+        });
+        Ok(Self { shared, sweeper: sweeper.abort_handle() })
+    }
+}
+
+impl Drop for KafkaLog {
+    fn drop(&mut self) {
+        self.sweeper.abort();
+    }
+}
+
+impl Shared {
+    /// Hands an entry over; those of one store in the order of the calls.
+    async fn send(&self, at: PartitionRef, entry: &Bytes) -> Result<Sent, Failure> {
+        let lookup = self.topics.lookup(at.store);
+        let mut found = lookup.lock().await;
+        let topic = self.topics.find(at, &mut found).await.map_err(Failure::Told)?;
+        let number = topic.number(at).map_err(Failure::Told)?;
+        let room = self.appender.room(entry).await.map_err(Failure::Told)?;
+        self.appender.send(&topic.name, number, entry, room)
+    }
+
+    async fn append(&self, at: PartitionRef, entry: &Bytes) -> Result<Appended> {
+        check_entry(at, entry)?;
+        let sending = timeout(self.topics.options().call_timeout, self.send(at, entry));
+        let sent = match sending.await {
+            Ok(Ok(sent)) => sent,
+            Ok(Err(Failure::Told(error))) => return Err(error),
+            Ok(Err(Failure::Gone(error))) => {
+                return Err(self.gone(at, unavailable("append", &error)).await);
+            }
+            Err(_) => return Err(self.topics.silent(at)),
+        };
+        match self.appender.settle(sent, entry).await {
+            Ok(appended) => {
+                if let Some(tail) = self.readers.tail(at) {
+                    tail.learn_end(appended.offset.next());
+                }
+                Ok(appended)
+            }
+            Err(Failure::Told(error)) => {
+                // Whatever it was, the topic is looked at again before it is next used.
+                self.topics.forget(at.store);
+                Err(error)
+            }
+            Err(Failure::Gone(error)) => Err(self.gone(at, unknown(&error.to_string())).await),
+        }
+    }
+
+    /// What to answer when the brokers do not know a partition: `NotFound` when that is so, and
+    /// else the error given, since a broker that has just started may know less than the others.
+    async fn gone(&self, at: PartitionRef, otherwise: Error) -> Error {
+        self.topics.forget(at.store);
+        let found = self.topics.get(at).await.and_then(|topic| topic.number(at));
+        found.err().filter(|error| error.code() == ErrorCode::NotFound).unwrap_or(otherwise)
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        let topic = self.topics.get(at).await?;
+        let tail = self.readers.tail(at);
+        let next = tail.as_ref().map(|tail| tail.next());
+        let bounds = self.watermarks(at, &topic).await?;
+        if let (Some(tail), Some(next)) = (tail, next) {
+            tail.learn(bounds, next)?;
+        }
+        Ok(bounds)
+    }
+
+    /// Asks the partition's leader for the bounds, and again while the leader is only just one.
+    async fn watermarks(&self, at: PartitionRef, topic: &Topic) -> Result<Bounds> {
+        let number = topic.number(at)?;
+        let deadline = now() + self.topics.options().call_timeout;
+        loop {
+            let error = match self.topics.admin().watermarks(&topic.name, number).await? {
+                Ok((start, end)) if start >= 0 && end >= start => {
+                    let (start, end) = (Offset(start as u64), Offset(end as u64));
+                    return Ok(Bounds { start, end, server_time: None });
+                }
+                Ok(_) => KafkaError::MetadataFetch(RDKafkaErrorCode::NoOffset),
+                Err(error) => error,
+            };
+            let error = unavailable(&format!("find the bounds of log {at}"), &error);
+            if now() >= deadline {
+                return Err(error.with_partition(at.partition));
+            }
+            let error = self.gone(at, error).await;
+            if error.code() == ErrorCode::NotFound {
+                return Err(error);
+            }
+            sleep(RETRY_EVERY).await;
+        }
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        let place = self.readers.place(at);
+        let opened = place.get_or_try_init(|| self.open(at));
+        let open = match opened.await {
+            Ok(open) => open,
+            Err(error) => {
+                self.readers.abandon(at);
+                return Err(error);
+            }
+        };
+        let _reading = open.tail.reading();
+        match self.read_tail(open, from, limit).await {
+            Ok(Some(records)) => Ok(records),
+            Ok(None) => self.read_behind(&open.tail, from, limit.bytes_max).await,
+            Err(error) => Err(self.explained(at, from, error).await),
+        }
+    }
+
+    async fn open(&self, at: PartitionRef) -> Result<Open> {
+        let topic = self.topics.get(at).await?;
+        let bounds = self.watermarks(at, &topic).await?;
+        self.readers.open(at, &topic, bounds).await
+    }
+
+    /// Records that the tail holds, or will hold in time; `None` when they are older.
+    async fn read_tail(
+        &self,
+        open: &Open,
+        from: Offset,
+        limit: ReadLimit,
+    ) -> Result<Option<Records>> {
+        let tail = &open.tail;
+        let mut wait_max = limit.wait_max.min(WAIT_MAX);
+        match tail.find(from, limit.bytes_max)? {
+            Found::Here(records) => return Ok(Some(records)),
+            Found::Below => return Ok(None),
+            Found::Ahead { end } => {
+                // Only the brokers know what others appended just now.
+                if wait_max.is_zero() || from > end {
+                    self.bounds(tail.at).await?.check(tail.at, from)?;
+                }
+            }
+        }
+        let is_known = from < tail.bounds().end;
+        if is_known {
+            wait_max = self.topics.options().call_timeout;
+        }
+        tail.wait_past(from, wait_max).await;
+        match tail.find(from, limit.bytes_max)? {
+            Found::Here(records) => Ok(Some(records)),
+            Found::Below => Ok(None),
+            Found::Ahead { .. } if is_known => Err(self.topics.silent(tail.at)),
+            Found::Ahead { end } => {
+                if open.follower().is_down() {
+                    self.bounds(tail.at).await?;
+                    open.follower().is_up();
+                }
+                Ok(Some(Records { records: Vec::new(), end }))
+            }
+        }
+    }
+
+    async fn read_behind(&self, tail: &Tail, from: Offset, bytes_max: usize) -> Result<Records> {
+        let at = tail.at;
+        let topic = self.topics.get(at).await?;
+        let place = (topic.name.clone(), topic.number(at)?);
+        match self.catch_up.read(at, place, from, bytes_max).await {
+            Ok(records) => {
+                let next = records.last().map_or(from, |record| record.offset.next());
+                Ok(Records { records, end: tail.bounds().end.max(next) })
+            }
+            Err(error) => Err(self.explained(at, from, error).await),
+        }
+    }
+
+    /// What really happened when a read broke off: the log is gone, or does not hold the place, or
+    /// else the error given.
+    async fn explained(&self, at: PartitionRef, from: Offset, error: Error) -> Error {
+        if error.code() == ErrorCode::NotFound {
+            return error;
+        }
+        self.topics.forget(at.store);
+        let looked = async {
+            let topic = self.topics.get(at).await?;
+            self.watermarks(at, &topic).await?.check(at, from)
+        };
+        match looked.await {
+            Err(found) if found.code() != ErrorCode::Unavailable => found,
+            _ => error,
+        }
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        let bounds = self.bounds(at).await?;
+        if before > bounds.end {
+            return Err(trim_above_end(at, before, bounds.end));
+        }
+        if before <= bounds.start {
+            return Ok(());
+        }
+        let topic = self.topics.get(at).await?;
+        self.topics.admin().trim(&topic.name, topic.number(at)?, before.0 as i64).await?;
+        self.bounds(at).await.map(|_| ())
+    }
+}
+
+/// A record's append time. One that the broker did not time moves no clock: partition time is the
+/// running maximum.
+fn time_of(timestamp: rdkafka::Timestamp) -> Timestamp {
+    match timestamp {
+        rdkafka::Timestamp::LogAppendTime(millis) => {
+            Timestamp::from_micros(millis.saturating_mul(1_000))
+        }
+        rdkafka::Timestamp::CreateTime(_) | rdkafka::Timestamp::NotAvailable => Timestamp::MIN,
+    }
+}
+
+#[async_trait]
+impl ChangeLog for KafkaLog {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        check_not_control(store)?;
+        let partitions = PartitionCount::new(partitions.0)?;
+        self.shared.topics.make(store, partitions).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        check_not_control(store)?;
+        let removed = self.shared.topics.remove(store).await;
+        self.shared.catch_up.forget(|at| at.store == store);
+        self.shared.readers.break_off(store, no_such_log);
+        removed
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        self.shared.append(at, &entry).await.map_err(|error| located(error, at))
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        self.shared.read(at, from, limit).await
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        self.shared.bounds(at).await
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        self.shared.trim(at, before).await
+    }
+}

@@ -1,0 +1,131 @@
+//! The tails that are read, each followed while somebody reads it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use forebay_core::id::{PartitionRef, StoreId};
+use forebay_core::{Error, Result};
+use parking_lot::Mutex;
+use tokio::sync::OnceCell;
+
+use super::KafkaOptions;
+use super::follower::{Follower, Following};
+use super::tail::Tail;
+use super::topics::Topic;
+use crate::change_log::Bounds;
+use crate::tail_cache::CacheBudget;
+
+/// The tails of all partitions that are read.
+pub(super) struct Readers {
+    options: KafkaOptions,
+    budget: Arc<CacheBudget>,
+    tails: Mutex<BTreeMap<PartitionRef, Arc<Opening>>>,
+    /// Lives as long as a tail that it follows.
+    follower: Mutex<Weak<Follower>>,
+}
+
+/// A tail that is open, or being opened by one of those who want it.
+type Opening = OnceCell<Open>;
+
+/// An open tail and what keeps it filled.
+pub(super) struct Open {
+    pub(super) tail: Arc<Tail>,
+    following: Following,
+}
+
+impl Open {
+    pub(super) fn follower(&self) -> &Follower {
+        self.following.follower()
+    }
+}
+
+impl Readers {
+    pub(super) fn new(options: KafkaOptions) -> Self {
+        let budget = CacheBudget::new(options.tail_cache_bytes, options.tail_cache_total_bytes);
+        Self {
+            options,
+            budget: Arc::new(budget),
+            tails: Mutex::default(),
+            follower: Mutex::default(),
+        }
+    }
+
+    /// Where a partition's tail is, or will be once [`Readers::open`] has opened it.
+    pub(super) fn place(&self, at: PartitionRef) -> Arc<Opening> {
+        let mut tails = self.tails.lock();
+        let place = tails.entry(at).or_default();
+        if place.get().is_some_and(|open| open.tail.is_spent()) {
+            *place = Arc::default();
+        }
+        place.clone()
+    }
+
+    /// Follows a partition from the end of its log on.
+    pub(super) async fn open(
+        &self,
+        at: PartitionRef,
+        topic: &Topic,
+        bounds: Bounds,
+    ) -> Result<Open> {
+        let number = topic.number(at)?;
+        let tail = Arc::new(Tail::new(at, bounds, self.budget.clone()));
+        let follower = self.follower()?;
+        let following = follower.follow(topic.name.clone(), number, &tail).await?;
+        Ok(Open { tail, following })
+    }
+
+    fn follower(&self) -> Result<Arc<Follower>> {
+        let mut held = self.follower.lock();
+        if let Some(follower) = held.upgrade() {
+            return Ok(follower);
+        }
+        let follower = Follower::start(&self.options)?;
+        *held = Arc::downgrade(&follower);
+        Ok(follower)
+    }
+
+    /// The tail of a partition, where it is open.
+    pub(super) fn tail(&self, at: PartitionRef) -> Option<Arc<Tail>> {
+        let tails = self.tails.lock();
+        tails.get(&at)?.get().map(|open| open.tail.clone())
+    }
+
+    /// Lets go of a place that could not be opened.
+    pub(super) fn abandon(&self, at: PartitionRef) {
+        let mut tails = self.tails.lock();
+        if tails.get(&at).is_some_and(|place| place.get().is_none()) {
+            tails.remove(&at);
+        }
+    }
+
+    /// Ends the tails of a store: those who read them hear the error.
+    pub(super) fn break_off(&self, store: StoreId, error: impl Fn(PartitionRef) -> Error) {
+        let mut gone = Vec::new();
+        self.tails.lock().retain(|at, place| {
+            if at.store == store {
+                gone.push((*at, place.clone()));
+            }
+            at.store != store
+        });
+        for (at, place) in gone {
+            if let Some(open) = place.get() {
+                open.tail.break_off(error(at));
+            }
+        }
+    }
+
+    /// Ends the tails that nobody reads.
+    pub(super) fn sweep(&self, idle_timeout: Duration) {
+        let mut ended = Vec::new();
+        self.tails.lock().retain(|_, place| match place.get() {
+            Some(open) if open.tail.is_idle(idle_timeout) => {
+                ended.push(place.clone());
+                false
+            }
+            Some(_) => true,
+            // Nobody opens it when nobody but the table has it.
+            None => Arc::strong_count(place) > 1,
+        });
+    }
+}

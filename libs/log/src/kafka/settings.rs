@@ -1,0 +1,129 @@
+//! What the change log needs of brokers and topics, checked before the first use.
+//!
+//! With other settings Kafka would lose, reorder or hide acknowledged entries without a word, so a
+//! log on such brokers is refused, naming the setting, what was found, and the fix.
+
+use std::collections::BTreeMap;
+
+use forebay_core::{Error, Result};
+use forebay_wire::entry::ENTRY_FRAME_BYTES_MAX;
+
+use super::KafkaOptions;
+use super::client::BATCH_BYTES_MAX;
+
+/// What Kafka writes around an entry, at most.
+const BATCH_OVERHEAD_BYTES: usize = 64 * 1024;
+/// Largest entry with what Kafka writes around it.
+const BATCH_BYTES_NEEDED: u64 = (ENTRY_FRAME_BYTES_MAX + BATCH_OVERHEAD_BYTES) as u64;
+const _: () = assert!(BATCH_BYTES_NEEDED <= BATCH_BYTES_MAX as u64);
+/// Replicas below which an acknowledged entry would not survive the loss of a zone.
+const REPLICAS_MIN: u32 = 3;
+
+/// Settings by name, as a broker tells them.
+pub(super) type Settings = BTreeMap<String, String>;
+
+/// What one setting must be.
+#[derive(Clone, Copy)]
+enum Need {
+    Is(&'static str),
+    AtLeast(u64),
+}
+
+const OF_TOPICS: [(&str, Need); 6] = [
+    ("cleanup.policy", Need::Is("delete")),
+    ("retention.ms", Need::Is("-1")),
+    ("retention.bytes", Need::Is("-1")),
+    ("unclean.leader.election.enable", Need::Is("false")),
+    ("message.timestamp.type", Need::Is("LogAppendTime")),
+    ("max.message.bytes", Need::AtLeast(BATCH_BYTES_NEEDED)),
+];
+
+const OF_BROKERS: [(&str, Need); 3] = [
+    ("auto.create.topics.enable", Need::Is("false")),
+    ("message.max.bytes", Need::AtLeast(BATCH_BYTES_NEEDED)),
+    ("socket.request.max.bytes", Need::AtLeast(BATCH_BYTES_NEEDED)),
+];
+
+/// The settings that a new topic gets, all of them its own.
+pub(super) fn of_new_topic(options: &KafkaOptions) -> Vec<(&'static str, String)> {
+    let mut settings: Vec<_> = OF_TOPICS
+        .iter()
+        .map(|(name, need)| match need {
+            Need::Is(value) => (*name, (*value).to_owned()),
+            Need::AtLeast(_) => (*name, BATCH_BYTES_MAX.to_string()),
+        })
+        .collect();
+    settings.push(("min.insync.replicas", options.in_sync_min().to_string()));
+    settings
+}
+
+/// Refuses a topic that could lose, reorder or hide acknowledged entries.
+///
+/// # Errors
+/// `Unsupported`, naming the setting, what was found, and the fix.
+pub(super) fn check_topic(
+    topic: &str,
+    replicas: u32,
+    settings: &Settings,
+    options: &KafkaOptions,
+) -> Result<()> {
+    let in_sync = ("min.insync.replicas", Need::AtLeast(u64::from(options.in_sync_min())));
+    for (name, need) in OF_TOPICS.into_iter().chain([in_sync]) {
+        let found = settings.get(name).map_or("", String::as_str);
+        if let Some(wanted) = unmet(need, found) {
+            return Err(Error::unsupported(format!(
+                "topic {topic} has {name}={found}, and the change log needs {wanted}; run: \
+                 kafka-configs.sh --bootstrap-server {} --alter --entity-type topics \
+                 --entity-name {topic} --add-config {name}={}",
+                options.bootstrap_servers,
+                fix(need),
+            )));
+        }
+    }
+    if replicas < REPLICAS_MIN && !options.dev {
+        return Err(Error::unsupported(format!(
+            "topic {topic} has a replication factor of {replicas}, and the change log needs \
+             {REPLICAS_MIN}; reassign it with kafka-reassign-partitions.sh (development mode does \
+             without)"
+        )));
+    }
+    Ok(())
+}
+
+/// Refuses a broker that no entry of the largest size passes, or that makes topics unasked.
+///
+/// # Errors
+/// `Unsupported`, naming the setting, what was found, and the fix.
+pub(super) fn check_broker(broker: i32, settings: &Settings) -> Result<()> {
+    for (name, need) in OF_BROKERS {
+        let found = settings.get(name).map_or("", String::as_str);
+        if let Some(wanted) = unmet(need, found) {
+            return Err(Error::unsupported(format!(
+                "broker {broker} has {name}={found}, and the change log needs {wanted}; set \
+                 {name}={} in its server.properties (infra/kafka holds all that is needed) and \
+                 restart it",
+                fix(need),
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// What is wanted, when it is not what was found.
+fn unmet(need: Need, found: &str) -> Option<String> {
+    match need {
+        Need::Is(value) => (found != value).then(|| value.to_owned()),
+        Need::AtLeast(least) => {
+            let enough = found.parse::<u64>().is_ok_and(|found| found >= least);
+            (!enough).then(|| format!("{least} or more"))
+        }
+    }
+}
+
+fn fix(need: Need) -> String {
+    match need {
+        Need::Is(value) => value.to_owned(),
+        Need::AtLeast(BATCH_BYTES_NEEDED) => BATCH_BYTES_MAX.to_string(),
+        Need::AtLeast(least) => least.to_string(),
+    }
+}
