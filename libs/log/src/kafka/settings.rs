@@ -29,13 +29,15 @@ enum Need {
     AtLeast(u64),
 }
 
-const OF_TOPICS: [(&str, Need); 6] = [
+const OF_TOPICS: [(&str, Need); 7] = [
     ("cleanup.policy", Need::Is("delete")),
     ("retention.ms", Need::Is("-1")),
     ("retention.bytes", Need::Is("-1")),
     ("unclean.leader.election.enable", Need::Is("false")),
     ("message.timestamp.type", Need::Is("LogAppendTime")),
     ("max.message.bytes", Need::AtLeast(BATCH_BYTES_NEEDED)),
+    // What others compress by means that we do not have would stop every reader.
+    ("compression.type", Need::Is("uncompressed")),
 ];
 
 const OF_BROKERS: [(&str, Need); 3] = [

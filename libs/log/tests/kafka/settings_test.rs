@@ -1,0 +1,108 @@
+//! Brokers and topics with other settings than the log needs are refused by name.
+
+use forebay_core::ErrorCode;
+use forebay_core::id::PartitionCount;
+use forebay_log::{ChangeLog, KafkaLog, KafkaOptions};
+use forebay_testkit::brokers::Brokers;
+
+use crate::support::{AT, Admin, STORE, TOPIC_SETTINGS, at_once, entry, fixture, options, store};
+
+const WRONG: [(&str, &str); 7] = [
+    ("cleanup.policy", "compact"),
+    ("retention.ms", "604800000"),
+    ("retention.bytes", "1073741824"),
+    ("unclean.leader.election.enable", "true"),
+    ("message.timestamp.type", "CreateTime"),
+    ("max.message.bytes", "1048588"),
+    ("compression.type", "producer"),
+];
+
+#[tokio::test]
+async fn a_topic_with_a_wrong_setting_is_refused_by_its_name() {
+    let admin = Admin::new();
+    for (name, value) in WRONG {
+        let fixture = fixture().await;
+        let topic = format!("{}.store-7", fixture.options.topic_prefix);
+        admin.make(&topic, &[(name, value)]).await;
+        let log = &fixture.log;
+        for error in [
+            log.append(AT, entry(1)).await.unwrap_err(),
+            log.read(AT, forebay_core::id::Offset(0), at_once()).await.unwrap_err(),
+            log.bounds(AT).await.unwrap_err(),
+            log.create(STORE, PartitionCount(1)).await.unwrap_err(),
+        ] {
+            assert_eq!(error.code(), ErrorCode::Unsupported, "{name}: {error}");
+            let message = error.message();
+            assert!(message.contains(&format!("{topic} has {name}={value}")), "{message}");
+            assert!(message.contains(&format!("--add-config {name}=")), "{message}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_log_whose_control_topic_is_wrong_does_not_open() {
+    let (admin, options) = (Admin::new(), options());
+    let topic = format!("{}.control", options.topic_prefix);
+    admin.make(&topic, &[("cleanup.policy", "compact")]).await;
+    let error = KafkaLog::open(options).await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::Unsupported);
+    assert!(error.message().contains("cleanup.policy=compact"), "{error}");
+}
+
+#[tokio::test]
+async fn without_development_mode_one_replica_is_refused() {
+    let (admin, dev) = (Admin::new(), options());
+    let KafkaOptions { bootstrap_servers, topic_prefix, .. } = dev;
+    let options = KafkaOptions::new(bootstrap_servers, topic_prefix);
+    let too_few = KafkaLog::open(options.clone()).await.err().unwrap();
+    assert_eq!(too_few.code(), ErrorCode::Unavailable, "{too_few}");
+    assert!(too_few.message().contains("3 replicas"), "{too_few}");
+    let topic = format!("{}.control", options.topic_prefix);
+    admin.make(&topic, &[]).await;
+    let error = KafkaLog::open(options.clone()).await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::Unsupported);
+    assert!(error.message().contains("min.insync.replicas=1"), "{error}");
+    admin.remove(&topic).await;
+    admin.make(&topic, &[("min.insync.replicas", "2")]).await;
+    let error = KafkaLog::open(options).await.err().unwrap();
+    assert_eq!(error.code(), ErrorCode::Unsupported);
+    assert!(error.message().contains("replication factor of 1"), "{error}");
+}
+
+#[tokio::test]
+async fn a_topic_as_it_must_be_is_taken_whoever_made_it() {
+    let fixture = fixture().await;
+    let topic = format!("{}.store-7", fixture.options.topic_prefix);
+    Admin::new().make(&topic, &[]).await;
+    assert_eq!(fixture.log.append(AT, entry(1)).await.unwrap().offset.0, 0);
+    assert_eq!(TOPIC_SETTINGS.len(), WRONG.len() + 1, "each setting has its wrong value here");
+}
+
+#[tokio::test]
+async fn a_broker_with_a_wrong_setting_is_refused_by_its_name() {
+    for (name, value) in [
+        ("auto.create.topics.enable", "true"),
+        ("message.max.bytes", "1048588"),
+        ("socket.request.max.bytes", "10485760"),
+    ] {
+        let brokers = tokio::task::spawn_blocking(move || Brokers::start_with(1, &[(name, value)]));
+        let brokers = brokers.await.unwrap().unwrap();
+        let error = KafkaLog::open(KafkaOptions::dev(brokers.bootstrap(), "a")).await.err();
+        let error = error.unwrap();
+        assert_eq!(error.code(), ErrorCode::Unsupported);
+        let message = error.message();
+        assert!(message.contains(&format!("broker 1 has {name}={value}")), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn a_topic_that_is_altered_later_is_refused_when_the_log_is_opened_again() {
+    let (fixture, topic) = store().await;
+    fixture.log.append(AT, entry(1)).await.unwrap();
+    let admin = Admin::new();
+    admin.remove(&topic).await;
+    admin.make(&topic, &[("message.timestamp.type", "CreateTime")]).await;
+    let again = KafkaLog::open(fixture.options.clone()).await.unwrap();
+    let error = again.append(AT, entry(2)).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
+}
