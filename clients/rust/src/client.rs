@@ -174,6 +174,11 @@ impl ClientInner {
         &self.unsettled
     }
 
+    /// The connection, for another service.
+    pub(crate) fn channel(&self) -> Channel {
+        self.channel.clone()
+    }
+
     /// The connection, for one more call.
     pub(crate) fn rpc(&self) -> Rpc {
         self.rpc.clone()

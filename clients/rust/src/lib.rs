@@ -38,6 +38,7 @@ mod administer;
 mod batch;
 mod client;
 mod connect;
+mod dead_letters;
 mod draft;
 mod fit;
 mod options;
@@ -54,6 +55,7 @@ mod write;
 
 pub use batch::Batch;
 pub use client::Client;
+pub use dead_letters::DeadLetterPage;
 pub use fit::fit;
 pub use options::{ClientOptions, ClientParts, StreamOptions};
 pub use outcome::{BatchOutcome, WriteError, WriteOutcome, WriteResult};
@@ -64,6 +66,7 @@ pub use stream::{Acknowledgement, StreamSummary, WriteStream};
 pub use write::Write;
 
 pub use forebay_core::clock::{Clock, SystemClock, Timestamp};
+pub use forebay_core::dead_letter::DeadLetter;
 pub use forebay_core::entropy::{Entropy, SystemEntropy};
 pub use forebay_core::id::{DocumentVersion, PartitionId, SchemaVersion, StoreId};
 pub use forebay_core::key::{KeyType, KeyValue};

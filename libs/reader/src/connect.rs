@@ -8,7 +8,7 @@ use forebay_core::fold::PartitionState;
 use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READ_BYTES_MAX};
 use forebay_core::{Error, Result};
-use forebay_log::{Bounds, ChangeLog, ReadLimit, Records};
+use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit, Records};
 use forebay_wire::entry::frame_log_id;
 
 use crate::age::clock_error_us;
@@ -53,6 +53,17 @@ pub(crate) async fn read(
 ) -> Result<Records> {
     let limit = ReadLimit { bytes_max: READER_READ_BYTES_MAX, wait_max };
     in_time(wait_max, log.read(at, from, limit)).await
+}
+
+/// Reads the one record at an offset; `None` when the log holds none there.
+pub(crate) async fn read_one(
+    log: &dyn ChangeLog,
+    at: PartitionRef,
+    offset: Offset,
+) -> Result<Option<LogRecord>> {
+    let limit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
+    let records = in_time(Duration::ZERO, log.read(at, offset, limit)).await?.records;
+    Ok(records.into_iter().next().filter(|record| record.offset == offset))
 }
 
 pub(crate) async fn in_time<T>(

@@ -33,7 +33,7 @@ use crate::age::clock_error_us;
 use crate::callback::{call_back, panic_text};
 use crate::checkpoint::{Checkpoints, blocking, due};
 use crate::closing::Running;
-use crate::connect::{Connected, check_continues, connect, read};
+use crate::connect::{Connected, check_continues, connect, read, read_one};
 use crate::generation::{Generation, Step, Stop};
 use crate::options::Skipped;
 use crate::partition::Partition;
@@ -250,9 +250,8 @@ impl Tail {
             return Ok((record, entry));
         }
         let log = &*self.shared.parts.log;
-        let again = read(log, self.partition.at, record.offset, Duration::ZERO).await;
-        let again = again.map_err(Pause::Retry)?.records.into_iter().next();
-        let record = again.filter(|again| again.offset == record.offset).unwrap_or(record);
+        let again = read_one(log, self.partition.at, record.offset).await;
+        let record = again.map_err(Pause::Retry)?.unwrap_or(record);
         let entry = decode_entry(&record.entry);
         Ok((record, entry))
     }

@@ -3,8 +3,6 @@
 //! a faulty one.
 
 pub mod config;
-mod heartbeat;
 mod node;
-mod replicas;
 
 pub use node::{Node, NodeParts};

@@ -7,17 +7,17 @@ use async_trait::async_trait;
 use forebay_core::Result;
 use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
-use forebay_core::id::{ClientId, PartitionRef, Position, Sequence};
+use forebay_core::id::{ClientId, PartitionRef, Position, Sequence, StoreId};
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
 use forebay_log::{CatalogFollower, ChangeLog};
-use forebay_replicator_service::{ChangeStreamService, change_stream};
+use forebay_replicator_service::{
+    ChangeStreamService, Replicas, ReplicatorParts, ReplicatorService, StoreMetrics, change_stream,
+};
 use forebay_wire::v1::writer_server::WriterServer;
 use forebay_writer_service::service::WriterService;
 use forebay_writer_service::{Outcomes, Writer, WriterParts};
 use tonic::service::Routes;
-
-use crate::replicas::Replicas;
 
 /// What a node is built from; the simulator brings its own.
 #[derive(Clone)]
@@ -34,6 +34,7 @@ pub struct NodeParts {
 pub struct Node {
     writer: WriterService,
     change_stream: ChangeStreamService,
+    replicator: ReplicatorService,
     replicas: Arc<Replicas>,
 }
 
@@ -44,17 +45,19 @@ impl Node {
     /// # Errors
     /// As the log's reads and appends.
     pub async fn start(parts: NodeParts) -> Result<Self> {
-        let (log, entropy) = (Arc::clone(&parts.log), Arc::clone(&parts.entropy));
-        let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy)));
-        let replicas = Arc::new(Replicas::new());
+        let NodeParts { log, clock, entropy } = parts;
+        let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
+        let catalog = Arc::new(catalog);
+        let parts = ReplicatorParts { log, catalog, clock, entropy };
+        let replicas = Arc::new(Replicas::follow(parts.clone()));
+        let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&replicas));
+        let ReplicatorParts { log, catalog, clock, entropy } = parts;
+        let change_stream = ChangeStreamService::new(Arc::clone(&log), clock);
         let outcomes = Arc::new(ReplicaOutcomes(Arc::clone(&replicas)));
-        let catalog_parts = Arc::clone(&catalog);
-        let writer = WriterParts { log, catalog: catalog_parts, entropy, outcomes };
-        let writer = Arc::new(Writer::new(writer));
+        let writer = Arc::new(Writer::new(WriterParts { log, catalog, entropy, outcomes }));
         writer.repair().await?;
-        replicas.follow(&parts, catalog, Arc::clone(&writer));
-        let change_stream = ChangeStreamService::new(parts.log, parts.clock);
-        Ok(Self { writer: WriterService::new(writer), change_stream, replicas })
+        let writer = WriterService::new(writer);
+        Ok(Self { writer, change_stream, replicator, replicas })
     }
 
     /// The gRPC services of this node.
@@ -62,7 +65,14 @@ impl Node {
         let writer = WriterServer::new(self.writer.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        Routes::new(writer).add_service(change_stream(self.change_stream.clone()))
+        Routes::new(writer)
+            .add_service(change_stream(self.change_stream.clone()))
+            .add_service(self.replicator.clone().into_server())
+    }
+
+    /// What the node did for a store as its replicator; `None` before its replica is open.
+    pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
+        self.replicas.metrics(store)
     }
 
     /// Ends all streams, which never end by themselves; calls in flight go on.
@@ -86,11 +96,9 @@ impl Outcomes for ReplicaOutcomes {
         &self,
         at: PartitionRef,
         position: Position,
-        (client, sequence): (ClientId, Sequence),
+        change: (ClientId, Sequence),
         wait_max: Duration,
     ) -> Option<Verdict> {
-        let reader = self.0.reader(at.store)?;
-        reader.wait_applied(at.partition, position, wait_max).await.ok()?;
-        reader.outcome(at.partition, client, sequence).ok()?.map(|outcome| outcome.verdict)
+        self.0.verdict(at, position, change, wait_max).await
     }
 }

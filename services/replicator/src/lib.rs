@@ -1,10 +1,22 @@
-//! The replicator: until it holds shards, it serves the change stream to readers without access to
-//! the log.
+//! The replicator: what one process per partition owes it (semantics.md 3 and 5), and the change
+//! stream for readers without access to the log.
+//!
+//! [`Replicas`] keeps an embedded reader of every store, and with it the duties: heartbeats,
+//! outcomes of conditional changes, dead letters. [`ReplicatorService`] answers from them. Shards
+//! come here later.
+
+mod dead_letters;
+mod heartbeat;
+mod replicas;
+mod service;
 
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_wire::v1::change_stream_server::ChangeStreamServer;
 
+pub use dead_letters::DeadLetterCounts;
 pub use forebay_log::serve::ChangeStreamService;
+pub use replicas::{Replicas, ReplicatorParts, StoreMetrics};
+pub use service::ReplicatorService;
 
 /// The change stream as a gRPC service.
 pub fn change_stream(service: ChangeStreamService) -> ChangeStreamServer<ChangeStreamService> {

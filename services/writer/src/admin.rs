@@ -70,7 +70,16 @@ impl Writer {
         let store = self.parts.catalog.catalog().by_name(name)?.definition.store;
         self.control(ControlRecord::Delete(store)).await?;
         self.forget(store);
-        self.parts.log.delete(store).await
+        self.delete_logs(store).await
+    }
+
+    /// Removes the logs of a store, and those of its dead letters.
+    async fn delete_logs(&self, store: StoreId) -> Result<()> {
+        self.parts.log.delete(store).await?;
+        match store.dead_letters() {
+            Some(letters) => self.parts.log.delete(letters).await,
+            None => Ok(()),
+        }
     }
 
     /// One definition of a living store; version 0 is the newest.
@@ -111,7 +120,7 @@ impl Writer {
             self.announce(schema).await?;
         }
         for store in catalog.deleted() {
-            self.parts.log.delete(store).await?;
+            self.delete_logs(store).await?;
         }
         Ok(())
     }

@@ -1,0 +1,69 @@
+//! Dead letters: copies of the records that every replica of a store skips.
+
+use forebay_core::Result;
+use forebay_core::dead_letter::DeadLetter;
+use forebay_core::id::PartitionId;
+use forebay_core::limits::MESSAGE_BYTES_MAX;
+use forebay_wire::v1;
+use forebay_wire::v1::replicator_client::ReplicatorClient;
+
+use crate::client::Client;
+
+/// Some dead letters of one partition, and where to go on.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct DeadLetterPage {
+    /// The letters, in the order of the partition's log.
+    pub letters: Vec<DeadLetter>,
+    /// What to pass for the next page; letters that come later are found behind it too.
+    pub cursor: Vec<u8>,
+}
+
+impl Client {
+    /// A page of a partition's dead letters, behind this cursor; an empty one begins with the
+    /// oldest that are kept. A page without letters says that there are none behind it, yet.
+    ///
+    /// ```no_run
+    /// use forebay::{Client, PartitionId};
+    /// # async fn example(client: Client) -> forebay::Result<()> {
+    /// let mut page = client.dead_letters("users", PartitionId(0), &[], 100).await?;
+    /// while !page.letters.is_empty() {
+    ///     for letter in &page.letters {
+    ///         println!("offset {}: {}", letter.offset, letter.reason);
+    ///     }
+    ///     page = client.dead_letters("users", PartitionId(0), &page.cursor, 100).await?;
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// `NotFound` for an unknown store, `InvalidArgument` for a partition that it does not have or a
+    /// cursor that no page has answered, `TokenLost` for the cursor of a log that is gone,
+    /// `Unavailable` when nobody answers in time.
+    pub async fn dead_letters(
+        &self,
+        store: &str,
+        partition: PartitionId,
+        cursor: &[u8],
+        letters_max: u32,
+    ) -> Result<DeadLetterPage> {
+        let message = v1::ListDeadLettersRequest {
+            store: store.to_owned(),
+            partition: partition.0,
+            cursor: cursor.to_vec().into(),
+            letters_max,
+        };
+        let rpc = ReplicatorClient::new(self.inner().channel())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+        let call = |_, message| {
+            let mut rpc = rpc.clone();
+            async move { rpc.list_dead_letters(message).await }
+        };
+        let page: v1::ListDeadLettersResponse = self.inner().read(message, call).await?;
+        let letters = page.letters.into_iter().map(TryInto::try_into);
+        Ok(DeadLetterPage {
+            letters: letters.collect::<Result<_>>()?,
+            cursor: page.cursor.into(),
+        })
+    }
+}

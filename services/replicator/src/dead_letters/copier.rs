@@ -1,0 +1,216 @@
+//! The copier of one store: appends what its replica skipped, in order, and never twice.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::backoff::Backoff;
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::dead_letter::{DeadLetter, LastLetter};
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{
+    Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId,
+};
+use forebay_core::limits::{
+    DEAD_LETTER_RECORDS_KEPT, DEAD_LETTERS_BACKOFF_MS_MAX, DEAD_LETTERS_BACKOFF_MS_MIN,
+};
+use forebay_core::schema::Definition;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::ChangeLog;
+use forebay_reader::Skipped;
+use forebay_wire::entry::{decode_entry, encode_entry};
+use tokio::sync::Notify;
+use tracing::{debug, info, warn};
+
+use super::tail::{DeadLetterTail, bounds, first_log_id, read_back};
+use super::waiting::Waiting;
+use crate::replicas::ReplicatorParts;
+
+/// Copies the dead letters of one store.
+pub(crate) struct Copier {
+    log: Arc<dyn ChangeLog>,
+    entropy: Arc<dyn Entropy>,
+    home: StoreId,
+    /// The reserved id of its dead-letter log.
+    letters: StoreId,
+    partitions: PartitionCount,
+    waiting: Arc<Waiting>,
+    /// Told when the replica must be opened anew.
+    reopen: Arc<Notify>,
+    /// What is known of each partition's dead-letter log; forgotten after any doubt.
+    tails: BTreeMap<PartitionId, DeadLetterTail>,
+}
+
+impl Copier {
+    /// The copier of a store, with the reserved id of its dead-letter log.
+    pub(crate) fn new(
+        parts: &ReplicatorParts,
+        definition: &Definition,
+        letters: StoreId,
+        waiting: Arc<Waiting>,
+        reopen: Arc<Notify>,
+    ) -> Self {
+        Self {
+            log: Arc::clone(&parts.log),
+            entropy: Arc::clone(&parts.entropy),
+            home: definition.store,
+            letters,
+            partitions: definition.partitions,
+            waiting,
+            reopen,
+            tails: BTreeMap::new(),
+        }
+    }
+
+    /// What it copies from.
+    pub(crate) fn waiting(&self) -> &Arc<Waiting> {
+        &self.waiting
+    }
+
+    /// Reads back how far an earlier copier came, so that what it copied never waits again. Call it
+    /// before the replica is opened.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) async fn read_back(&mut self) -> Result<()> {
+        for partition in self.partitions.partitions() {
+            let at = PartitionRef { store: self.letters, partition };
+            // All of them are made at once.
+            let Some(tail) = read_back(&*self.log, at).await? else { return Ok(()) };
+            self.waiting.note_last(partition, tail.last);
+            self.tails.insert(partition, tail);
+        }
+        Ok(())
+    }
+
+    /// Copies what waits, until it is stopped.
+    pub(crate) async fn run(mut self) {
+        let mut backoff = Backoff::new(
+            Duration::from_millis(DEAD_LETTERS_BACKOFF_MS_MIN),
+            Duration::from_millis(DEAD_LETTERS_BACKOFF_MS_MAX),
+        );
+        loop {
+            let Some(group) = self.waiting.next_group() else {
+                if self.waiting.must_reopen() {
+                    self.reopen.notify_one();
+                }
+                self.waiting.arrived().await;
+                continue;
+            };
+            let Some(partition) = group.first().map(|first| first.at.partition) else { continue };
+            match self.copy(partition, &group).await {
+                Ok(()) => backoff.reset(),
+                Err(error) => {
+                    self.tails.remove(&partition);
+                    self.waiting.note_error();
+                    warn!(store = %self.home, %partition, %error, "dead letters wait");
+                    tokio::time::sleep(backoff.next_wait(&*self.entropy)).await;
+                }
+            }
+        }
+    }
+
+    /// Copies the first letters that wait, but for those that were copied before.
+    async fn copy(&mut self, partition: PartitionId, group: &[Skipped]) -> Result<()> {
+        let home_log = self.home_log(partition, group).await?;
+        let tail = self.tail(partition).await?;
+        let is_new = |skipped: &&Skipped| {
+            !tail.last.is_some_and(|last| last.covers(home_log, skipped.offset))
+        };
+        let letters: Vec<_> =
+            group.iter().filter(is_new).map(|skipped| letter(home_log, skipped)).collect();
+        let copied = letters.len() as u64;
+        if let Some(last) = letters.last() {
+            let last = LastLetter { home_log, offset: last.offset };
+            self.append(partition, tail, letters).await?;
+            self.waiting.note_last(partition, Some(last));
+            info!(store = %self.home, %partition, copied, "copied dead letters");
+        }
+        self.waiting.settle(partition, group.len(), copied);
+        Ok(())
+    }
+
+    /// Id of the log that the letters were skipped in.
+    async fn home_log(&self, partition: PartitionId, group: &[Skipped]) -> Result<LogId> {
+        if let Some(log_id) = group.first().and_then(|first| first.log_id) {
+            return Ok(log_id);
+        }
+        // They stand before the first well-formed entry.
+        let at = PartitionRef { store: self.home, partition };
+        let found = first_log_id(&*self.log, at, self.log.bounds(at).await?).await?;
+        found.ok_or_else(|| Error::unavailable("the home log has no well-formed entry yet"))
+    }
+
+    async fn tail(&mut self, partition: PartitionId) -> Result<DeadLetterTail> {
+        if let Some(tail) = self.tails.get(&partition) {
+            return Ok(*tail);
+        }
+        let at = PartitionRef { store: self.letters, partition };
+        if bounds(&*self.log, at).await?.is_none() {
+            self.log.create(self.letters, self.partitions).await?;
+        }
+        let mut found = read_back(&*self.log, at).await?;
+        if found.is_some_and(|tail| tail.log_id.is_none()) {
+            // Whether it was appended shows when the log is read back again.
+            let opening = self.entry(self.entropy.log_id()?, EntryBody::Opening)?;
+            match self.log.append(at, opening).await {
+                Err(error) if error.code() != ErrorCode::UnknownOutcome => return Err(error),
+                _ => found = read_back(&*self.log, at).await?,
+            }
+        }
+        let missing = || Error::unavailable("the dead-letter log is not there yet");
+        let tail = found.filter(|tail| tail.log_id.is_some()).ok_or_else(missing)?;
+        self.tails.insert(partition, tail);
+        Ok(tail)
+    }
+
+    async fn append(
+        &mut self,
+        partition: PartitionId,
+        tail: DeadLetterTail,
+        letters: Vec<DeadLetter>,
+    ) -> Result<()> {
+        let at = PartitionRef { store: self.letters, partition };
+        let log_id = tail.log_id.ok_or_else(|| Error::internal("a log without an id"))?;
+        let last = letters
+            .last()
+            .map(|letter| LastLetter { home_log: letter.home_log, offset: letter.offset });
+        let entry = self.entry(log_id, EntryBody::DeadLetters(letters))?;
+        let appended = self.log.append(at, entry).await?;
+        let start = self.trim(at, tail.start, appended.offset.next()).await;
+        self.tails.insert(partition, DeadLetterTail { last, start, ..tail });
+        Ok(())
+    }
+
+    /// Lets go of old records when twice as many are there as are kept; answers where the log
+    /// starts then.
+    async fn trim(&self, at: PartitionRef, start: Offset, end: Offset) -> Offset {
+        if end.0.saturating_sub(start.0) <= 2 * DEAD_LETTER_RECORDS_KEPT {
+            return start;
+        }
+        let before = Offset(end.0 - DEAD_LETTER_RECORDS_KEPT);
+        if let Err(error) = self.log.trim(at, before).await {
+            // They take room, nothing worse; tried again after as many more.
+            debug!(partition = %at, %error, "dead letters were not trimmed");
+        }
+        before
+    }
+
+    fn entry(&self, log_id: LogId, body: EntryBody) -> Result<bytes::Bytes> {
+        let (epoch, schema_version) = (Epoch(0), SchemaVersion(0));
+        encode_entry(&Entry { log_id, epoch, schema_version, source: None, body })
+    }
+}
+
+fn letter(home_log: LogId, skipped: &Skipped) -> DeadLetter {
+    let epoch = decode_entry(&skipped.entry).map_or(Epoch(0), |entry| entry.epoch);
+    DeadLetter {
+        home_log,
+        epoch,
+        offset: skipped.offset,
+        append_time: skipped.append_time,
+        reason: skipped.reason.clone(),
+        entry: DeadLetter::held(&skipped.entry).to_vec(),
+        entry_bytes: skipped.entry.len() as u64,
+    }
+}

@@ -1,0 +1,90 @@
+//! How far a partition's dead-letter log is: read back on start, and after any append that failed
+//! or is of unknown outcome.
+
+use std::time::Duration;
+
+use forebay_core::change::EntryBody;
+use forebay_core::dead_letter::LastLetter;
+use forebay_core::id::{LogId, Offset, PartitionRef};
+use forebay_core::limits::DEAD_LETTERS_PAGE_BYTES_MAX;
+use forebay_core::{ErrorCode, Result};
+use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
+use forebay_wire::entry::{decode_entry, frame_log_id};
+
+pub(super) const READ: ReadLimit =
+    ReadLimit { bytes_max: DEAD_LETTERS_PAGE_BYTES_MAX, wait_max: Duration::ZERO };
+/// Enough for one record.
+const FIRST_READ: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
+
+/// What there is of a partition's dead-letter log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeadLetterTail {
+    /// Its id; `None` before its opening.
+    pub(super) log_id: Option<LogId>,
+    /// First offset that it holds.
+    pub(super) start: Offset,
+    /// The last letter in it.
+    pub(super) last: Option<LastLetter>,
+}
+
+/// The bounds of a log; `None` when it was never made.
+pub(super) async fn bounds(log: &dyn ChangeLog, at: PartitionRef) -> Result<Option<Bounds>> {
+    match log.bounds(at).await {
+        Ok(bounds) => Ok(Some(bounds)),
+        Err(error) if error.code() == ErrorCode::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Reads back how far the dead-letter log is; `None` when it was never made.
+///
+/// Costs two reads of one record, unless something else than a letter stands at the log's end.
+pub(super) async fn read_back(
+    log: &dyn ChangeLog,
+    at: PartitionRef,
+) -> Result<Option<DeadLetterTail>> {
+    let Some(bounds) = bounds(log, at).await? else { return Ok(None) };
+    let (log_id, start) = (first_log_id(log, at, bounds).await?, bounds.start);
+    let mut tail = DeadLetterTail { log_id, start, last: None };
+    let Some(log_id) = log_id else { return Ok(Some(tail)) };
+    let last = Offset(bounds.end.0.saturating_sub(1));
+    let records = log.read(at, last, FIRST_READ).await?.records;
+    if let Some(last) = records.first().and_then(|record| last_letter(record, log_id)) {
+        return Ok(Some(DeadLetterTail { last: Some(last), ..tail }));
+    }
+    let mut from = bounds.start;
+    while from < bounds.end {
+        let records = log.read(at, from, READ).await?.records;
+        let Some(last) = records.last() else { break };
+        from = last.offset.next();
+        let found = records.iter().filter_map(|record| last_letter(record, log_id)).next_back();
+        tail.last = found.or(tail.last);
+    }
+    Ok(Some(tail))
+}
+
+/// The last letter of a record, if it is one of this log with letters.
+fn last_letter(record: &LogRecord, log_id: LogId) -> Option<LastLetter> {
+    let entry = decode_entry(&record.entry).ok().filter(|entry| entry.log_id == log_id)?;
+    let EntryBody::DeadLetters(letters) = entry.body else { return None };
+    letters.last().map(|letter| LastLetter { home_log: letter.home_log, offset: letter.offset })
+}
+
+/// Id in the first well-formed entry that a log still holds.
+pub(super) async fn first_log_id(
+    log: &dyn ChangeLog,
+    at: PartitionRef,
+    bounds: Bounds,
+) -> Result<Option<LogId>> {
+    let mut from = bounds.start;
+    while from < bounds.end {
+        let limit = if from == bounds.start { FIRST_READ } else { READ };
+        let records = log.read(at, from, limit).await?.records;
+        if let Some(log_id) = records.iter().find_map(|record| frame_log_id(&record.entry).ok()) {
+            return Ok(Some(log_id));
+        }
+        let Some(last) = records.last() else { return Ok(None) };
+        from = last.offset.next();
+    }
+    Ok(None)
+}

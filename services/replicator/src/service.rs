@@ -1,0 +1,118 @@
+//! The gRPC face of the replicator: translates, asks the replicas or the log, translates back.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::id::{ClientId, PartitionId, PartitionRef, Position, Sequence, StoreId};
+use forebay_core::limits::{DEAD_LETTERS_PAGE_MAX, MESSAGE_BYTES_MAX};
+use forebay_core::{Error, Result};
+use forebay_wire::dead_letter::Cursor;
+use forebay_wire::outcome::ChangeResult;
+use forebay_wire::status::status_of_error;
+use forebay_wire::v1;
+use forebay_wire::v1::replicator_server::{Replicator, ReplicatorServer};
+use tonic::{Request, Response, Status};
+
+use crate::dead_letters;
+use crate::replicas::{Replicas, ReplicatorParts};
+
+/// Longest wait for an outcome that a request may ask for.
+const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Letters of a page when the request names no number.
+const PAGE_DEFAULT: usize = 100;
+/// Longest wait for the catalog to fold what is in the control log.
+const FOLD_WAIT: Duration = Duration::from_secs(5);
+
+/// The replicator as a gRPC service.
+#[derive(Clone)]
+pub struct ReplicatorService {
+    parts: ReplicatorParts,
+    replicas: Arc<Replicas>,
+}
+
+impl ReplicatorService {
+    /// The service over these replicas and what they are made of.
+    pub fn new(parts: ReplicatorParts, replicas: Arc<Replicas>) -> Self {
+        Self { parts, replicas }
+    }
+
+    /// The service for a server, with our message limits.
+    pub fn into_server(self) -> ReplicatorServer<Self> {
+        ReplicatorServer::new(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+
+    async fn answer_outcome(&self, request: v1::OutcomeRequest) -> Result<v1::OutcomeResponse> {
+        let at = PartitionRef {
+            store: StoreId(request.store_id),
+            partition: PartitionId(request.partition),
+        };
+        let position = request.position.ok_or_else(|| {
+            Error::invalid_argument("name the position that the change has in the log")
+        })?;
+        let position = Position::try_from(position)?;
+        let client = request.client_id.as_ref().try_into().map_err(|_| {
+            Error::invalid_argument("a client id has 16 bytes; send the one of the change")
+        })?;
+        let change = (ClientId(u128::from_le_bytes(client)), Sequence(request.sequence));
+        let wait_max = Duration::from_millis(request.wait_ms.into()).min(OUTCOME_WAIT_MAX);
+        let verdict = self.replicas.verdict(at, position, change, wait_max).await;
+        let result = verdict.map(|verdict| (&ChangeResult::judged(position, verdict)).into());
+        Ok(v1::OutcomeResponse { result })
+    }
+
+    async fn answer_list(
+        &self,
+        request: v1::ListDeadLettersRequest,
+    ) -> Result<v1::ListDeadLettersResponse> {
+        let ReplicatorParts { log, catalog, .. } = &self.parts;
+        let end = log.bounds(PartitionRef::CONTROL).await?.end;
+        catalog.wait_applied(end, FOLD_WAIT).await?;
+        let schema = Arc::clone(catalog.catalog().by_name(&request.store)?);
+        let definition = &schema.definition;
+        let partition = PartitionId(request.partition);
+        let refuse = |error: Error| error.with_store(&request.store).with_partition(partition);
+        if partition.0 >= definition.partitions.0 {
+            let message = format!("the store has {} partitions, from 0", definition.partitions);
+            return Err(refuse(Error::invalid_argument(message)));
+        }
+        let letters = definition.store.dead_letters().ok_or_else(|| {
+            refuse(Error::unsupported("dead letters of a store with a reserved id are not kept"))
+        })?;
+        let cursor = match request.cursor.is_empty() {
+            true => None,
+            false => Some(Cursor::decode(&request.cursor).map_err(refuse)?),
+        };
+        let letters_max = match request.letters_max {
+            0 => PAGE_DEFAULT,
+            wanted => (wanted as usize).min(DEAD_LETTERS_PAGE_MAX),
+        };
+        let at = PartitionRef { store: letters, partition };
+        let listed = dead_letters::list(&**log, at, cursor, letters_max).await.map_err(refuse)?;
+        let (letters, cursor) = listed;
+        Ok(v1::ListDeadLettersResponse {
+            letters: letters.iter().map(Into::into).collect(),
+            cursor: cursor.map(|cursor| cursor.encode()).unwrap_or_default(),
+        })
+    }
+}
+
+#[tonic::async_trait]
+impl Replicator for ReplicatorService {
+    async fn outcome(
+        &self,
+        request: Request<v1::OutcomeRequest>,
+    ) -> Result<Response<v1::OutcomeResponse>, Status> {
+        let answer = self.answer_outcome(request.into_inner()).await;
+        answer.map(Response::new).map_err(|error| status_of_error(&error))
+    }
+
+    async fn list_dead_letters(
+        &self,
+        request: Request<v1::ListDeadLettersRequest>,
+    ) -> Result<Response<v1::ListDeadLettersResponse>, Status> {
+        let answer = self.answer_list(request.into_inner()).await;
+        answer.map(Response::new).map_err(|error| status_of_error(&error))
+    }
+}
