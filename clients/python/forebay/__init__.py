@@ -2,13 +2,14 @@
 
 A `Client` (or, on asyncio, an `AsyncClient`) writes to stores and administers them. A `Reader`
 holds a live copy of a store in this process and answers from its own memory. All errors are
-`Error`; each code has its class.
+`Error`; each code has its class. What the library has to say goes to the logger `forebay`.
 """
 
 import os
 
 from forebay import _native
-from forebay._aio import AsyncClient, AsyncStore
+from forebay._aio import AsyncClient
+from forebay._async_verbs import AsyncAcknowledgement, AsyncStore, AsyncWriteStream
 from forebay._changes import (
     delete,
     increment,
@@ -20,7 +21,7 @@ from forebay._changes import (
     set_remove,
     upsert,
 )
-from forebay._client import Client, Store
+from forebay._client import Client
 from forebay._errors import (
     Closed,
     Conflict,
@@ -44,6 +45,7 @@ from forebay._model import (
     ABSENT,
     Absent,
     BatchOutcome,
+    CheckpointCounts,
     Counts,
     Definition,
     Document,
@@ -58,6 +60,7 @@ from forebay._model import (
     Presence,
     ReaderMetrics,
     ReaderStatus,
+    StreamSummary,
     Value,
     Vector,
     WriteOutcome,
@@ -72,6 +75,7 @@ from forebay._native import (
     PendingWrite,
 )
 from forebay._reader import Reader
+from forebay._verbs import Acknowledgement, Store, WriteStream
 
 # A fork copies no threads: what the parent has open answers `Closed` in the child.
 os.register_at_fork(after_in_child=_native.after_fork_in_child)
@@ -79,11 +83,15 @@ os.register_at_fork(after_in_child=_native.after_fork_in_child)
 __all__ = [
     "ABSENT",
     "Absent",
+    "Acknowledgement",
     "Alteration",
+    "AsyncAcknowledgement",
     "AsyncClient",
     "AsyncStore",
+    "AsyncWriteStream",
     "BatchOutcome",
     "Change",
+    "CheckpointCounts",
     "Client",
     "Closed",
     "Conflict",
@@ -117,6 +125,7 @@ __all__ = [
     "ReaderStatus",
     "Stale",
     "Store",
+    "StreamSummary",
     "TokenLost",
     "Unauthenticated",
     "Unavailable",
@@ -126,6 +135,7 @@ __all__ = [
     "Value",
     "Vector",
     "WriteOutcome",
+    "WriteStream",
     "delete",
     "increment",
     "list_append",

@@ -137,3 +137,10 @@ class Internal(Error):
     """A broken invariant."""
 
     code = "Internal"
+
+
+def pending_of(error: Error) -> "PendingWrite":
+    """Return the write of an error, or raise the error that none is left."""
+    if error.pending is None:
+        raise error
+    return error.pending

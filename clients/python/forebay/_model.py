@@ -156,6 +156,37 @@ class Definition:
 
 
 @dataclass(frozen=True)
+class StreamSummary:
+    """What became of the writes of a stream so far."""
+
+    token: bytes
+    """Says where the log holds every write that it holds."""
+    settled: int
+    """Writes of which it is known what became of them."""
+    not_met: int
+    """Settled ones whose condition did not hold."""
+    failed: int
+    """Settled ones that were refused, or whose outcome nobody will know."""
+    first_error: Error | None
+    """The first error since the last flush."""
+
+
+@dataclass(frozen=True)
+class CheckpointCounts:
+    """What has happened to a reader's checkpoints since it was opened."""
+
+    written: int
+    failed: int
+    """Not written: the disk refused, or the partition is too large."""
+    restored: int
+    """Gone on from: 0 or 1 for each partition."""
+    damaged: int
+    """Ignored at open because they are damaged."""
+    ignored: int
+    """Ignored at open for another reason."""
+
+
+@dataclass(frozen=True)
 class Counts:
     """What has happened to records since the reader was opened."""
 
@@ -168,6 +199,7 @@ class Counts:
     too_large: int
     log_errors: int
     rebuilds: int
+    checkpoints: CheckpointCounts
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,10 @@ class Reader(_native.Reader):
     `await_ready`. `partitions` follows just these; `serve_partial` answers before a partition has
     caught up, where absent may mean "not yet". Safe to share between threads.
 
+    With a `checkpoint_dir` it writes checkpoints there, every `checkpoint_every` seconds (10 unless
+    set) and when it is closed, and is opened again from them instead of from the log's start. One
+    reader uses a directory at a time: a second one raises `Conflict`.
+
     Every read takes `after` (a token: wait until that write is here), `latest` (wait until all that
     was acknowledged before is here), both at most `timeout` seconds (10 unless set), and `max_age`
     (raise `Stale` for data older than so many seconds).

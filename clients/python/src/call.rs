@@ -12,7 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use forebay::{
-    BatchOutcome, Client, Definition, Error, PendingWrite, Store, WriteOutcome, WriteResult,
+    Acknowledgement, BatchOutcome, Client, Definition, Error, PendingWrite, Store, StreamSummary,
+    WriteOutcome, WriteResult,
 };
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
@@ -24,6 +25,7 @@ use crate::fault::{Fault, entry, exception};
 use crate::process::{self, ProcessOwned};
 use crate::python::model;
 use crate::schema::definition_object;
+use crate::stream::NativeAcknowledgement;
 
 /// What a call answers.
 pub(crate) enum Answer {
@@ -34,6 +36,8 @@ pub(crate) enum Answer {
     Definitions(Vec<Definition>),
     Write(WriteOutcome),
     Batch(BatchOutcome),
+    Acknowledgement(Acknowledgement),
+    Summary(StreamSummary),
 }
 
 impl Answer {
@@ -49,11 +53,16 @@ impl Answer {
             }
             Self::Write(outcome) => write_object(py, &outcome.token, outcome.result)?,
             Self::Batch(outcome) => batch_object(py, &outcome)?,
+            Self::Acknowledgement(acknowledgement) => {
+                Bound::new(py, NativeAcknowledgement::new(acknowledgement))?.into_any()
+            }
+            Self::Summary(summary) => summary_object(py, &summary)?,
         })
     }
 }
 
-fn write_object<'py>(
+/// `forebay.WriteOutcome`.
+pub(crate) fn write_object<'py>(
     py: Python<'py>,
     token: &Token,
     result: WriteResult,
@@ -80,6 +89,18 @@ fn batch_object<'py>(py: Python<'py>, outcome: &BatchOutcome) -> PyResult<Bound<
     parts.set_item("token", PyBytes::new(py, &outcome.token.encode()))?;
     parts.set_item("results", PyList::new(py, results)?)?;
     model(py, "BatchOutcome", &parts)
+}
+
+fn summary_object<'py>(py: Python<'py>, summary: &StreamSummary) -> PyResult<Bound<'py, PyAny>> {
+    let first_error = summary.first_error.as_ref();
+    let first_error = first_error.map(|error| exception(py, error, None)).transpose()?;
+    let parts = PyDict::new(py);
+    parts.set_item("token", PyBytes::new(py, &summary.token.encode()))?;
+    parts.set_item("settled", summary.settled)?;
+    parts.set_item("not_met", summary.not_met)?;
+    parts.set_item("failed", summary.failed)?;
+    parts.set_item("first_error", first_error)?;
+    model(py, "StreamSummary", &parts)
 }
 
 type Answering = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;

@@ -8,18 +8,22 @@ use pyo3::prelude::*;
 use crate::call::{Answer, Call};
 use crate::change::Change;
 use crate::fault::{Fault, entry};
+use crate::log;
 use crate::process::ProcessOwned;
 use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
+use crate::stream::NativeStream;
 
 /// The call that connects a client.
 #[pyfunction]
 #[pyo3(signature = (endpoint, deadline=None, attempt=None))]
 pub(crate) fn connect(
+    py: Python<'_>,
     endpoint: String,
     deadline: Option<f64>,
     attempt: Option<f64>,
 ) -> Result<Call, Fault> {
     entry(|| {
+        log::start(py)?;
         let mut options = ClientOptions::default();
         options.deadline = deadline.map_or(Ok(options.deadline), duration_of)?;
         options.attempt = attempt.map_or(Ok(options.attempt), duration_of)?;
@@ -144,6 +148,17 @@ impl NativeStore {
             }
             Ok(Call::new(async { batch.send().await.map(Answer::Batch) }))
         })
+    }
+
+    #[pyo3(signature = (changes_max=None, bytes_max=None, deadline=None))]
+    fn write_stream(
+        &self,
+        changes_max: Option<usize>,
+        bytes_max: Option<usize>,
+        deadline: Option<f64>,
+    ) -> Result<NativeStream, Fault> {
+        let deadline = seconds(deadline)?;
+        entry(|| NativeStream::new(&*self.store.get()?, changes_max, bytes_max, deadline))
     }
 }
 

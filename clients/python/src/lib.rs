@@ -13,12 +13,14 @@ mod fault;
 mod found;
 mod gather;
 mod key;
+mod log;
 mod process;
 mod python;
 mod reader;
 mod scan;
 mod schema;
 mod status;
+mod stream;
 mod value;
 
 /// The native side of the package `forebay`.
@@ -33,6 +35,8 @@ mod _native {
     #[pymodule_export]
     use crate::gather::Plan;
     #[pymodule_export]
+    use crate::log::{close_log, next_records, set_log_level};
+    #[pymodule_export]
     use crate::process::after_fork_in_child;
     #[pymodule_export]
     use crate::reader::{Handle, NativeReader};
@@ -40,4 +44,12 @@ mod _native {
     use crate::scan::NativeScan;
     #[pymodule_export]
     use crate::schema::{NewAlteration, NewField, NewStore};
+    #[pymodule_export]
+    use crate::stream::{NativeAcknowledgement, NativeStream};
+
+    #[pymodule_init]
+    fn init(_module: &pyo3::Bound<'_, pyo3::types::PyModule>) -> pyo3::PyResult<()> {
+        crate::log::install();
+        Ok(())
+    }
 }

@@ -37,6 +37,7 @@ struct ProcessRuntime {
 #[pyfunction]
 pub(crate) fn after_fork_in_child() {
     FORKS.fetch_add(1, Ordering::Relaxed);
+    crate::log::after_fork_in_child();
 }
 
 /// Something that lives on this process's runtime, until it is closed.
@@ -116,6 +117,16 @@ pub(crate) fn spawn(
     future: impl Future<Output = ()> + Send + 'static,
 ) -> Result<tokio::task::AbortHandle> {
     Ok(runtime()?.runtime.spawn(future).abort_handle())
+}
+
+/// Runs what needs this process's runtime around it, and no wait.
+///
+/// # Errors
+/// `Internal` when its threads cannot be started.
+pub(crate) fn within<T>(run: impl FnOnce() -> T) -> Result<T> {
+    let process = runtime()?;
+    let _entered = process.runtime.enter();
+    Ok(run())
 }
 
 /// Waits for a future with the interpreter released; Ctrl-C and other signals end the wait.

@@ -3,10 +3,12 @@
 //! A local get keeps the interpreter, since it takes less time than giving it back would. Batches,
 //! gathers, scans and waits release it.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use forebay::{
-    Error, FieldHandle, FieldRead, PartitionFilter, PartitionId, Reader, ReaderOptions, StoreId,
+    CheckpointOptions, Error, FieldHandle, FieldRead, PartitionFilter, PartitionId, Reader,
+    ReaderOptions, StoreId,
 };
 use forebay_wire::token::Token;
 use pyo3::prelude::*;
@@ -18,6 +20,7 @@ use crate::fault::{Fault, entry};
 use crate::found::{Got, check_statuses, document_object, read_field, read_many};
 use crate::gather::{Arrays, Plan, gather, plan_gather};
 use crate::key::{GivenKey, GivenKeys};
+use crate::log;
 use crate::process::{self, ProcessOwned};
 use crate::scan::{NativeScan, Scanned};
 use crate::schema::{definition_object, duration_of, field_type_of};
@@ -56,6 +59,7 @@ pub(crate) struct NativeReader {
     reader: ProcessOwned<Reader>,
     store: StoreId,
     name: String,
+    keeps_checkpoints: bool,
 }
 
 #[pymethods]
@@ -63,8 +67,9 @@ impl NativeReader {
     #[new]
     #[pyo3(signature = (
         source, store, *, partitions=None, serve_partial=false, ready_age_max=None,
-        open_timeout=None
+        open_timeout=None, checkpoint_dir=None, checkpoint_every=None
     ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
         py: Python<'_>,
         source: &Bound<'_, PyAny>,
@@ -73,8 +78,11 @@ impl NativeReader {
         serve_partial: bool,
         ready_age_max: Option<f64>,
         open_timeout: Option<f64>,
+        checkpoint_dir: Option<PathBuf>,
+        checkpoint_every: Option<f64>,
     ) -> Result<Self, Fault> {
         entry(|| {
+            log::start(py)?;
             let mut options = ReaderOptions::new(store);
             if let Some(partitions) = partitions {
                 let partitions = partitions.into_iter().map(PartitionId).collect();
@@ -84,6 +92,8 @@ impl NativeReader {
             let or = |given: Option<f64>, unless| given.map_or(Ok(unless), duration_of);
             options.ready_age_max = or(ready_age_max, options.ready_age_max)?;
             options.open_timeout = or(open_timeout, options.open_timeout)?;
+            options.checkpoint = checkpoint_options(checkpoint_dir, checkpoint_every)?;
+            let keeps_checkpoints = options.checkpoint.is_some();
             let reader = match source.cast::<NativeClient>() {
                 Ok(client) => {
                     let client = client.get().client()?;
@@ -95,7 +105,8 @@ impl NativeReader {
                 }
             };
             let (store, name) = (reader.schema().definition.store, reader.store().to_owned());
-            Ok(Self { reader: ProcessOwned::new("reader", reader), store, name })
+            let reader = ProcessOwned::new("reader", reader);
+            Ok(Self { reader, store, name, keeps_checkpoints })
         })
     }
 
@@ -383,11 +394,21 @@ impl NativeReader {
     }
 
     /// Ends the reader: reads in flight end, later ones raise `Closed`, and its memory is given
-    /// back once the last read has left. A second time changes nothing.
-    fn close(&self) {
-        if let Some(reader) = self.reader.take() {
+    /// back once the last read has left. One that keeps checkpoints writes a last one of each
+    /// partition, for which this waits, at most `timeout` seconds. A second time changes nothing.
+    #[pyo3(signature = (timeout=10.0))]
+    fn close(&self, py: Python<'_>, timeout: f64) -> Result<(), Fault> {
+        entry(|| {
+            let timeout = duration_of(timeout)?;
+            let Some(reader) = self.reader.take() else { return Ok(()) };
             reader.close();
-        }
+            if self.keeps_checkpoints
+                && let Err(error) = process::wait(py, reader.shut_down(timeout))?
+            {
+                tracing::warn!(store = %self.name, %error, "closed without the last checkpoints");
+            }
+            Ok(())
+        })
     }
 }
 
@@ -408,6 +429,23 @@ impl NativeReader {
         }
         Ok(handle.clone())
     }
+}
+
+fn checkpoint_options(
+    dir: Option<PathBuf>,
+    every: Option<f64>,
+) -> Result<Option<CheckpointOptions>, Fault> {
+    let Some(dir) = dir else {
+        let message = "checkpoint_every needs checkpoint_dir: say where to keep checkpoints";
+        return if every.is_none() {
+            Ok(None)
+        } else {
+            Err(Error::invalid_argument(message).into())
+        };
+    };
+    let mut options = CheckpointOptions::new(dir);
+    options.every = every.map_or(Ok(options.every), duration_of)?;
+    Ok(Some(options))
 }
 
 /// Calls a Python callback, unless the interpreter is ending.

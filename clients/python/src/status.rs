@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay::{Counts, PartitionStatus, ReaderMetrics, ReaderStatus};
+use forebay::{CheckpointCounts, Counts, PartitionStatus, ReaderMetrics, ReaderStatus};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -70,7 +70,21 @@ fn counts_object<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, P
     parts.set_item("too_large", counts.too_large)?;
     parts.set_item("log_errors", counts.log_errors)?;
     parts.set_item("rebuilds", counts.rebuilds)?;
+    parts.set_item("checkpoints", checkpoints_object(py, &counts.checkpoints)?)?;
     model(py, "Counts", &parts)
+}
+
+fn checkpoints_object<'py>(
+    py: Python<'py>,
+    counts: &CheckpointCounts,
+) -> PyResult<Bound<'py, PyAny>> {
+    let parts = PyDict::new(py);
+    parts.set_item("written", counts.written)?;
+    parts.set_item("failed", counts.failed)?;
+    parts.set_item("restored", counts.restored)?;
+    parts.set_item("damaged", counts.damaged)?;
+    parts.set_item("ignored", counts.ignored)?;
+    model(py, "CheckpointCounts", &parts)
 }
 
 /// `forebay.ReaderMetrics`.

@@ -7,6 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import forebay
 import numpy as np
@@ -31,6 +32,9 @@ def test_use_after_close(server: Server, stores: Stores) -> None:
     plan, handle, iteration = reader.plan(["a"], "int64"), reader.field("a"), reader.iterate()
     reader.close()
     client = forebay.Client(server.endpoint)
+    stream = client.store(store.definition.name).write_stream()
+    change = forebay.upsert("k", {"a": 2})
+    stream.close()
     client.close()
     calls: list[Callable[[], object]] = [
         lambda: reader.get("k", handle),
@@ -52,6 +56,9 @@ def test_use_after_close(server: Server, stores: Stores) -> None:
         lambda: client.list_stores(),
         lambda: client.create_store(new_name(), {}),
         lambda: client.reader(store.definition.name),
+        lambda: stream.send(change),
+        lambda: stream.flush(),
+        lambda: stream.summary(),
     ]
     for call in calls:
         with pytest.raises(forebay.Closed):
@@ -99,6 +106,31 @@ def test_reader_restart(server: Server, stores: Stores) -> None:
         reader = forebay.Reader(server.endpoint, store.definition.name)
         reader.await_ready(30)
     reader.close()
+
+
+def test_restart_from_checkpoint(stores: Stores, tmp_path: Path) -> None:
+    store, _ = stores.create({"n": "int64"})
+    name, keys = store.definition.name, [f"k{at}" for at in range(20)]
+
+    def increment_all() -> bytes:
+        changes = (forebay.upsert(key, {"n": forebay.increment(1)}) for key in keys)
+        return store.batch(changes).complete().token
+
+    for round_ in range(1, 4):
+        token = increment_all()
+        # So rarely that only the close writes them.
+        reader = stores.client.reader(name, checkpoint_dir=tmp_path, checkpoint_every=1e6)
+        reader.await_ready(30)
+        assert reader.get_many(keys, "n", after=token) == [2 * round_ - 1] * 20
+        with pytest.raises(forebay.Conflict):
+            stores.client.reader(name, checkpoint_dir=tmp_path)
+        for partition in reader.status().partitions:
+            counts = partition.counts
+            assert counts.checkpoints.restored == (round_ > 1)
+            assert (counts.applied >= partition.offset_applied) == (round_ == 1)
+        reader.close()
+        assert len(list(tmp_path.glob("*.checkpoint"))) == 2
+        increment_all()
 
 
 def test_server_restart(own_server: Server) -> None:

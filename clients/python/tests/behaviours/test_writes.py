@@ -203,6 +203,31 @@ def test_batch_writes(stores: Stores) -> None:
     assert reader.get_many(keys, "a", after=outcome.token) == [5, *range(1, 3000)]
 
 
+def test_write_stream(stores: Stores) -> None:
+    store, reader = stores.create({"n": "int64", "order": "list<int64>"})
+    # Less room than there are writes: sending waits for room, never for its own write.
+    with store.write_stream(changes_max=100) as stream:
+        acknowledgements = []
+        for at in range(2000):
+            change = {"n": forebay.increment(1), "order": forebay.list_append([at], 1000)}
+            acknowledgements.append(stream.send(forebay.upsert(f"k{at % 10}", change)))
+        with pytest.raises(forebay.NotFound):
+            stream.send(forebay.upsert("k0", {"none": 1}))
+        taken = stream.send(forebay.upsert("k0", {"n": 1}, if_absent=True))
+        summary = stream.flush()
+        last = stream.send(forebay.upsert("k1", {"n": forebay.increment(1)}))
+    assert (summary.settled, summary.not_met, summary.failed) == (2001, 1, 0)
+    assert all(acknowledgement.is_known for acknowledgement in [*acknowledgements, taken, last])
+    results = [acknowledgement.outcome().result for acknowledgement in acknowledgements]
+    assert results == ["appended"] * 2000
+    assert (taken.outcome().result, last.outcome().result) == ("not_met", "appended")
+    reader.wait_token(last.outcome().token, 30)
+    reader.wait_token(summary.token, 30)
+    for at in range(10):
+        count, order = 200 + (at == 1), list(range(at, 2000, 10))
+        assert reader.get_document(f"k{at}") == {"n": count, "order": order}
+
+
 def test_unknown_store(client: forebay.Client, server: Server) -> None:
     name = new_name("unknown")
     calls = (

@@ -1,0 +1,325 @@
+"""What the client for asyncio can do, store by store and write by write.
+
+This file is the one source of both clients: `_verbs.py` is made of it by `sync_verbs.py`, which
+takes the awaiting out. So a docstring here speaks of either.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import TypeVar
+
+from forebay import _changes as changes
+from forebay import _native
+from forebay._await import Calls
+from forebay._definition import FieldTypes, store_spec
+from forebay._errors import Error, pending_of
+from forebay._model import BatchOutcome, Definition, Fields, Key, StreamSummary, WriteOutcome
+
+Self = TypeVar("Self", bound="AsyncWriteStream")
+
+
+class AsyncClientVerbs:
+    """Administration of stores."""
+
+    def _open(self) -> tuple[_native.Client, Calls]:
+        """Return the native client and what makes its calls. Raises `Closed`."""
+        raise NotImplementedError
+
+    async def store(self, name: str) -> "AsyncStore":
+        """Open a store. Raises `NotFound` when there is none of this name."""
+        native, calls = self._open()
+        return AsyncStore(await calls.run(native.store(name)), calls)
+
+    async def create_store(
+        self,
+        name: str,
+        fields: FieldTypes = (),
+        *,
+        key: str = "string",
+        partitions: int = 8,
+        partition_key: str | None = None,
+        key_value: bool = False,
+        ttl: float | None = None,
+        versioned: bool = False,
+        heartbeat: float = 1.0,
+    ) -> "AsyncStore":
+        """Create a store and open it.
+
+        `fields` are types by name, or `FieldSpec`s where a field has a default or a time to live.
+        The number of `partitions` is fixed. Times are in seconds. Raises `Conflict` when the name
+        is taken, `UnknownOutcome` when it may have happened: the same call settles it.
+        """
+        native, calls = self._open()
+        spec = store_spec(
+            name,
+            key=key,
+            partitions=partitions,
+            fields=fields,
+            partition_key=partition_key,
+            key_value=key_value,
+            ttl=ttl,
+            versioned=versioned,
+            heartbeat=heartbeat,
+        )
+        return AsyncStore(await calls.run(native.create_store(spec)), calls)
+
+    async def alter_store(
+        self,
+        name: str,
+        alterations: Sequence[_native.Alteration],
+        *,
+        from_version: int | None = None,
+    ) -> Definition:
+        """Give a store its next version; all alterations happen, or none.
+
+        With `from_version` another writer's alteration in between is a `Conflict`. Raises
+        `InvalidArgument` with the reason why old data would become unreadable, `UnknownOutcome`
+        when it may have happened: the same call settles it, and alters nothing twice.
+        """
+        native, calls = self._open()
+        return await calls.run(native.alter_store(name, list(alterations), from_version))
+
+    async def delete_store(self, name: str) -> None:
+        """Delete a store and all its data; its name is free again."""
+        native, calls = self._open()
+        await calls.run(native.delete_store(name))
+
+    async def describe_store(self, name: str, version: int | None = None) -> Definition:
+        """Return the definition of a store, the newest unless a version is given."""
+        native, calls = self._open()
+        return await calls.run(native.describe_store(name, version))
+
+    async def list_stores(self) -> list[Definition]:
+        """Return the newest definitions of all stores, by name."""
+        native, calls = self._open()
+        return await calls.run(native.list_stores())
+
+
+class AsyncStore:
+    """One store of a client. It is bound to the store, not to its name."""
+
+    def __init__(self, native: _native.Store, calls: Calls) -> None:
+        """Wrap a native store; the client makes these."""
+        self._native = native
+        self._calls = calls
+
+    @property
+    def definition(self) -> Definition:
+        """The definition as this client has last seen it."""
+        return self._native.definition()
+
+    async def refresh(self) -> Definition:
+        """Ask for the newest definition."""
+        return await self._calls.run(self._native.refresh())
+
+    async def write(self, change: _native.Change, *, deadline: float | None = None) -> WriteOutcome:
+        """Send a change, again where needed, until what became of it is known.
+
+        Raises `NotFound`, `InvalidArgument` or `LimitExceeded` for what cannot be, with nothing
+        written. At the deadline `UnknownOutcome`: `retry` settles the same write.
+        """
+        return await self._calls.run(self._native.write(change, deadline))
+
+    async def upsert(
+        self,
+        key: Key,
+        fields: Fields,
+        *,
+        ttl: float | None = None,
+        field_ttl: Mapping[str, float] | None = None,
+        if_absent: bool = False,
+        if_version: int | None = None,
+        if_newer: str | None = None,
+        deadline: float | None = None,
+    ) -> WriteOutcome:
+        """Write `forebay.upsert` of these arguments."""
+        change = changes.upsert(
+            key,
+            fields,
+            ttl=ttl,
+            field_ttl=field_ttl,
+            if_absent=if_absent,
+            if_version=if_version,
+            if_newer=if_newer,
+        )
+        return await self.write(change, deadline=deadline)
+
+    async def put(
+        self,
+        key: Key,
+        fields: Fields,
+        *,
+        ttl: float | None = None,
+        field_ttl: Mapping[str, float] | None = None,
+        if_absent: bool = False,
+        if_version: int | None = None,
+        if_newer: str | None = None,
+        deadline: float | None = None,
+    ) -> WriteOutcome:
+        """Write `forebay.put` of these arguments."""
+        change = changes.put(
+            key,
+            fields,
+            ttl=ttl,
+            field_ttl=field_ttl,
+            if_absent=if_absent,
+            if_version=if_version,
+            if_newer=if_newer,
+        )
+        return await self.write(change, deadline=deadline)
+
+    async def delete(
+        self, key: Key, *, if_version: int | None = None, deadline: float | None = None
+    ) -> WriteOutcome:
+        """Write `forebay.delete` of these arguments."""
+        return await self.write(changes.delete(key, if_version=if_version), deadline=deadline)
+
+    async def batch(
+        self, batch: Iterable[_native.Change], *, deadline: float | None = None
+    ) -> BatchOutcome:
+        """Send many changes together; those of one partition are in order, and atomic up to 1,024.
+
+        A change that cannot be ends the batch before anything is sent. One that the writer refuses
+        is an error among the results: see `BatchOutcome.complete`.
+        """
+        return await self._calls.run(self._native.batch(batch, deadline))
+
+    async def retry(self, error: Error) -> BatchOutcome:
+        """Settle the write of an `UnknownOutcome`: send the same one again.
+
+        What is in the log already happens no second time. Raises the error when it holds no write.
+        """
+        return await self._calls.run(pending_of(error).retry())
+
+    def write_stream(
+        self,
+        *,
+        changes_max: int | None = None,
+        bytes_max: int | None = None,
+        deadline: float | None = None,
+    ) -> "AsyncWriteStream":
+        """Open a stream for many changes.
+
+        At most `changes_max` changes (16,384 unless set) of `bytes_max` bytes (64 MiB unless set)
+        are not settled at a time; a further one waits. Each wait has `deadline` seconds, the
+        client's unless set.
+        """
+        native = self._native.write_stream(changes_max, bytes_max, deadline)
+        return AsyncWriteStream(native, self._calls)
+
+
+class AsyncWriteStream:
+    """Many writes on their way at once; those of one partition reach the log in their order.
+
+    Order and count survive failures and restarts of the server. Use it as a context manager, whose
+    end waits for all writes and raises the first error among them.
+    """
+
+    def __init__(self, native: _native.WriteStream, calls: Calls) -> None:
+        """Wrap a native stream; the store makes these."""
+        self._native = native
+        self._calls = calls
+        self._is_open = True
+
+    async def __aenter__(self: Self) -> Self:
+        """Return the stream itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the stream; what the block has raised goes before an error of a write."""
+        try:
+            await self.close()
+        except Error:
+            if error is None:
+                raise
+
+    async def send(self, change: _native.Change) -> "AsyncAcknowledgement":
+        """Take a change in, once there is room, and return before it is sent.
+
+        The acknowledgement may be dropped: the stream counts the write all the same. Raises
+        `NotFound`, `InvalidArgument` or `LimitExceeded` for a change that cannot be, `Unavailable`
+        when there was no room before the deadline; this change was not taken in then.
+        """
+        native = self._native.try_send(change)
+        if native is None:
+            native = await self._calls.run(self._native.send(change))
+        return AsyncAcknowledgement(native, self._calls)
+
+    async def outcomes(
+        self, batch: Iterable[_native.Change]
+    ) -> AsyncIterator[WriteOutcome | Error]:
+        """Send changes, and yield what became of each, in their order, as it is known.
+
+        Sending goes on ahead of what is yielded, as far as the stream has room. Raises what `send`
+        raises; a write that failed later is yielded as its error.
+        """
+        waiting: deque[AsyncAcknowledgement] = deque()
+        for change in batch:
+            waiting.append(await self.send(change))
+            while waiting[0].is_known or len(waiting) > self._native.room:
+                yield await waiting.popleft().settled()
+                if not waiting:
+                    break
+        while waiting:
+            yield await waiting.popleft().settled()
+
+    async def flush(self) -> StreamSummary:
+        """Wait until every write that was sent is settled.
+
+        Raises the first error of a write since the last flush, and `UnknownOutcome` when writes are
+        still on their way at the deadline: flush again, and the same writes settle.
+        """
+        return await self._calls.run(self._native.flush())
+
+    async def summary(self) -> StreamSummary:
+        """Return what became of the writes so far."""
+        return await self._calls.run(self._native.summary())
+
+    async def close(self) -> None:
+        """Flush, then end the stream; a second time changes nothing.
+
+        Raises what `flush` raises. What is on its way at the deadline is given up: flush first, if
+        you want to wait again.
+        """
+        if not self._is_open:
+            return
+        self._is_open = False
+        try:
+            await self.flush()
+        finally:
+            self._native.close()
+
+
+class AsyncAcknowledgement:
+    """What becomes of one write of a stream."""
+
+    def __init__(self, native: _native.Acknowledgement, calls: Calls) -> None:
+        """Wrap a native acknowledgement; the stream makes these."""
+        self._native = native
+        self._calls = calls
+
+    @property
+    def is_known(self) -> bool:
+        """Whether the outcome is known; does not wait."""
+        return self._native.is_known
+
+    async def outcome(self, timeout: float | None = None) -> WriteOutcome:
+        """Wait for the outcome, at most `timeout` seconds, and return or raise it.
+
+        Raises `DeadlineExceeded` when it is not known by then: the stream goes on with the write.
+        """
+        known = self._native.known()
+        return known if known is not None else await self._calls.run(self._native.outcome(timeout))
+
+    async def settled(self) -> WriteOutcome | Error:
+        """Wait for the outcome, and return it, or the error that it is."""
+        try:
+            return await self.outcome()
+        except Error as error:
+            return error

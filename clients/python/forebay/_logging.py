@@ -1,0 +1,111 @@
+"""Records of the native side, on the logger `forebay`.
+
+The native side leaves records in a list; one thread of ours takes them out and hands them to
+`logging`. Nothing native ever waits for that, or for the interpreter. What the logger would not
+take is not even recorded: its level is looked at when something is opened and once a second.
+"""
+
+import atexit
+import logging
+import os
+import sys
+import threading
+
+from forebay import _native
+
+LOGGER = logging.getLogger("forebay")
+# Without it `logging` prints warnings that no application asked for.
+LOGGER.addHandler(logging.NullHandler())
+
+TRACE = logging.DEBUG - 5
+"""Level of the native side's finest records."""
+
+_LOOK_SECONDS = 1.0
+_JOIN_SECONDS = 5.0
+# By their numbers on the native side, from 1.
+_LEVELS = (logging.ERROR, logging.WARNING, logging.INFO, logging.DEBUG, TRACE)
+
+
+class _Pump:
+    """The thread that takes records out; one per process."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._is_over = False
+
+    def start(self) -> None:
+        """Look at the logger's level, and see to it that the thread runs."""
+        with self._lock:
+            if self._is_over:
+                return
+            set_level()
+            if self._thread is None or not self._thread.is_alive():
+                self._thread = threading.Thread(target=_run, name="forebay-logging", daemon=True)
+                self._thread.start()
+
+    def stop(self) -> None:
+        """Hand over what is there, and end: nothing of ours runs in an ending interpreter."""
+        with self._lock:
+            self._is_over = True
+            thread = self._thread
+        _native.close_log()
+        if thread is not None:
+            thread.join(_JOIN_SECONDS)
+
+
+def set_level() -> None:
+    """Have the native side record what the logger takes."""
+    enabled = (number for number, level in enumerate(_LEVELS, 1) if LOGGER.isEnabledFor(level))
+    _native.set_log_level(max(enabled, default=0))
+
+
+def _run() -> None:
+    while (taken := _native.next_records(_LOOK_SECONDS)) is not None:
+        records, lost = taken
+        set_level()
+        for record in records:
+            _hand_over(*record)
+        if lost:
+            LOGGER.warning("%d records were lost: they came faster than they were taken", lost)
+
+
+def _hand_over(
+    number: int, target: str, text: str, now_us: int, file: str | None, line: int
+) -> None:
+    level = _LEVELS[number - 1]
+    if not LOGGER.isEnabledFor(level):
+        return
+    made = LOGGER.makeRecord(
+        LOGGER.name, level, file or "", line, text, (), None, extra={"target": target}
+    )
+    made.created = now_us / 1_000_000
+    made.msecs = now_us // 1000 % 1000
+    try:
+        LOGGER.handle(made)
+    except Exception:
+        # A filter of the application's failed; later records have nothing to do with it.
+        failed = (*sys.exc_info(), threading.current_thread())
+        threading.excepthook(threading.ExceptHookArgs(failed))
+
+
+_pump = _Pump()
+
+
+def start() -> None:
+    """Hand records over from now on; the native side calls it when something is opened."""
+    _pump.start()
+
+
+def _stop() -> None:
+    _pump.stop()
+
+
+def _after_fork_in_child() -> None:
+    # The thread stayed behind, perhaps with the lock.
+    global _pump
+    _pump = _Pump()
+
+
+atexit.register(_stop)
+os.register_at_fork(after_in_child=_after_fork_in_child)

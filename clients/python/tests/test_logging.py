@@ -1,0 +1,169 @@
+"""What the native side has to say, on the logger `forebay`."""
+
+import logging
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from testing import Server, Stores, eventually
+
+LOGGER = logging.getLogger("forebay")
+
+
+class Kept(logging.Handler):
+    """Keeps records; may be told to hold up whoever brings them."""
+
+    def __init__(self) -> None:
+        """Start with none."""
+        super().__init__()
+        self.records: list[logging.LogRecord] = []
+        self.gate = threading.Event()
+        self.gate.set()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Keep one."""
+        self.gate.wait(60)
+        self.records.append(record)
+
+    def has(self, text: str) -> bool:
+        """Whether a record holds this text."""
+        return any(text in record.getMessage() for record in self.records)
+
+
+@pytest.fixture
+def kept() -> Iterator[Kept]:
+    """A handler on the logger."""
+    kept = Kept()
+    LOGGER.addHandler(kept)
+    yield kept
+    kept.gate.set()
+    LOGGER.removeHandler(kept)
+    LOGGER.setLevel(logging.NOTSET)
+
+
+def damaged(stores: Stores, folder: Path) -> str:
+    """Leave a damaged checkpoint there; opening a reader over it is worth a warning."""
+    store, _ = stores.create({"a": "int64"}, partitions=1)
+    store.upsert("k", {"a": 1})
+    with stores.client.reader(store.definition.name, checkpoint_dir=folder) as reader:
+        reader.await_ready(30)
+    (checkpoint,) = folder.glob("*.checkpoint")
+    checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    return store.definition.name
+
+
+def test_warnings_come_with_their_context(kept: Kept, stores: Stores, tmp_path: Path) -> None:
+    name = damaged(stores, tmp_path)
+    with stores.client.reader(name, checkpoint_dir=tmp_path):
+        eventually("a warning", lambda: kept.has("ignored a checkpoint"))
+    (record,) = [record for record in kept.records if name in record.getMessage()]
+    assert (record.name, record.levelno) == ("forebay", logging.WARNING)
+    assert f"(store={name}, partition=0, error=Corrupt: " in record.getMessage()
+    assert record.target.startswith("forebay_reader")  # type: ignore[attr-defined]
+    assert record.pathname.endswith(".rs") and record.lineno > 0
+
+
+def test_what_the_level_refuses_does_not_come(kept: Kept, stores: Stores, tmp_path: Path) -> None:
+    name = damaged(stores, tmp_path)
+    LOGGER.setLevel(logging.ERROR)
+    with stores.client.reader(name, checkpoint_dir=tmp_path) as reader:
+        reader.await_ready(30)
+        assert reader.metrics().records.checkpoints.damaged == 1
+    # A later warning has come by then, and this one would have come before it.
+    LOGGER.setLevel(logging.WARNING)
+    (tmp_path / "other").mkdir()
+    other = damaged(stores, tmp_path / "other")
+    with stores.client.reader(other, checkpoint_dir=tmp_path / "other"):
+        eventually("the later warning", lambda: kept.has(other))
+    assert not kept.has(name)
+
+
+def test_a_slow_handler_holds_up_nobody(kept: Kept, stores: Stores, tmp_path: Path) -> None:
+    name = damaged(stores, tmp_path)
+    kept.gate.clear()
+    with stores.client.reader(name, checkpoint_dir=tmp_path) as reader:
+        reader.await_ready(30)
+        store = stores.client.store(name)
+        assert reader.get("k", "a", after=store.upsert("k", {"a": 2}).token) == 2
+    assert not kept.records
+    kept.gate.set()
+    eventually("the warning", lambda: kept.has("ignored a checkpoint"))
+
+
+def test_an_application_that_asked_for_nothing_sees_nothing(
+    stores: Stores, server: Server, tmp_path: Path
+) -> None:
+    name = damaged(stores, tmp_path)
+    program = f"""
+import forebay
+with forebay.Reader({server.endpoint!r}, {name!r}, checkpoint_dir={str(tmp_path)!r}) as reader:
+    reader.await_ready(30)
+    assert reader.metrics().records.checkpoints.damaged == 1
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, timeout=60
+    )
+    assert (child.returncode, child.stdout, child.stderr) == (0, b"", b"")
+
+
+def test_what_is_recorded_at_the_end_is_handed_over_and_the_process_ends(
+    stores: Stores, server: Server, tmp_path: Path
+) -> None:
+    name = damaged(stores, tmp_path)
+    program = f"""
+import logging, sys, threading
+logging.basicConfig(level=5, stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
+import forebay
+reader = forebay.Reader({server.endpoint!r}, {name!r}, checkpoint_dir={str(tmp_path)!r})
+reader.await_ready(30)
+def log_for_ever():
+    while True:
+        logging.getLogger("forebay").debug("noise")
+threading.Thread(target=log_for_ever, daemon=True).start()
+"""
+    for _ in range(3):
+        child = subprocess.run(
+            [sys.executable, "-c", program], capture_output=True, check=False, timeout=60
+        )
+        assert (child.returncode, child.stderr) == (0, b"")
+    (tmp_path / "fresh").mkdir()
+    name = damaged(stores, tmp_path / "fresh")
+    program = f"""
+import logging, sys
+logging.basicConfig(stream=sys.stdout, format="%(levelname)s %(name)s %(message)s")
+import forebay
+folder = {str(tmp_path / "fresh")!r}
+forebay.Reader({server.endpoint!r}, {name!r}, checkpoint_dir=folder).await_ready(30)
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, timeout=60
+    )
+    assert b"WARNING forebay ignored a checkpoint" in child.stdout, child
+    assert (child.returncode, child.stderr) == (0, b"")
+
+
+def test_a_child_has_records_of_its_own(stores: Stores, server: Server, tmp_path: Path) -> None:
+    name = damaged(stores, tmp_path)
+    program = f"""
+import logging, os, sys
+logging.basicConfig(stream=sys.stdout, format="%(process)d %(message)s")
+import forebay
+client = forebay.Client({server.endpoint!r})
+child = os.fork()
+if child == 0:
+    reader = forebay.Reader({server.endpoint!r}, {name!r}, checkpoint_dir={str(tmp_path)!r})
+    reader.await_ready(30)
+    reader.close()
+    sys.exit(0)
+assert os.waitpid(child, 0)[1] == 0
+print(child)
+"""
+    child = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, check=False, timeout=60
+    )
+    assert (child.returncode, child.stderr) == (0, b""), child
+    *records, pid = child.stdout.decode().split("\n")[:-1]
+    assert any(record.startswith(f"{pid} ignored a checkpoint") for record in records), records

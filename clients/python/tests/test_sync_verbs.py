@@ -1,0 +1,14 @@
+"""The client that waits is made of the one for asyncio."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+CLIENT = Path(__file__).resolve().parents[1]
+
+
+def test_the_file_is_the_one_that_the_source_makes() -> None:
+    """One source, two clients."""
+    command = [sys.executable, str(CLIENT / "sync_verbs.py"), "--check"]
+    run = subprocess.run(command, capture_output=True, text=True, check=False, timeout=60)
+    assert run.returncode == 0, run.stderr
