@@ -18,24 +18,44 @@ pub enum Durability {
     Buffered,
 }
 
+/// Which change log a node runs on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, clap::ValueEnum)]
+#[serde(rename_all = "lowercase")]
+pub enum LogKind {
+    /// Files of this process.
+    #[default]
+    Embedded,
+    /// Topics of Kafka; one broker is enough.
+    Kafka,
+}
+
 /// The settings of `forebayd dev`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct DevConfig {
     /// Address to listen on; loopback only.
     pub listen: SocketAddr,
+    /// Which change log to run on.
+    pub log: LogKind,
     /// Where the embedded log lies.
     pub data_dir: PathBuf,
-    /// What an acknowledgement survives.
+    /// What an acknowledgement of the embedded log survives.
     pub durability: Durability,
+    /// `HOST:PORT` of some of Kafka's brokers; the others are found through them.
+    pub brokers: Vec<String>,
+    /// Every topic of this node starts with it: `PREFIX.control`, `PREFIX.store-7`.
+    pub topic_prefix: String,
 }
 
 impl Default for DevConfig {
     fn default() -> Self {
         Self {
             listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
+            log: LogKind::default(),
             data_dir: PathBuf::from("forebay-data"),
             durability: Durability::default(),
+            brokers: Vec::new(),
+            topic_prefix: "forebay".to_owned(),
         }
     }
 }
@@ -58,17 +78,65 @@ impl DevConfig {
     /// # Errors
     /// `InvalidArgument`, saying what to set.
     pub fn check(&self) -> Result<()> {
-        if self.listen.ip().is_loopback() {
+        if !self.listen.ip().is_loopback() {
+            let message = format!(
+                "`forebayd dev` has no TLS and no authentication, so it listens on loopback only, \
+                 not on {}; set listen to 127.0.0.1:{}",
+                self.listen.ip(),
+                self.listen.port()
+            );
+            return Err(Error::invalid_argument(message));
+        }
+        match self.log {
+            LogKind::Embedded => self.check_no_brokers(),
+            LogKind::Kafka => self.check_kafka(),
+        }
+    }
+
+    fn check_no_brokers(&self) -> Result<()> {
+        if self.brokers.is_empty() {
             return Ok(());
         }
-        let message = format!(
-            "`forebayd dev` has no TLS and no authentication, so it listens on loopback only, not \
-             on {}; set listen to 127.0.0.1:{}",
-            self.listen.ip(),
-            self.listen.port()
-        );
+        let message = "brokers are set, but the log is the embedded one; set log to kafka too, or \
+                       set no brokers";
         Err(Error::invalid_argument(message))
     }
+
+    fn check_kafka(&self) -> Result<()> {
+        if self.brokers.is_empty() {
+            let message = "the log is kafka and no brokers are set; set brokers to HOST:PORT of \
+                           one of them, such as 127.0.0.1:9092 (infra/kafka says how to start one)";
+            return Err(Error::invalid_argument(message));
+        }
+        if let Some(broker) = self.brokers.iter().find(|broker| !is_address(broker)) {
+            let message = format!("broker `{broker}` is no HOST:PORT; set it like 127.0.0.1:9092");
+            return Err(Error::invalid_argument(message));
+        }
+        if !is_topic_prefix(&self.topic_prefix) {
+            let message = format!(
+                "topic prefix `{}` cannot begin the name of a Kafka topic; use 1 to \
+                 {TOPIC_PREFIX_BYTES_MAX} letters, digits, dots, dashes and underscores",
+                self.topic_prefix
+            );
+            return Err(Error::invalid_argument(message));
+        }
+        Ok(())
+    }
+}
+
+/// Kafka takes 249 bytes for a topic; the longest ending is that of a store's 20 digits.
+const TOPIC_PREFIX_BYTES_MAX: usize = 200;
+
+/// `HOST:PORT`, the host being a name or an address; one in brackets is IPv6.
+fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_one_word = !host.is_empty() && !host.contains([',', ' ', '/']);
+    is_one_word && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn is_topic_prefix(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=TOPIC_PREFIX_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)
 }
 
 #[cfg(test)]
@@ -97,5 +165,24 @@ mod tests {
         let listen = SocketAddr::from(([0, 0, 0, 0], 7070));
         let error = DevConfig { listen, ..DevConfig::default() }.check().unwrap_err();
         assert!(error.to_string().contains("127.0.0.1:7070"));
+    }
+
+    #[test]
+    fn kafka_needs_brokers_and_the_embedded_log_has_none() {
+        let check = |text: &str| {
+            let config: DevConfig = toml::from_str(text).unwrap();
+            config.check().map_err(|error| error.to_string())
+        };
+        check("log = \"kafka\"\nbrokers = [\"127.0.0.1:9092\", \"b-2.zone:9092\"]").unwrap();
+        for (text, word) in [
+            ("log = \"kafka\"", "no brokers are set"),
+            ("brokers = [\"127.0.0.1:9092\"]", "set log to kafka"),
+            ("log = \"kafka\"\nbrokers = [\"127.0.0.1\"]", "`127.0.0.1` is no HOST:PORT"),
+            ("log = \"kafka\"\nbrokers = [\"a:1,b:2\"]", "is no HOST:PORT"),
+            ("log = \"kafka\"\nbrokers = [\"a:1\"]\ntopic_prefix = \"a b\"", "topic prefix"),
+        ] {
+            let error = check(text).unwrap_err();
+            assert!(error.contains("InvalidArgument") && error.contains(word), "{error}");
+        }
     }
 }

@@ -1,4 +1,4 @@
-//! `forebayd dev`: a node on the embedded log, behind one loopback port.
+//! `forebayd dev`: a node on the embedded log or on Kafka, behind one loopback port.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -7,16 +7,15 @@ use std::time::Duration;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::{Error, Result};
-use forebay_log::ChangeLog;
-use forebay_log::disk::RealDisk;
-use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
-use forebayd::config::{DevConfig, Durability};
+use forebayd::config::DevConfig;
 use forebayd::{Node, NodeParts};
 use tokio::net::TcpListener;
 use tokio::signal::unix::{SignalKind, signal};
 use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tracing::{info, warn};
+
+use crate::change_log::{OpenLog, describe};
 
 /// Longest wait for open requests after SIGTERM; what is open then is cut.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);
@@ -34,17 +33,10 @@ pub(crate) fn run(config: DevConfig) -> Result<()> {
 }
 
 async fn serve(config: DevConfig) -> Result<()> {
-    let clock = Arc::new(SystemClock);
-    let mut options = EmbeddedOptions::new(&config.data_dir);
-    options.durability = match config.durability {
-        Durability::Fsync => forebay_log::embedded::Durability::Fsync,
-        Durability::Buffered => forebay_log::embedded::Durability::Buffered,
-    };
-    let disk = Arc::new(RealDisk);
-    let log = Arc::new(EmbeddedLog::open(disk, clock.clone(), options).await?);
+    let log = OpenLog::open(&config).await?;
     let parts = NodeParts {
-        log: Arc::clone(&log) as Arc<dyn ChangeLog>,
-        clock,
+        log: log.log(),
+        clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
     };
     let node = Node::start(parts).await?;
@@ -85,16 +77,12 @@ async fn serve(config: DevConfig) -> Result<()> {
 /// The first line on stdout is for programs, the rest for people.
 fn greet(config: &DevConfig, address: &str) {
     let mut out = std::io::stdout().lock();
-    let durability = match config.durability {
-        Durability::Fsync => "synced to disk before it is acknowledged",
-        Durability::Buffered => "acknowledged before it is synced: a power cut may lose it",
-    };
     // A closed stdout is no reason to stop.
     let _ = writeln!(
         out,
-        "forebayd ready http://{address}\n\n  data        {} (every write is {durability})\n  \
+        "forebayd ready http://{address}\n\n  log         {}\n  \
          try         make demo, or the first steps in README.md\n  stop        Ctrl-C, or SIGTERM",
-        config.data_dir.display()
+        describe(config)
     );
     let _ = out.flush();
 }

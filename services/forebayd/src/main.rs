@@ -1,5 +1,6 @@
 //! The `forebayd` command: one process that serves all of Forebay on loopback.
 
+mod change_log;
 mod dev;
 
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use forebay_core::Result;
-use forebayd::config::{DevConfig, Durability};
+use forebayd::config::{DevConfig, Durability, LogKind};
 
 /// Forebay in one process.
 #[derive(Parser)]
@@ -20,7 +21,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Run writer, embedded log and change stream on loopback, for development.
+    /// Run writer, change log and change stream on loopback, for development.
     Dev(Settings),
     /// Check and print the configuration that `dev` would run with.
     Config {
@@ -44,12 +45,21 @@ struct Settings {
     /// Address to listen on; loopback only. Port 0 takes a free one [default: 127.0.0.1:7070].
     #[arg(long, env = "FOREBAY_LISTEN")]
     listen: Option<SocketAddr>,
+    /// Which change log to run on [default: embedded].
+    #[arg(long, env = "FOREBAY_CHANGE_LOG")]
+    log: Option<LogKind>,
     /// Where the embedded log lies [default: forebay-data].
     #[arg(long, env = "FOREBAY_DATA_DIR")]
     data_dir: Option<PathBuf>,
-    /// What an acknowledgement survives [default: fsync].
+    /// What an acknowledgement of the embedded log survives [default: fsync].
     #[arg(long, env = "FOREBAY_DURABILITY")]
     durability: Option<Durability>,
+    /// Some of Kafka's brokers, joined by commas.
+    #[arg(long, env = "FOREBAY_BROKERS", value_delimiter = ',', value_name = "HOST:PORT")]
+    brokers: Option<Vec<String>>,
+    /// What the names of this node's Kafka topics begin with [default: forebay].
+    #[arg(long, env = "FOREBAY_TOPIC_PREFIX")]
+    topic_prefix: Option<String>,
 }
 
 impl Settings {
@@ -61,6 +71,9 @@ impl Settings {
         config.listen = self.listen.unwrap_or(config.listen);
         config.data_dir = self.data_dir.unwrap_or(config.data_dir);
         config.durability = self.durability.unwrap_or(config.durability);
+        config.log = self.log.unwrap_or(config.log);
+        config.brokers = self.brokers.unwrap_or(config.brokers);
+        config.topic_prefix = self.topic_prefix.unwrap_or(config.topic_prefix);
         config.check()?;
         Ok(config)
     }

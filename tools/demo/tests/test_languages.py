@@ -17,7 +17,7 @@ PYTHON = next(language for language in LANGUAGES if language.name == "python")
 def stage(tmp_path: Path) -> Iterator[demo.Stage]:
     """A stage whose programs are stopped when the test ends."""
     with ExitStack() as stack:
-        settings = demo.Settings(programs=tmp_path, small=True, plant=False)
+        settings = demo.Settings(programs=tmp_path, kafka=False, small=True, plant=False)
         yield demo.Stage(settings, tmp_path, stack, Interrupts())
 
 

@@ -1,0 +1,88 @@
+//! The change log that `forebayd dev` runs on: opened, watched and closed.
+
+use std::sync::Arc;
+
+use forebay_core::clock::SystemClock;
+use forebay_core::{Error, Result};
+use forebay_log::ChangeLog;
+use forebay_log::disk::RealDisk;
+use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
+use forebay_log::kafka::{KafkaLog, KafkaOptions};
+use forebayd::config::{DevConfig, Durability, LogKind};
+
+/// An open log.
+pub(crate) enum OpenLog {
+    Embedded(Arc<EmbeddedLog>),
+    Kafka(Arc<KafkaLog>),
+}
+
+impl OpenLog {
+    /// Opens the log that the configuration names.
+    ///
+    /// # Errors
+    /// When it cannot be opened; says what to do. Brokers that do not answer are given up within a
+    /// bound, as [`KafkaOptions`] says.
+    pub(crate) async fn open(config: &DevConfig) -> Result<Self> {
+        match config.log {
+            LogKind::Embedded => {
+                let mut options = EmbeddedOptions::new(&config.data_dir);
+                options.durability = match config.durability {
+                    Durability::Fsync => forebay_log::embedded::Durability::Fsync,
+                    Durability::Buffered => forebay_log::embedded::Durability::Buffered,
+                };
+                let (disk, clock) = (Arc::new(RealDisk), Arc::new(SystemClock));
+                let log = EmbeddedLog::open(disk, clock, options).await?;
+                Ok(Self::Embedded(Arc::new(log)))
+            }
+            LogKind::Kafka => {
+                let options = KafkaOptions::dev(config.brokers.join(","), &config.topic_prefix);
+                Ok(Self::Kafka(Arc::new(KafkaLog::open(options).await?)))
+            }
+        }
+    }
+
+    /// The log as a node takes it.
+    pub(crate) fn log(&self) -> Arc<dyn ChangeLog> {
+        match self {
+            Self::Embedded(log) => Arc::clone(log) as Arc<dyn ChangeLog>,
+            Self::Kafka(log) => Arc::clone(log) as Arc<dyn ChangeLog>,
+        }
+    }
+
+    /// Waits until the log has failed for good. Kafka never does: brokers come back, and until then
+    /// every call says that they are away.
+    pub(crate) async fn failed(&self) -> Error {
+        match self {
+            Self::Embedded(log) => log.failed().await,
+            Self::Kafka(_) => std::future::pending().await,
+        }
+    }
+
+    /// Lets go of the log, after the last call.
+    pub(crate) async fn close(self) {
+        match self {
+            Self::Embedded(log) => log.close().await,
+            Self::Kafka(log) => drop(log),
+        }
+    }
+}
+
+/// Where the log lies and what an acknowledgement survives, for people.
+pub(crate) fn describe(config: &DevConfig) -> String {
+    match (config.log, config.durability) {
+        (LogKind::Kafka, _) => format!(
+            "Kafka on {}, topics {}.* (every write is held by the brokers before it is \
+             acknowledged)",
+            config.brokers.join(","),
+            config.topic_prefix
+        ),
+        (LogKind::Embedded, Durability::Fsync) => format!(
+            "{} (every write is synced to disk before it is acknowledged)",
+            config.data_dir.display()
+        ),
+        (LogKind::Embedded, Durability::Buffered) => format!(
+            "{} (every write is acknowledged before it is synced: a power cut may lose it)",
+            config.data_dir.display()
+        ),
+    }
+}

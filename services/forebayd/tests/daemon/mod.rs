@@ -1,0 +1,151 @@
+//! `forebayd dev` as a process, and what must be true of it on every log.
+
+use std::hash::{BuildHasher, Hasher, RandomState};
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use forebay::{
+    Client, ClientOptions, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType,
+    StoreSpec, Token, Value,
+};
+
+pub const FOREBAYD: &str = env!("CARGO_BIN_EXE_forebayd");
+/// Longest wait for what must happen.
+pub const LONG: Duration = Duration::from_secs(60);
+const KILLS: usize = 4;
+const WRITERS: i64 = 4;
+
+/// A running forebayd; killed when the test ends.
+pub struct Daemon {
+    child: Child,
+    pub address: String,
+}
+
+impl Daemon {
+    /// Starts `forebayd dev` with these arguments and waits for its greeting.
+    pub fn start(arguments: &[&str], listen: &str) -> Self {
+        let mut child = Command::new(FOREBAYD)
+            .args(["dev", "--listen", listen])
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let address = first.trim().strip_prefix("forebayd ready http://");
+        let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}")).to_owned();
+        Self { child, address }
+    }
+
+    /// Kills it as `kill -9` does; returns where it listened.
+    pub fn kill(mut self) -> String {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.address.clone()
+    }
+
+    /// Ends it by SIGTERM.
+    pub fn terminate(mut self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Daemon {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What forebayd says when it refuses to run with these arguments.
+pub fn refused(arguments: &[&str]) -> String {
+    let output = Command::new(FOREBAYD).args(arguments).output().unwrap();
+    assert!(!output.status.success(), "{arguments:?} was taken");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+/// A store of counters.
+pub fn counts() -> StoreSpec {
+    StoreSpec::documents("counts", KeyType::Int64, 4)
+        .field("count", FieldType::Scalar(ScalarType::Int64))
+}
+
+/// The counter under a key, as the reader holds it.
+pub fn count_of(reader: &Reader, key: i64) -> Option<i64> {
+    let field = reader.schema().definition.field("count").unwrap().id;
+    let document = reader.get(KeyValue::Int64(key)).unwrap()?;
+    match document.value(field) {
+        Some(Value::Int64(count)) => Some(*count),
+        other => panic!("key {key} holds {other:?}"),
+    }
+}
+
+/// Increments one key until told to stop; answers how many increments were acknowledged, and the
+/// token of the last.
+async fn increment(
+    address: String,
+    key: i64,
+    stop: Arc<AtomicBool>,
+    acknowledged: Arc<AtomicI64>,
+) -> (i64, Option<Token>) {
+    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let client = Client::connect(&address, options).await.unwrap();
+    let store = client.store("counts").await.unwrap();
+    let (mut count, mut token) = (0, None);
+    while !stop.load(Ordering::SeqCst) {
+        let written = store.upsert(key).increment("count", 1).send().await.unwrap();
+        count += 1;
+        acknowledged.fetch_add(1, Ordering::SeqCst);
+        token = Some(written.token);
+    }
+    (count, token)
+}
+
+/// Kills and restarts forebayd under clients that increment: what readers hold in the end, the one
+/// that lived through it and a fresh one, is exactly what was acknowledged. `start` starts one on
+/// an address, always on the same log.
+pub async fn nothing_is_lost_or_doubled_over_kills(start: impl Fn(&str) -> Daemon) {
+    let mut daemon = start("127.0.0.1:0");
+    let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
+    client.create_store(&counts()).await.unwrap();
+    let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let acknowledged = Arc::new(AtomicI64::new(0));
+    let writers: Vec<_> = (0..WRITERS)
+        .map(|key| {
+            let (stop, acknowledged) = (Arc::clone(&stop), Arc::clone(&acknowledged));
+            tokio::spawn(increment(daemon.address.clone(), key, stop, acknowledged))
+        })
+        .collect();
+    for kill in 0..KILLS {
+        let before = acknowledged.load(Ordering::SeqCst);
+        let some_more = before + 20 + 13 * kill as i64;
+        while acknowledged.load(Ordering::SeqCst) < some_more {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+        tokio::time::sleep(Duration::from_micros(random() % 20_000)).await;
+        let address = daemon.kill();
+        daemon = start(&address);
+    }
+    stop.store(true, Ordering::SeqCst);
+    let fresh = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
+    for (key, writer) in (0..WRITERS).zip(writers) {
+        let (count, token) = writer.await.unwrap();
+        for reader in [&reader, &fresh] {
+            reader.await_ready(LONG).await.unwrap();
+            reader.wait_token(token.as_ref().unwrap(), LONG).await.unwrap();
+            assert_eq!(count_of(reader, key), Some(count), "key {key}");
+        }
+    }
+}
+
+/// Where in a write a kill falls is nobody's choice.
+fn random() -> u64 {
+    RandomState::new().build_hasher().finish()
+}

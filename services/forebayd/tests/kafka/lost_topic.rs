@@ -1,0 +1,114 @@
+//! A store's topic is deleted behind our back: nothing wrong is served, old tokens answer
+//! `TokenLost`, and writers and readers go on with the topic that is made anew, by an operator under
+//! the running node or by the node's next start. The control log has a topic of its own and stays.
+
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, ErrorCode, Reader, ReaderOptions, Store, Token};
+
+use crate::daemon::{LONG, count_of, counts};
+use crate::world::{HEARTBEATS_TWO, World, eventually};
+
+const PARTITIONS: u32 = 4;
+const OLD: i64 = 1;
+const NEW: i64 = 2;
+
+/// A reader that holds something, and the token of it.
+struct Before {
+    store: Store,
+    reader: Reader,
+    token: Token,
+}
+
+async fn before(address: &str) -> Before {
+    let client = Client::connect(address, ClientOptions::default()).await.unwrap();
+    let store = client.create_store(&counts()).await.unwrap();
+    let reader = Reader::open(address, ReaderOptions::new("counts")).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    let mut token = None;
+    for _ in 0..5 {
+        token = Some(store.upsert(OLD).increment("count", 1).send().await.unwrap().token);
+    }
+    let token = token.unwrap();
+    reader.wait_token(&token, LONG).await.unwrap();
+    Before { store, reader, token }
+}
+
+/// Writes once, by as many attempts as it takes; each that fails ends typed.
+async fn written_once(store: &Store) -> Token {
+    let write = store.upsert(NEW).increment("count", 1).deadline(Duration::from_secs(5));
+    let mut sent = write.send().await.map(|outcome| outcome.token);
+    let retries = async {
+        loop {
+            let error = match sent {
+                Ok(token) => return token,
+                Err(error) => error,
+            };
+            let typed = [ErrorCode::UnknownOutcome, ErrorCode::Unavailable, ErrorCode::NotFound];
+            assert!(typed.contains(&error.code()), "{}", error.error());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            sent = match error.into_pending() {
+                Some(pending) => retried(pending).await,
+                None => {
+                    let write = store.upsert(NEW).increment("count", 1);
+                    write.send().await.map(|outcome| outcome.token)
+                }
+            };
+        }
+    };
+    tokio::time::timeout(LONG, retries).await.unwrap()
+}
+
+async fn retried(pending: forebay::PendingWrite) -> Result<Token, forebay::WriteError> {
+    let outcome = pending.retry().await?;
+    let token = outcome.token.clone();
+    outcome.into_complete()?;
+    Ok(token)
+}
+
+/// What must be true once the topic is there again: what was in it is gone and said to be.
+async fn check_after(before: &Before) {
+    let token = written_once(&before.store).await;
+    before.reader.wait_token(&token, LONG).await.unwrap();
+    assert_eq!(count_of(&before.reader, NEW), Some(1));
+    eventually("a copy without what was lost", || count_of(&before.reader, OLD).is_none()).await;
+    let lost = before.reader.wait_token(&before.token, LONG).await.unwrap_err();
+    assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
+    eventually("a fresh answer", || {
+        let read = before.reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(NEW));
+        read.is_ok_and(|document| document.is_some())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_under_a_running_node_is_another_log() {
+    let world = World::new("remade");
+    let daemon = world.forebayd("127.0.0.1:0");
+    let before = before(&daemon.address).await;
+    let topic = world.topic(before.store.definition().store);
+    world.delete_topic(&topic).await;
+    world.make_topic(&topic, PARTITIONS, &[]).await;
+    check_after(&before).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deleted_topic_ends_calls_typed_and_the_next_start_makes_it_anew() {
+    let world = World::new("deleted");
+    let daemon = world.forebayd("127.0.0.1:0");
+    let before = before(&daemon.address).await;
+    world.delete_topic(&world.topic(before.store.definition().store)).await;
+    // What is here is served with its age, and refused once that is too high.
+    eventually("a stale reader", || {
+        let read = before.reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(OLD));
+        read.is_err_and(|error| error.code() == ErrorCode::Stale)
+    })
+    .await;
+    assert_eq!(count_of(&before.reader, OLD), Some(5));
+    let write = before.store.upsert(OLD).increment("count", 1).deadline(Duration::from_secs(5));
+    let error = write.send().await.unwrap_err();
+    assert!(error.error().to_string().contains("there is no log"), "{}", error.error());
+    let address = daemon.kill();
+    let _daemon = world.forebayd(&address);
+    check_after(&before).await;
+}

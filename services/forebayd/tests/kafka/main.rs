@@ -1,0 +1,70 @@
+//! `forebayd dev` on real Kafka: killed, fed with garbage, left by its broker, robbed of a topic.
+//! Tests share one broker, and each has topics of its own; those that stop a broker have one alone.
+
+#[path = "../daemon/mod.rs"]
+mod daemon;
+mod garbage;
+mod lost_topic;
+mod outage;
+mod start;
+mod world;
+
+use daemon::{Daemon, nothing_is_lost_or_doubled_over_kills};
+use forebay::{Client, ClientOptions, Read, Reader, ReaderOptions, WriteResult};
+
+use crate::daemon::{LONG, count_of, counts};
+use crate::world::{HEARTBEATS_TWO, World, eventually};
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_acknowledged_is_lost_or_doubled_over_kills_on_kafka() {
+    let world = World::new("kills");
+    nothing_is_lost_or_doubled_over_kills(|listen| world.forebayd(listen)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn heartbeats_keep_silent_readers_fresh() {
+    let daemon = World::new("heartbeats").forebayd("127.0.0.1:0");
+    let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
+    client.create_store(&counts()).await.unwrap();
+    let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    let ends = || reader.status().partitions.iter().map(|at| at.end.0).collect::<Vec<_>>();
+    let before = ends();
+    eventually("three heartbeats in every partition", || {
+        ends().iter().zip(&before).all(|(end, before)| *end >= before + 3)
+    })
+    .await;
+    eventually("a fresh answer", || {
+        let answer = reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(1_i64));
+        answer.is_ok_and(|document| document.is_none())
+    })
+    .await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_clients_that_race_on_if_absent_exactly_one_hears_applied() {
+    let daemon = World::new("outcomes").forebayd("127.0.0.1:0");
+    let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
+    client.create_store(&counts()).await.unwrap();
+    let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
+    for key in 0..5 {
+        let race = (0..4).map(|who| race(&daemon, key, who));
+        let heard = futures::future::join_all(race).await;
+        let winners: Vec<i64> = heard.into_iter().flatten().collect();
+        assert_eq!(winners.len(), 1, "key {key}");
+        reader.wait(&Read::latest(LONG), &[reader.partition_of(key).unwrap()]).await.unwrap();
+        assert_eq!(count_of(&reader, key), Some(winners[0]), "key {key}");
+    }
+}
+
+/// Who wrote the document, if this client did.
+async fn race(daemon: &Daemon, key: i64, who: i64) -> Option<i64> {
+    let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
+    let store = client.store("counts").await.unwrap();
+    let written = store.upsert(key).set("count", who).if_absent().send().await.unwrap();
+    match written.result {
+        WriteResult::Applied => Some(who),
+        WriteResult::NotMet(_) => None,
+        WriteResult::Appended => panic!("a conditional write has an outcome"),
+    }
+}

@@ -1,0 +1,80 @@
+//! The broker goes away under writers and readers, and comes back: writes end typed and the same
+//! ones settle, readers turn stale and recover, nothing is built anew and forebayd lives through it.
+
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, ErrorCode, PendingWrite, Read, Reader, ReaderOptions, Store};
+use forebay_testkit::brokers::Brokers;
+
+use crate::daemon::{LONG, count_of, counts};
+use crate::world::{HEARTBEATS_TWO, World, eventually};
+
+/// Keys that are written in each part of a cycle.
+const KEYS: std::ops::Range<i64> = 0..8;
+const CYCLES: i64 = 2;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn writes_settle_and_readers_recover_when_the_broker_comes_back() {
+    let brokers = tokio::task::spawn_blocking(|| Brokers::start(1).unwrap()).await.unwrap();
+    let daemon = World::on(&brokers, "outage").forebayd("127.0.0.1:0");
+    let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
+    let store = client.create_store(&counts()).await.unwrap();
+    let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    for cycle in 0..CYCLES {
+        for key in KEYS {
+            store.upsert(key).increment("count", 1).send().await.unwrap();
+        }
+        // Once in order, once by force.
+        if cycle == 0 {
+            brokers.stop(1).unwrap()
+        } else {
+            brokers.kill(1).unwrap()
+        }
+        let pending = unsettled(&store).await;
+        eventually("a stale reader", || {
+            let answer = reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(1_i64));
+            answer.is_err_and(|error| error.code() == ErrorCode::Stale)
+        })
+        .await;
+        brokers.restart(1).unwrap();
+        let retries = pending.into_iter().map(settled);
+        futures::future::join_all(retries).await;
+        eventually("a fresh reader", || {
+            let answer = reader.read_local(Some(HEARTBEATS_TWO), |view| view.get_document(1_i64));
+            answer.is_ok()
+        })
+        .await;
+        for key in KEYS {
+            let at = reader.partition_of(key).unwrap();
+            reader.wait(&Read::latest(LONG), &[at]).await.unwrap();
+            assert_eq!(count_of(&reader, key), Some(2 * (cycle + 1)), "key {key}");
+        }
+        assert!(reader.status().partitions.iter().all(|at| at.generation == 1));
+    }
+}
+
+/// Writes to a log without a broker: each ends typed and unsettled.
+async fn unsettled(store: &Store) -> Vec<PendingWrite> {
+    let writes = KEYS
+        .map(|key| store.upsert(key).increment("count", 1).deadline(Duration::from_secs(3)).send());
+    let ended = futures::future::join_all(writes).await.into_iter().map(|ended| {
+        let error = ended.unwrap_err();
+        let typed = [ErrorCode::UnknownOutcome, ErrorCode::Unavailable];
+        assert!(typed.contains(&error.code()), "{}", error.error());
+        error.into_pending().unwrap()
+    });
+    ended.collect()
+}
+
+async fn settled(mut pending: PendingWrite) {
+    let retries = async {
+        loop {
+            match pending.with_deadline(Duration::from_secs(5)).retry().await {
+                Ok(outcome) => return outcome.into_complete().map(|_| ()).unwrap(),
+                Err(error) => pending = error.into_pending().unwrap(),
+            }
+        }
+    };
+    tokio::time::timeout(LONG, retries).await.unwrap();
+}
