@@ -1,0 +1,68 @@
+//! What a log on Kafka holds: a few clients however many read, fewer when nobody does, and none
+//! when it is dropped. The only test of its process, whose threads it counts.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_log::{ChangeLog, KafkaLog, KafkaOptions, ReadLimit};
+use forebay_testkit::brokers::Brokers;
+use futures::future::join_all;
+use tokio::time::{sleep, timeout};
+
+const PARTITIONS: u32 = 16;
+/// Longest wait for what must happen: a guard against hanging, never a measure.
+const HANG_GUARD: Duration = Duration::from_secs(120);
+/// Administration, producer, follower and four cursors.
+const CLIENTS_MAX: usize = 7;
+
+/// Clients of librdkafka's that run: each has one thread of this name.
+fn clients() -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").unwrap().flatten();
+    let names = threads.filter_map(|thread| std::fs::read(thread.path().join("comm")).ok());
+    names.filter(|name| name.starts_with(b"rdk:main")).count()
+}
+
+async fn wait_for_clients(wanted: usize) {
+    let reached = timeout(HANG_GUARD, async {
+        while clients() != wanted {
+            sleep(Duration::from_millis(20)).await;
+        }
+    });
+    reached.await.unwrap_or_else(|_| panic!("{} clients run, not {wanted}", clients()));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clients_are_few_and_let_go_of() {
+    let brokers = tokio::task::spawn_blocking(|| Brokers::start(1)).await.unwrap().unwrap();
+    let idle_timeout = Duration::from_millis(500);
+    let options = KafkaOptions { idle_timeout, ..KafkaOptions::dev(brokers.bootstrap(), "idle") };
+    let log = Arc::new(KafkaLog::open(options.clone()).await.unwrap());
+    let store = StoreId(7);
+    log.create(store, PartitionCount(PARTITIONS)).await.unwrap();
+    let places =
+        (0..PARTITIONS).map(|number| PartitionRef { store, partition: PartitionId(number) });
+    for at in places.clone() {
+        let appends = (0..50).map(|_| log.append(at, Bytes::from_static(b"entry")));
+        assert!(join_all(appends).await.iter().all(Result::is_ok));
+    }
+    assert_eq!(clients(), 2, "administration and producer");
+    let reads =
+        places.flat_map(|at| (0..50).map(move |from| (at, Offset(from)))).map(|(at, from)| {
+            let log = log.clone();
+            tokio::spawn(async move {
+                let limit = ReadLimit { bytes_max: 1, wait_max: Duration::from_secs(100) };
+                let read = log.read(at, from, limit).await.unwrap();
+                assert_eq!(read.records[0].offset, from);
+                clients()
+            })
+        });
+    for read in timeout(HANG_GUARD, join_all(reads)).await.unwrap() {
+        let clients = read.unwrap();
+        assert!(clients <= CLIENTS_MAX, "{clients} clients run");
+    }
+    wait_for_clients(2).await;
+    drop(log);
+    wait_for_clients(0).await;
+}

@@ -1,0 +1,217 @@
+//! Brokers that stop, are killed, and come back under a log: what was acknowledged stays, what was
+//! not ends typed, and the same retry settles it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::ErrorCode;
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_log::{ChangeLog, KafkaLog, KafkaOptions, ReadLimit};
+use forebay_testkit::brokers::Brokers;
+use futures::future::join_all;
+use tokio::time::{sleep, timeout};
+
+const STORE: StoreId = StoreId(7);
+const PARTITIONS: u32 = 3;
+/// Longest wait for what must happen: a guard against hanging, never a measure.
+const HANG_GUARD: Duration = Duration::from_secs(150);
+
+fn partition(number: u32) -> PartitionRef {
+    PartitionRef { store: STORE, partition: PartitionId(number) }
+}
+
+/// Starts, kills or restarts brokers, which blocks.
+async fn on_brokers<T: Send + 'static>(
+    brokers: &Arc<Brokers>,
+    work: impl FnOnce(&Brokers) -> Result<T, String> + Send + 'static,
+) -> T {
+    let brokers = brokers.clone();
+    tokio::task::spawn_blocking(move || work(&brokers)).await.unwrap().unwrap()
+}
+
+async fn start(count: usize) -> Arc<Brokers> {
+    let started = tokio::task::spawn_blocking(move || Brokers::start(count));
+    Arc::new(started.await.unwrap().unwrap())
+}
+
+fn short(options: KafkaOptions) -> KafkaOptions {
+    let (append_timeout, call_timeout) = (Duration::from_secs(3), Duration::from_secs(3));
+    KafkaOptions { append_timeout, call_timeout, ..options }
+}
+
+/// Appends one entry, again and again until it is acknowledged.
+async fn settle(log: &KafkaLog, at: PartitionRef, entry: &Bytes) -> Offset {
+    let settled = timeout(HANG_GUARD, async {
+        loop {
+            match log.append(at, entry.clone()).await {
+                Ok(appended) => return appended.offset,
+                Err(error) => assert_may_be_retried(&error),
+            }
+            sleep(Duration::from_millis(50)).await;
+        }
+    });
+    settled.await.expect("the entry is never acknowledged")
+}
+
+fn assert_may_be_retried(error: &forebay_core::Error) {
+    let code = error.code();
+    let is_typed = matches!(code, ErrorCode::UnknownOutcome | ErrorCode::Unavailable);
+    assert!(is_typed, "not an error that a retry settles: {error}");
+}
+
+/// Holds every acknowledged entry to its offset, as a log that was opened just now reads it.
+async fn assert_all_there(options: &KafkaOptions, acknowledged: &[(PartitionRef, Offset, Bytes)]) {
+    let log = timeout(HANG_GUARD, async {
+        loop {
+            match KafkaLog::open(options.clone()).await {
+                Ok(log) => return log,
+                Err(error) => assert_may_be_retried(&error),
+            }
+        }
+    });
+    let log = log.await.unwrap();
+    for number in 0..PARTITIONS {
+        let at = partition(number);
+        let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+        let mut records: Vec<forebay_log::LogRecord> = Vec::new();
+        loop {
+            let next = records.last().map_or(Offset(0), |record| record.offset.next());
+            match timeout(HANG_GUARD, log.read(at, next, limit)).await.unwrap() {
+                Ok(read) if read.records.is_empty() => break,
+                Ok(read) => records.extend(read.records),
+                Err(error) => assert_may_be_retried(&error),
+            }
+        }
+        for (_, offset, entry) in acknowledged.iter().filter(|(held, ..)| *held == at) {
+            let found = records.iter().find(|record| record.offset == *offset);
+            assert_eq!(found.map(|record| &record.entry), Some(entry), "{at} at {offset} is lost");
+        }
+    }
+}
+
+/// Appends to one partition, each entry until it is acknowledged, until it is told to stop.
+async fn append_until(
+    log: Arc<KafkaLog>,
+    number: u32,
+    stop: Arc<AtomicBool>,
+    count: Arc<AtomicUsize>,
+) -> Vec<(PartitionRef, Offset, Bytes)> {
+    let mut acknowledged = Vec::new();
+    while !stop.load(Ordering::Relaxed) {
+        let entry = Bytes::from(format!("{number}: {}", acknowledged.len()));
+        let offset = settle(&log, partition(number), &entry).await;
+        acknowledged.push((partition(number), offset, entry));
+        count.fetch_add(1, Ordering::Relaxed);
+    }
+    acknowledged
+}
+
+/// Waits until that many more entries are acknowledged by each appender.
+async fn go_on(counts: &[Arc<AtomicUsize>], more: usize) {
+    for count in counts {
+        let wanted = count.load(Ordering::Relaxed) + more;
+        let reached = timeout(HANG_GUARD, async {
+            while count.load(Ordering::Relaxed) < wanted {
+                sleep(Duration::from_millis(10)).await;
+            }
+        });
+        reached.await.expect("appends do not go on");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_three_brokers_one_may_die_and_two_stop_everything() {
+    let brokers = start(3).await;
+    let options = short(KafkaOptions::new(brokers.bootstrap(), "quorum"));
+    let log = Arc::new(KafkaLog::open(options.clone()).await.unwrap());
+    log.create(STORE, PartitionCount(PARTITIONS)).await.unwrap();
+    let stop = Arc::new(AtomicBool::new(false));
+    let counts: Vec<_> = (0..PARTITIONS).map(|_| Arc::new(AtomicUsize::new(0))).collect();
+    let appenders: Vec<_> = (0..PARTITIONS)
+        .map(|number| {
+            let count = counts[number as usize].clone();
+            tokio::spawn(append_until(log.clone(), number, stop.clone(), count))
+        })
+        .collect();
+    go_on(&counts, 30).await;
+    on_brokers(&brokers, |brokers| brokers.kill(1)).await;
+    // The second of these began after the kill.
+    go_on(&counts, 30).await;
+    stop.store(true, Ordering::Relaxed);
+    let mut acknowledged = Vec::new();
+    for appender in appenders {
+        acknowledged.extend(appender.await.unwrap());
+    }
+    assert_all_there(&options, &acknowledged).await;
+
+    on_brokers(&brokers, |brokers| brokers.kill(2)).await;
+    let late: Vec<_> = (0..PARTITIONS).map(|number| (partition(number), "late".into())).collect();
+    let log = &log;
+    let refused = late.iter().map(|(at, entry)| async move {
+        for _ in 0..2 {
+            let appended = timeout(HANG_GUARD, log.append(*at, Bytes::clone(entry))).await.unwrap();
+            let error = appended.expect_err("one broker of three acknowledged an entry");
+            assert_may_be_retried(&error);
+        }
+    });
+    join_all(refused).await;
+    for number in [1, 2] {
+        on_brokers(&brokers, move |brokers| brokers.restart(number)).await;
+    }
+    for (at, entry) in late {
+        let offset = settle(log, at, &entry).await;
+        acknowledged.push((at, offset, entry));
+    }
+    assert_all_there(&options, &acknowledged).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_broker_that_stops_and_comes_back_costs_nothing_but_time() {
+    let brokers = start(1).await;
+    let options = short(KafkaOptions::dev(brokers.bootstrap(), "outage"));
+    let log = Arc::new(KafkaLog::open(options.clone()).await.unwrap());
+    log.create(STORE, PartitionCount(PARTITIONS)).await.unwrap();
+    let at = partition(0);
+    let mut acknowledged = Vec::new();
+    for number in 0..20 {
+        let entry = Bytes::from(format!("before: {number}"));
+        acknowledged.push((at, settle(&log, at, &entry).await, entry));
+    }
+    let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_millis(200) };
+    assert_eq!(log.read(at, Offset(20), limit).await.unwrap().end, Offset(20));
+
+    on_brokers(&brokers, |brokers| brokers.stop(1)).await;
+    let late = Bytes::from("late");
+    let error = timeout(HANG_GUARD, log.append(at, late.clone())).await.unwrap().unwrap_err();
+    assert_may_be_retried(&error);
+    assert_eq!(log.bounds(at).await.unwrap_err().code(), ErrorCode::Unavailable);
+    let opened = KafkaLog::open(options.clone()).await.err().unwrap();
+    assert_eq!(opened.code(), ErrorCode::Unavailable, "{opened}");
+    // A reader at the end hears that the brokers are gone, instead of nothing for ever.
+    let heard = timeout(HANG_GUARD, async {
+        loop {
+            if let Err(error) = log.read(at, Offset(20), limit).await {
+                return error;
+            }
+        }
+    });
+    assert_eq!(heard.await.unwrap().code(), ErrorCode::Unavailable);
+
+    on_brokers(&brokers, |brokers| brokers.restart(1)).await;
+    let offset = settle(&log, at, &late).await;
+    acknowledged.push((at, offset, late));
+    // The same log's follower goes on where it was.
+    let patient = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::from_secs(1_000) };
+    let read = timeout(HANG_GUARD, async {
+        loop {
+            match log.read(at, offset, patient).await {
+                Ok(read) => return read,
+                Err(error) => assert_may_be_retried(&error),
+            }
+        }
+    });
+    assert_eq!(read.await.unwrap().records[0].entry, &b"late"[..]);
+    assert_all_there(&options, &acknowledged).await;
+}
