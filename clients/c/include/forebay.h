@@ -3,7 +3,7 @@
  *
  * 1. Ids. Everything that is opened has an id, which is never 0 and never used again. fb_close ends
  *    it; a second close, and any use after it, answer FB_CLOSED. Ids may be used from any thread at
- *    the same time; a scan and a pending write belong to one thread at a time.
+ *    the same time; a scan, a stream and a pending write belong to one thread at a time.
  * 2. Status. Every function that may fail answers 0 or a code of fb_status, the same table in every
  *    language. With an fb_error that is not NULL the details are written there; it is overwritten,
  *    so free the one before. fb_error_free frees its texts, not the pending write that it names.
@@ -17,7 +17,12 @@
  *    fb_read wait for nothing: they take no lock and start no thread.
  * 6. No call unwinds, exits, prints or installs a signal handler; a broken invariant of ours is
  *    FB_INTERNAL.
- * 7. After fork a child may use nothing that was opened before it.
+ * 7. What happens later goes to an fb_sink: a callback, or an inbox that the caller fetches from.
+ *    A callback runs on a thread of the library, which waits for it. It must be quick, must not
+ *    call this library, and must not throw or longjmp out; it and its context must stay usable
+ *    until what it was given for has ended. A stream's sends and fb_store_send tell once for each
+ *    call that answered FB_OK, and never for another.
+ * 8. After fork a child may use nothing that was opened before it.
  *
  * Numbers are little-endian. Values have the bytes that proto/spec/row.md gives them.
  */
@@ -117,6 +122,16 @@ enum {
 
 /* Which numbers of an fb_error apply. */
 enum { FB_HAS_PARTITION = 1, FB_HAS_KEY_DIGEST = 2, FB_HAS_LIMIT = 4, FB_HAS_ACTUAL = 8 };
+
+/* How grave a log record is. */
+enum {
+    FB_LOG_OFF = 0,
+    FB_LOG_ERROR = 1,
+    FB_LOG_WARN = 2,
+    FB_LOG_INFO = 3,
+    FB_LOG_DEBUG = 4,
+    FB_LOG_TRACE = 5
+};
 
 /* Stands for "none" in packed times, versions and durations. */
 #define FB_NONE INT64_MIN
@@ -249,7 +264,32 @@ typedef struct fb_reader_options {
     uint64_t open_timeout_ms;  /* 0 for 10,000 */
     uint32_t serve_partial;
     uint32_t reserved;
+    fb_text checkpoint_dir;        /* of this reader alone; empty for no checkpoints */
+    uint64_t checkpoint_every_ms;  /* 0 for 10,000 */
+    uint64_t checkpoint_bytes_max; /* larger partitions are not written; 0 for 4 GiB */
 } fb_reader_options;
+
+/* Where the caller hears of events: a callback, or without one an inbox, under a ticket. */
+typedef struct fb_sink {
+    void (*callback)(void *context, fb_text event);
+    void *context;
+    uint64_t inbox;
+    uint64_t ticket;
+} fb_sink;
+
+/* How much a stream holds at a time; each 0 is the default. */
+typedef struct fb_stream_options {
+    uint64_t changes_max; /* 0 for 16,384 */
+    uint64_t bytes_max;   /* 0 for 64 MiB */
+    uint64_t deadline_ms; /* of each call of the stream; 0 for the client's */
+} fb_stream_options;
+
+typedef struct fb_stream_summary {
+    uint64_t settled; /* of which it is known what became of them */
+    uint64_t not_met; /* of those, the ones whose condition did not hold */
+    uint64_t failed;  /* of those, the ones that were refused or stay unknown */
+    fb_bytes token;   /* of all that are in the log; free it */
+} fb_stream_summary;
 
 typedef struct fb_scalar {
     uint32_t presence; /* FB_ABSENT, FB_NULL, FB_VALUE */
@@ -271,10 +311,35 @@ typedef struct fb_packed {
     fb_bytes presences;
 } fb_packed;
 
+/*
+ * Closing a reader that keeps checkpoints waits until the last ones are written, up to 10 s;
+ * FB_DEADLINE_EXCEEDED says that it is closed and the checkpoints before them stand.
+ */
 int32_t fb_close(uint64_t id, fb_error *error);
 void fb_bytes_free(fb_bytes *bytes);
 void fb_packed_free(fb_packed *packed);
 void fb_error_free(fb_error *error);
+
+/* Events. */
+
+/*
+ * An inbox keeps events until they are fetched. What waits there is bounded: changes in flight by
+ * their client or stream, log records by 4,096; later records are dropped, and counted in one more.
+ */
+int32_t fb_inbox_open(uint64_t *inbox, fb_error *error);
+/*
+ * Waits for events and takes up to events_max; a count of 0 says that there were none in time.
+ * Packed, per event: ticket u64 | event TEXT. fb_close ends the wait with FB_CLOSED.
+ */
+int32_t fb_inbox_next(
+    uint64_t inbox, uint64_t timeout_ms, uint64_t events_max, fb_bytes *events, uint64_t *count,
+    fb_error *error);
+/*
+ * Sends log records of this level or graver to a sink, in place of the one before; FB_LOG_OFF ends
+ * it, and what is not asked for costs nothing. From libraries below this one come INFO and graver.
+ * Packed: level u32 | target TEXT | message TEXT
+ */
+int32_t fb_log_to(uint32_t level, const fb_sink *sink, fb_error *error);
 
 /* Clients. A client has one random id and numbers its writes: make one per process and share it. */
 
@@ -316,6 +381,38 @@ int32_t fb_pending_retry(
     uint64_t pending, uint64_t deadline_ms, uint64_t outcome_count, fb_outcome *outcomes,
     fb_bytes *token, fb_error *error);
 
+/*
+ * As fb_store_write, but returns before the changes are sent; the sink is told what became of them.
+ * FB_LIMIT_EXCEEDED when 16,384 changes of the client are in flight. Two calls may overtake each
+ * other: for their order wait for the first, or use a stream.
+ * Packed: ERROR | token TEXT | changes u32, and per change: result u32 | has version u32 | version
+ * u64 | ERROR. An ERROR is code u32, 0 for none | applies u32 | partition u32 | key digest u64 |
+ * limit u64 | actual u64 | pending u64 | message TEXT | store TEXT | field TEXT.
+ */
+int32_t fb_store_send(
+    uint64_t store, const fb_change *changes, uint64_t change_count, uint64_t deadline_ms,
+    const fb_sink *sink, fb_error *error);
+
+/*
+ * A stream of writes to one store: many in flight, each partition in the order of the sends. Its
+ * options may be NULL. A close gives up what is not settled, so flush first.
+ */
+int32_t fb_stream_open(
+    uint64_t store, const fb_stream_options *options, uint64_t *stream, fb_error *error);
+/*
+ * Takes one change in, of the stream's store; waits while the stream is full, which includes
+ * changes that its sinks have not heard of. FB_UNAVAILABLE when it stays full: send it again. The
+ * sink is told as by fb_store_send.
+ */
+int32_t fb_stream_send(
+    uint64_t stream, uint64_t store, const fb_change *change, const fb_sink *sink,
+    fb_error *error);
+/*
+ * Waits until all that was sent is settled. The first error of a change since the last flush is
+ * answered; flush again for the summary. FB_UNKNOWN_OUTCOME: flush again to go on waiting.
+ */
+int32_t fb_stream_flush(uint64_t stream, fb_stream_summary *summary, fb_error *error);
+
 /* Readers. */
 
 int32_t fb_reader_open(
@@ -330,6 +427,10 @@ int32_t fb_reader_field(
 int32_t fb_reader_partition(
     uint64_t reader, const fb_key *key, uint32_t *partition, fb_error *error);
 int32_t fb_reader_definition(uint64_t reader, fb_bytes *definition, fb_error *error);
+/* The newest version that any of its partitions has seen; 0 before the first. */
+int32_t fb_reader_schema_version(uint64_t reader, uint32_t *version, fb_error *error);
+/* Each version that the reader comes to from now on, in order, while it is open: a definition. */
+int32_t fb_reader_on_schema_change(uint64_t reader, const fb_sink *sink, fb_error *error);
 
 /* Reads of one document; read may be NULL. An absent key is no error. */
 
@@ -388,11 +489,11 @@ int32_t fb_scan_next(
 
 /*
  * Counts and status, packed: hits, misses, memory bytes, records applied, bytes read, skipped,
- * repeats, too large, log errors, rebuilds, each u64 | store TEXT | ready u8 | phase u8
- * (1 bootstrapping, 2 serving, 3 poisoned) | percent u8 | remaining i64 | age i64 (microseconds) |
- * schema version u32 | partitions u32, and per partition: id u32 | phase u8 | generation u32 |
- * offset applied u64 | end u64 | lag in records u64 | age i64 | schema version u32 | documents u64
- * | bytes u64 | why it applies nothing TEXT
+ * repeats, too large, log errors, rebuilds, checkpoints written, failed, restored, damaged and
+ * ignored, each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3 poisoned) |
+ * percent u8 | remaining i64 | age i64 (microseconds) | schema version u32 | partitions u32, and
+ * per partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag in records
+ * u64 | age i64 | schema version u32 | documents u64 | bytes u64 | why it applies nothing TEXT
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 

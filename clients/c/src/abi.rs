@@ -1,6 +1,8 @@
 //! The structs of `forebay.h`, field by field; `tests/c_test.rs` holds their layouts against what
 //! the C compiler makes of the header.
 
+use std::ffi::c_void;
+
 /// Bytes or UTF-8 text that the caller owns.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -167,6 +169,37 @@ pub struct FbReaderOptions {
     pub open_timeout_ms: u64,
     pub serve_partial: u32,
     pub reserved: u32,
+    pub checkpoint_dir: FbText,
+    pub checkpoint_every_ms: u64,
+    pub checkpoint_bytes_max: u64,
+}
+
+/// Where a caller hears of what happens later.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbSink {
+    pub callback: Option<extern "C" fn(*mut c_void, FbText)>,
+    pub context: *mut c_void,
+    pub inbox: u64,
+    pub ticket: u64,
+}
+
+/// How much a stream holds at a time, and how long its calls wait.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbStreamOptions {
+    pub changes_max: u64,
+    pub bytes_max: u64,
+    pub deadline_ms: u64,
+}
+
+/// What became of the changes of a stream.
+#[repr(C)]
+pub struct FbStreamSummary {
+    pub settled: u64,
+    pub not_met: u64,
+    pub failed: u64,
+    pub token: FbBytes,
 }
 
 /// A number, bool or timestamp of a document.

@@ -14,6 +14,7 @@ use crate::abi::{
 };
 use crate::fault::entry;
 use crate::input::{field_type_of, key_type_of, one, put, slice};
+use crate::later::Flight;
 use crate::output::Packer;
 use crate::process::wait;
 use crate::registry::{self, Object};
@@ -22,6 +23,8 @@ use crate::registry::{self, Object};
 pub(crate) struct OpenClient {
     pub(crate) client: Client,
     closed: Arc<AtomicBool>,
+    deadline: Duration,
+    flight: Arc<Flight>,
 }
 
 impl OpenClient {
@@ -34,6 +37,8 @@ impl OpenClient {
 pub(crate) struct OpenStore {
     store: Store,
     client_closed: Arc<AtomicBool>,
+    deadline: Duration,
+    flight: Arc<Flight>,
 }
 
 impl OpenStore {
@@ -45,11 +50,26 @@ impl OpenStore {
         }
         Ok(&self.store)
     }
+
+    pub(crate) fn client_closed(&self) -> Arc<AtomicBool> {
+        Arc::clone(&self.client_closed)
+    }
+
+    /// Time that a call of its client has.
+    pub(crate) fn deadline(&self) -> Duration {
+        self.deadline
+    }
+
+    /// The changes of its client that nobody waits for.
+    pub(crate) fn flight(&self) -> &Flight {
+        &self.flight
+    }
 }
 
 fn insert_store(client: &OpenClient, store: Store) -> Result<u64> {
-    let client_closed = Arc::clone(&client.closed);
-    registry::insert(Object::Store(OpenStore { store, client_closed }))
+    let (client_closed, flight) = (Arc::clone(&client.closed), Arc::clone(&client.flight));
+    let open = OpenStore { store, client_closed, deadline: client.deadline, flight };
+    registry::insert(Object::Store(open))
 }
 
 /// Connects a client.
@@ -71,8 +91,10 @@ pub unsafe extern "C" fn fb_client_connect(
         }
         // SAFETY: the caller keeps the header's rules.
         let endpoint = unsafe { endpoint.text()? };
-        let connected = wait(Client::connect(endpoint, options))??;
-        let open = OpenClient { client: connected, closed: Arc::default() };
+        let deadline = options.deadline;
+        let client_made = wait(Client::connect(endpoint, options))??;
+        let (closed, flight) = (Arc::default(), Arc::default());
+        let open = OpenClient { client: client_made, closed, deadline, flight };
         let id = registry::insert(Object::Client(open))?;
         // SAFETY: as above.
         unsafe { put(client, id) };

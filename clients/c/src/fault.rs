@@ -29,7 +29,17 @@ impl From<Error> for Fault {
 
 impl From<WriteError> for Fault {
     fn from(failed: WriteError) -> Self {
-        Self { error: failed.error().clone(), pending: failed.into_pending().map(Box::new) }
+        let error = failed.error().clone();
+        // Of other codes nothing is in the log: the caller sends what it has, and holds no id.
+        let unknown = error.code() == ErrorCode::UnknownOutcome;
+        Self { error, pending: failed.into_pending().filter(|_| unknown).map(Box::new) }
+    }
+}
+
+impl Fault {
+    /// The failure as the caller gets it.
+    pub(crate) fn told(self) -> FbError {
+        told(&self.error, self.pending.map(|pending| *pending))
     }
 }
 
@@ -40,7 +50,7 @@ pub(crate) fn entry(error: *mut FbError, run: impl FnOnce() -> Result<(), Fault>
     let Err(fault) = ended.unwrap_or_else(|panic| Err(panicked(&*panic).into())) else { return 0 };
     let status = fault.error.code().number();
     if !error.is_null() {
-        let told = told(&fault.error, fault.pending.map(|pending| *pending));
+        let told = fault.told();
         // SAFETY: the header asks for null or a pointer to an fb_error that may be written;
         // whatever it holds is overwritten, never read.
         unsafe { error.write(told) };

@@ -244,6 +244,11 @@ pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
     Ok(How { read, waits: given.wait != 0, age_max })
 }
 
+/// Milliseconds as the caller gives them; 0 is the default.
+pub(crate) fn millis_or(given: u64, unless: Duration) -> Duration {
+    if given > 0 { Duration::from_millis(given) } else { unless }
+}
+
 /// A time to live in microseconds; below 0 is none.
 pub(crate) fn ttl_of(ttl_us: i64) -> Option<Duration> {
     u64::try_from(ttl_us).ok().map(Duration::from_micros)

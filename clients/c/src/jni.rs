@@ -1,5 +1,8 @@
-//! The JNI entry points of `io.forebay.JniCalls`: the C ABI with raw addresses in place of
-//! pointers.
+//! The entry points of Java: the C ABI with raw addresses in place of pointers.
+//!
+//! They are called in two ways: by JNI, as the native methods of `io.forebay.JniCalls`, and as
+//! plain functions by the foreign functions of `io.forebay.ForeignCalls`, with null for environment
+//! and class, which only the last two here look at.
 //!
 //! Java lays the structs of `forebay.h` out in off-heap buffers and passes their addresses; nothing
 //! here looks at them. Ids and sizes are the bits of Java's `long`. Three calls touch Java's heap:
@@ -10,7 +13,7 @@ use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 use crate::abi::FbText;
 
 /// Which entry points and structs there are; raised with each change of either.
-const ABI_VERSION: jint = 1;
+const ABI_VERSION: jint = 2;
 
 fn at<T>(address: jlong) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address as usize)
@@ -79,6 +82,23 @@ calls! {
         pending, deadline_ms, count, outcomes, token, error) =>
         crate::write::fb_pending_retry(
             pending as u64, deadline_ms as u64, count as u64, at(outcomes), at(token), at(error));
+    Java_io_forebay_JniCalls_storeSend(store, changes, count, deadline_ms, sink, error) =>
+        crate::later::fb_store_send(
+            store as u64, at(changes), count as u64, deadline_ms as u64, at(sink), at(error));
+    Java_io_forebay_JniCalls_streamOpen(store, options, stream, error) =>
+        crate::later::fb_stream_open(store as u64, at(options), at(stream), at(error));
+    Java_io_forebay_JniCalls_streamSend(stream, store, change, sink, error) =>
+        crate::later::fb_stream_send(
+            stream as u64, store as u64, at(change), at(sink), at(error));
+    Java_io_forebay_JniCalls_streamFlush(stream, summary, error) =>
+        crate::later::fb_stream_flush(stream as u64, at(summary), at(error));
+    Java_io_forebay_JniCalls_inboxOpen(inbox, error) =>
+        crate::event::fb_inbox_open(at(inbox), at(error));
+    Java_io_forebay_JniCalls_inboxNext(inbox, timeout_ms, max, events, count, error) =>
+        crate::event::fb_inbox_next(
+            inbox as u64, timeout_ms as u64, max as u64, at(events), at(count), at(error));
+    Java_io_forebay_JniCalls_logTo(level, sink, error) =>
+        crate::log::fb_log_to(level as u32, at(sink), at(error));
     Java_io_forebay_JniCalls_readerOpen(client, options, reader, error) =>
         crate::read::fb_reader_open(client as u64, at(options), at(reader), at(error));
     Java_io_forebay_JniCalls_readerAwaitReady(reader, timeout_ms, error) =>
@@ -110,6 +130,10 @@ calls! {
             reader as u64, at(key), at(read), at(document), at(error));
     Java_io_forebay_JniCalls_readerDefinition(reader, definition, error) =>
         crate::read::fb_reader_definition(reader as u64, at(definition), at(error));
+    Java_io_forebay_JniCalls_readerSchemaVersion(reader, version, error) =>
+        crate::read::fb_reader_schema_version(reader as u64, at(version), at(error));
+    Java_io_forebay_JniCalls_readerOnSchemaChange(reader, sink, error) =>
+        crate::read::fb_reader_on_schema_change(reader as u64, at(sink), at(error));
     Java_io_forebay_JniCalls_readerMetrics(reader, metrics, error) =>
         crate::read::fb_reader_metrics(reader as u64, at(metrics), at(error));
     Java_io_forebay_JniCalls_readerGetMany(reader, field, keys, read, packed, error) =>

@@ -12,14 +12,18 @@
 
 mod abi;
 mod admin;
+mod event;
 mod fault;
 mod field;
 mod input;
 mod jni;
 mod keys;
+mod later;
+mod log;
 mod many;
 mod output;
 mod process;
 mod read;
 mod registry;
+mod status;
 mod write;

@@ -7,7 +7,8 @@ use forebay::{
 };
 use forebay_core::row::encode_value;
 
-use crate::abi::{FbBytes, FbPacked};
+use crate::abi::{FbBytes, FbError, FbPacked, FbText};
+use crate::fault::Fault;
 
 /// Stands for "none" where a time, a version or a duration may be missing.
 pub(crate) const NONE: i64 = i64::MIN;
@@ -200,6 +201,29 @@ impl Packer {
             self.u32(field.aliases.len() as u32);
             field.aliases.iter().for_each(|alias| self.text(alias.as_bytes()));
         }
+    }
+
+    /// An error, as far as it applies: code u32, 0 for none | applies u32 | partition u32 | key
+    /// digest u64 | limit u64 | actual u64 | pending u64 | message, store and field TEXT.
+    pub(crate) fn error(&mut self, fault: Option<Fault>) {
+        let told = fault.map_or(FbError::NONE, Fault::told);
+        self.u32(told.code as u32);
+        self.u32(told.applies);
+        self.u32(told.partition);
+        for number in [told.key_digest, told.limit, told.actual, told.pending] {
+            self.u64(number);
+        }
+        for text in [told.message, told.store, told.field] {
+            // SAFETY: `told` has made the three texts by `owned`; each is freed here, once.
+            unsafe {
+                self.text(FbText { data: text.data, length: text.length }.bytes().unwrap_or(&[]));
+                free(text);
+            }
+        }
+    }
+
+    pub(crate) fn into_bytes(self) -> Vec<u8> {
+        self.bytes
     }
 
     pub(crate) fn finish(self) -> FbBytes {

@@ -44,3 +44,13 @@ fn silence() {}
 pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     Ok(runtime()?.block_on(future))
 }
+
+/// Starts a future that nobody waits for.
+///
+/// # Errors
+/// As [`wait`].
+pub(crate) fn spawn(future: impl Future<Output = ()> + Send + 'static) -> Result<()> {
+    let _inside = runtime()?.enter();
+    tokio::spawn(future);
+    Ok(())
+}

@@ -1,19 +1,22 @@
 //! Readers: open, wait, read one document, tell how they are.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::{
-    CopyOut, DocumentKey, Error, FieldRead, PartitionFilter, PartitionId, Phase, Reader,
-    ReaderMetrics, ReaderOptions, ReaderStatus, Result, ScalarType, Token, View,
+    CheckpointOptions, CopyOut, DocumentKey, Error, FieldHandle, FieldRead, FieldType,
+    PartitionFilter, PartitionId, Reader, ReaderOptions, Result, ScalarType, Timestamp, Token,
+    View,
 };
 use forebay_core::row::encode_value;
 
-use crate::abi::{FbBytes, FbError, FbKey, FbRead, FbReaderOptions, FbScalar, FbText};
+use crate::abi::{FbBytes, FbError, FbKey, FbRead, FbReaderOptions, FbScalar, FbSink, FbText};
+use crate::event::Sink;
 use crate::fault::entry;
 use crate::field::FieldTable;
-use crate::input::{How, field_type_of, how, one, put, slice, slice_mut};
-use crate::output::{NONE, Packer, owned, presence_code, presence_of, type_code};
+use crate::input::{How, field_type_of, how, millis_or, one, put, slice, slice_mut};
+use crate::output::{Packer, owned, presence_code, presence_of, type_code};
 use crate::process::wait;
 use crate::registry::{self, Object};
 
@@ -21,11 +24,22 @@ use crate::registry::{self, Object};
 pub(crate) struct OpenReader {
     pub(crate) reader: Reader,
     pub(crate) fields: FieldTable,
+    /// Whether closing means to write a last checkpoint of each partition.
+    keeps_checkpoints: bool,
 }
 
+/// Longest wait of a close for the last checkpoints.
+const CLOSE_WAIT: Duration = Duration::from_secs(10);
+
 impl OpenReader {
-    pub(crate) fn close(&self) {
+    /// # Errors
+    /// `DeadlineExceeded` when the last checkpoints are not written in time; it is closed then too.
+    pub(crate) fn close(&self) -> Result<()> {
+        if self.keeps_checkpoints {
+            return wait(self.reader.shut_down(CLOSE_WAIT))?;
+        }
         self.reader.close();
+        Ok(())
     }
 
     /// Reads one document as `how` says.
@@ -43,8 +57,23 @@ impl OpenReader {
     }
 }
 
-fn millis_or(given: u64, unless: Duration) -> Duration {
-    if given > 0 { Duration::from_millis(given) } else { unless }
+/// Reads one field of one document, as every function for it is asked to.
+///
+/// # Safety
+/// Pointers are as the header says.
+unsafe fn read_field<T>(
+    reader: u64,
+    field: u64,
+    key: *const FbKey,
+    read: *const FbRead,
+    with: impl FnOnce(&View<'_>, &FieldHandle, DocumentKey<'_>) -> Result<T>,
+) -> Result<T> {
+    let open = registry::open(reader)?;
+    let found = open.reader()?;
+    let handle = found.fields.get(reader, field)?;
+    // SAFETY: the caller keeps the header's rules.
+    let (key, how) = unsafe { (one(key)?.key()?, how(read)?) };
+    found.read(&how, key, |view| with(view, handle, key))
 }
 
 /// Opens a reader over a client's connection. Returns before anything is read.
@@ -61,25 +90,44 @@ pub unsafe extern "C" fn fb_reader_open(
     entry(error, || {
         let open = registry::open(client)?;
         // SAFETY: the caller keeps the header's rules.
-        let (given, store, partitions) = unsafe {
-            let given = one(options)?;
-            (given, given.store.text()?, slice(given.partitions, given.partition_count)?)
-        };
-        let mut options = ReaderOptions::new(store);
-        if !given.partitions.is_null() {
-            let only: BTreeSet<_> = partitions.iter().copied().map(PartitionId).collect();
-            options.partitions = PartitionFilter::Only(only);
-        }
-        options.serve_partial = given.serve_partial != 0;
-        options.ready_age_max = millis_or(given.ready_age_max_ms, options.ready_age_max);
-        options.open_timeout = millis_or(given.open_timeout_ms, options.open_timeout);
+        let options = unsafe { one(options)?.options()? };
+        let keeps_checkpoints = options.checkpoint.is_some();
         let opened = wait(open.client()?.client.reader(options))??;
-        let opened = OpenReader { reader: opened, fields: FieldTable::new() };
+        let opened = OpenReader { reader: opened, fields: FieldTable::new(), keeps_checkpoints };
         let id = registry::insert(Object::Reader(opened))?;
         // SAFETY: as above.
         unsafe { put(reader, id) };
         Ok(())
     })
+}
+
+impl FbReaderOptions {
+    /// # Safety
+    /// As [`slice`], for every pointer inside.
+    unsafe fn options(&self) -> Result<ReaderOptions> {
+        // SAFETY: the caller vouches for it.
+        let (store, partitions, dir) = unsafe {
+            let partitions = slice(self.partitions, self.partition_count)?;
+            (self.store.text()?, partitions, self.checkpoint_dir.text()?)
+        };
+        let mut options = ReaderOptions::new(store);
+        if !self.partitions.is_null() {
+            let only: BTreeSet<_> = partitions.iter().copied().map(PartitionId).collect();
+            options.partitions = PartitionFilter::Only(only);
+        }
+        options.serve_partial = self.serve_partial != 0;
+        options.ready_age_max = millis_or(self.ready_age_max_ms, options.ready_age_max);
+        options.open_timeout = millis_or(self.open_timeout_ms, options.open_timeout);
+        if !dir.is_empty() {
+            let mut checkpoint = CheckpointOptions::new(dir);
+            checkpoint.every = millis_or(self.checkpoint_every_ms, checkpoint.every);
+            if self.checkpoint_bytes_max > 0 {
+                checkpoint.bytes_max = self.checkpoint_bytes_max;
+            }
+            options.checkpoint = Some(checkpoint);
+        }
+        Ok(options)
+    }
 }
 
 /// Waits until every partition that the reader follows serves inside its bound.
@@ -189,45 +237,49 @@ pub unsafe extern "C" fn fb_reader_get_scalar(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        let open = registry::open(reader)?;
-        let found = open.reader()?;
-        let handle = found.fields.get(reader, field)?;
         // SAFETY: the caller keeps the header's rules.
-        let (key, how) = unsafe { (one(key)?.key()?, how(read)?) };
-        let answer = found.read(&how, key, |view| {
-            let integer = |value: i64| (value, value as f64);
-            let real = |value: f64| (value as i64, value);
-            Ok(match field_type_of(wanted)? {
-                forebay::FieldType::Scalar(ScalarType::Bool) => {
-                    mapped(view.get_scalar(handle, key)?, |value: bool| integer(value.into()))
-                }
-                forebay::FieldType::Scalar(ScalarType::Int32) => {
-                    mapped(view.get_scalar(handle, key)?, |value: i32| integer(value.into()))
-                }
-                forebay::FieldType::Scalar(ScalarType::Int64) => {
-                    mapped(view.get_scalar(handle, key)?, integer)
-                }
-                forebay::FieldType::Scalar(ScalarType::Float32) => {
-                    mapped(view.get_scalar(handle, key)?, |value: f32| real(value.into()))
-                }
-                forebay::FieldType::Scalar(ScalarType::Float64) => {
-                    mapped(view.get_scalar(handle, key)?, real)
-                }
-                forebay::FieldType::Scalar(ScalarType::Timestamp) => {
-                    mapped(view.get_scalar(handle, key)?, |value: forebay::Timestamp| {
-                        integer(value.as_micros())
-                    })
-                }
-                other => {
-                    let message = format!("a {other} is no number; read it as a value");
-                    return Err(Error::invalid_argument(message));
-                }
-            })
-        })?;
+        let answer = unsafe {
+            read_field(reader, field, key, read, |view, handle, key| {
+                scalar_of(view, handle, key, wanted)
+            })?
+        };
         // SAFETY: as above.
         unsafe { put(scalar, answer) };
         Ok(())
     })
+}
+
+fn scalar_of(
+    view: &View<'_>,
+    handle: &FieldHandle,
+    key: DocumentKey<'_>,
+    wanted: u32,
+) -> Result<FbScalar> {
+    let integer = |value: i64| (value, value as f64);
+    let real = |value: f64| (value as i64, value);
+    let FieldType::Scalar(scalar) = field_type_of(wanted)? else { return Err(no_number(wanted)) };
+    Ok(match scalar {
+        ScalarType::Bool => {
+            mapped(view.get_scalar(handle, key)?, |value: bool| integer(value.into()))
+        }
+        ScalarType::Int32 => {
+            mapped(view.get_scalar(handle, key)?, |value: i32| integer(value.into()))
+        }
+        ScalarType::Int64 => mapped(view.get_scalar(handle, key)?, integer),
+        ScalarType::Float32 => {
+            mapped(view.get_scalar(handle, key)?, |value: f32| real(value.into()))
+        }
+        ScalarType::Float64 => mapped(view.get_scalar(handle, key)?, real),
+        ScalarType::Timestamp => {
+            mapped(view.get_scalar(handle, key)?, |value: Timestamp| integer(value.as_micros()))
+        }
+        ScalarType::String | ScalarType::Bytes => return Err(no_number(wanted)),
+    })
+}
+
+fn no_number(wanted: u32) -> Error {
+    let named = field_type_of(wanted).map_or_else(|_| wanted.to_string(), |it| it.to_string());
+    Error::invalid_argument(format!("a {named} is no number; read it as a value"))
 }
 
 fn mapped<T>(read: FieldRead<T>, number: impl FnOnce(T) -> (i64, f64)) -> FbScalar {
@@ -253,17 +305,14 @@ pub unsafe extern "C" fn fb_reader_get_bytes(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        let open = registry::open(reader)?;
-        let found = open.reader()?;
-        let handle = found.fields.get(reader, field)?;
         // SAFETY: the caller keeps the header's rules.
-        let (key, how, buffer) =
-            unsafe { (one(key)?.key()?, how(read)?, slice_mut(buffer, capacity)?) };
-        let is_text = handle.asked() == forebay::FieldType::Scalar(ScalarType::String);
-        let copied = found.read(&how, key, |view| match is_text {
-            true => view.get_str(handle, key, buffer),
-            false => view.get_bytes(handle, key, buffer),
-        })?;
+        let copied = unsafe {
+            let buffer = slice_mut(buffer, capacity)?;
+            read_field(reader, field, key, read, |view, handle, key| match handle.asked() {
+                FieldType::Scalar(ScalarType::String) => view.get_str(handle, key, buffer),
+                _ => view.get_bytes(handle, key, buffer),
+            })?
+        };
         let (found, bytes) = match copied {
             CopyOut::Absent => (0, 0),
             CopyOut::Null => (1, 0),
@@ -293,12 +342,10 @@ pub unsafe extern "C" fn fb_reader_get_value(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        let open = registry::open(reader)?;
-        let found = open.reader()?;
-        let handle = found.fields.get(reader, field)?;
         // SAFETY: the caller keeps the header's rules.
-        let (key, how) = unsafe { (one(key)?.key()?, how(read)?) };
-        let answer = found.read(&how, key, |view| view.get_value(handle, key))?;
+        let answer = unsafe {
+            read_field(reader, field, key, read, |view, handle, key| view.get_value(handle, key))?
+        };
         let mut bytes = Vec::new();
         let found = presence_of(answer, |value| encode_value(&value, &mut bytes));
         // SAFETY: as above.
@@ -324,12 +371,10 @@ pub unsafe extern "C" fn fb_reader_presence(
     error: *mut FbError,
 ) -> i32 {
     entry(error, || {
-        let open = registry::open(reader)?;
-        let found = open.reader()?;
-        let handle = found.fields.get(reader, field)?;
         // SAFETY: the caller keeps the header's rules.
-        let (key, how) = unsafe { (one(key)?.key()?, how(read)?) };
-        let answer = found.read(&how, key, |view| view.presence(handle, key))?;
+        let answer = unsafe {
+            read_field(reader, field, key, read, |view, handle, key| view.presence(handle, key))?
+        };
         // SAFETY: as above.
         unsafe { put(presence, presence_code(answer).into()) };
         Ok(())
@@ -384,6 +429,48 @@ pub unsafe extern "C" fn fb_reader_definition(
     })
 }
 
+/// The newest schema version that any of the reader's partitions has seen; 0 before the first.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_schema_version(
+    reader: u64,
+    version: *mut u32,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        let newest = open.reader()?.reader.schema_version();
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { put(version, newest.0) };
+        Ok(())
+    })
+}
+
+/// Tells of each schema version that the reader comes to from now on: its definition, packed.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_on_schema_change(
+    reader: u64,
+    sink: *const FbSink,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        // SAFETY: the caller keeps the header's rules.
+        let sink = unsafe { Sink::of(sink)? };
+        open.reader()?.reader.on_schema_change(Arc::new(move |schema| {
+            let mut packer = Packer::default();
+            packer.definition(&schema.definition);
+            sink.tell(packer.into_bytes(), None);
+        }));
+        Ok(())
+    })
+}
+
 /// How the reader and each of its partitions are, and what it has counted, packed.
 ///
 /// # Safety
@@ -402,63 +489,4 @@ pub unsafe extern "C" fn fb_reader_metrics(
         unsafe { put(metrics, packer.finish()) };
         Ok(())
     })
-}
-
-impl Packer {
-    fn metrics(&mut self, metrics: &ReaderMetrics) {
-        let records = &metrics.records;
-        for count in [
-            metrics.reads.hits,
-            metrics.reads.misses,
-            metrics.memory_bytes,
-            records.applied,
-            records.read_bytes,
-            records.skipped,
-            records.repeats,
-            records.too_large,
-            records.log_errors,
-            records.rebuilds,
-        ] {
-            self.u64(count);
-        }
-        self.status(&metrics.status);
-    }
-
-    fn status(&mut self, status: &ReaderStatus) {
-        self.text(status.store.as_bytes());
-        self.u8(status.is_ready.into());
-        self.u8(phase_code(status.phase));
-        self.u8(status.percent);
-        self.duration(status.remaining);
-        self.duration(status.age);
-        self.u32(status.schema_version.0);
-        self.u32(status.partitions.len() as u32);
-        for partition in &status.partitions {
-            self.u32(partition.partition.0);
-            self.u8(phase_code(partition.phase));
-            self.u32(partition.generation);
-            self.u64(partition.offset_applied.0);
-            self.u64(partition.end.0);
-            self.u64(partition.lag_records);
-            self.duration(partition.age);
-            self.u32(partition.schema_version.0);
-            self.u64(partition.documents);
-            self.u64(partition.bytes);
-            let why = partition.halted.as_ref().or(partition.trouble.as_ref());
-            self.text(why.map(Error::to_string).unwrap_or_default().as_bytes());
-        }
-    }
-
-    fn duration(&mut self, duration: Option<Duration>) {
-        let micros = |time: Duration| i64::try_from(time.as_micros()).unwrap_or(i64::MAX);
-        self.i64(duration.map_or(NONE, micros));
-    }
-}
-
-fn phase_code(phase: Phase) -> u8 {
-    match phase {
-        Phase::Bootstrapping => 1,
-        Phase::Serving => 2,
-        Phase::Poisoned => 3,
-    }
 }

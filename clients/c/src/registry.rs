@@ -13,6 +13,8 @@ use forebay::{Error, PendingWrite, Result};
 use parking_lot::Mutex;
 
 use crate::admin::{OpenClient, OpenStore};
+use crate::event::Inbox;
+use crate::later::OpenStream;
 use crate::many::{OpenPlan, OpenScan};
 use crate::read::OpenReader;
 
@@ -30,6 +32,8 @@ pub(crate) enum Object {
     Plan(OpenPlan),
     Scan(Mutex<OpenScan>),
     Pending(Mutex<Option<PendingWrite>>),
+    Stream(Box<OpenStream>),
+    Inbox(Arc<Inbox>),
 }
 
 impl Object {
@@ -45,6 +49,8 @@ impl Object {
             Self::Plan(_) => "gather plan",
             Self::Scan(_) => "scan",
             Self::Pending(_) => "pending write",
+            Self::Stream(_) => "stream",
+            Self::Inbox(_) => "inbox",
         }
     }
 }
@@ -98,6 +104,8 @@ opened! {
     plan, Plan, OpenPlan;
     scan, Scan, Mutex<OpenScan>;
     pending, Pending, Mutex<Option<PendingWrite>>;
+    stream, Stream, OpenStream;
+    inbox, Inbox, Arc<Inbox>;
 }
 
 fn mistaken(found: &Object) -> Error {
@@ -131,7 +139,8 @@ pub(crate) fn insert(object: Object) -> Result<u64> {
             let number = slots.generations.len();
             let limit = CHUNKS_MAX * CHUNK_SLOTS;
             if number >= limit {
-                let message = "close clients, readers, plans, scans and pending writes after use";
+                let message =
+                    "close clients, readers, plans, scans, streams and pending writes after use";
                 return Err(Error::limit_exceeded(message, limit as u64, number as u64 + 1));
             }
             let chunk = || (0..CHUNK_SLOTS).map(|_| Slot::empty()).collect();
@@ -160,7 +169,7 @@ pub(crate) fn open(id: u64) -> Result<Open> {
 /// Ends an id. What works with the object goes on; the last of it frees the object.
 ///
 /// # Errors
-/// `Closed` when that was done before.
+/// `Closed` when that was done before; what else a reader says of its last checkpoints.
 pub(crate) fn close(id: u64) -> Result<()> {
     let mut slots = FREE.lock();
     let slot = slot_of(id).ok_or_else(closed)?;
@@ -174,8 +183,9 @@ pub(crate) fn close(id: u64) -> Result<()> {
     }
     drop(slots);
     match held.as_deref().map(|held| &held.object) {
-        Some(Object::Reader(reader)) => reader.close(),
+        Some(Object::Reader(reader)) => return reader.close(),
         Some(Object::Client(client)) => client.close(),
+        Some(Object::Inbox(inbox)) => inbox.close(),
         _ => {}
     }
     Ok(())

@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use forebay::{BatchOutcome, DocumentVersion, Error, Result, Store, Value, Write, WriteResult};
+use forebay::{
+    Batch, BatchOutcome, DocumentVersion, Error, Result, Store, Value, Write, WriteResult,
+};
 
 use crate::abi::{FbBytes, FbChange, FbError, FbOp, FbOutcome};
 use crate::fault::{entry, told};
@@ -28,19 +30,34 @@ pub unsafe extern "C" fn fb_store_write(
     entry(error, || {
         let open = registry::open(store)?;
         let store = open.store()?.store()?;
-        let mut batch = store.batch();
         // SAFETY: the caller keeps the header's rules.
-        for change in unsafe { slice(changes, change_count)? } {
-            // SAFETY: as above.
-            batch.add(unsafe { change.write(store)? })?;
-        }
-        if deadline_ms > 0 {
-            batch = batch.deadline(Duration::from_millis(deadline_ms));
-        }
+        let batch = unsafe { batch_of(store, changes, change_count, deadline_ms)? };
         // SAFETY: as above.
         unsafe { tell(wait(batch.send())??, change_count, outcomes, token)? };
         Ok(())
     })
+}
+
+/// The changes that the caller points at, ready to be sent.
+///
+/// # Safety
+/// As [`slice`], for every pointer inside.
+pub(crate) unsafe fn batch_of(
+    store: &Store,
+    changes: *const FbChange,
+    change_count: u64,
+    deadline_ms: u64,
+) -> Result<Batch> {
+    let mut batch = store.batch();
+    // SAFETY: the caller vouches for it.
+    for change in unsafe { slice(changes, change_count)? } {
+        // SAFETY: as above.
+        batch.add(unsafe { change.write(store)? })?;
+    }
+    if deadline_ms > 0 {
+        batch = batch.deadline(Duration::from_millis(deadline_ms));
+    }
+    Ok(batch)
 }
 
 /// Sends a write again whose outcome is not known; its id is used up.
@@ -92,20 +109,26 @@ unsafe fn tell(
 }
 
 fn outcome(result: &Result<WriteResult>) -> FbOutcome {
-    let (result, version, error) = match result {
-        Ok(WriteResult::Appended) => (1, None, FbError::NONE),
-        Ok(WriteResult::Applied) => (2, None, FbError::NONE),
-        Ok(WriteResult::NotMet(version)) => (3, *version, FbError::NONE),
-        Err(error) => (0, None, told(error, None)),
-    };
+    let (code, version) = result_code(result);
+    let error = result.as_ref().err().map_or(FbError::NONE, |error| told(error, None));
     let has_version = version.is_some().into();
-    FbOutcome { result, has_version, version: version.map_or(0, |version| version.0), error }
+    FbOutcome { result: code, has_version, version: version.map_or(0, |version| version.0), error }
+}
+
+/// A result's code in the header, `FB_REFUSED` and its siblings, and the version that it names.
+pub(crate) fn result_code(result: &Result<WriteResult>) -> (u32, Option<DocumentVersion>) {
+    match result {
+        Ok(WriteResult::Appended) => (1, None),
+        Ok(WriteResult::Applied) => (2, None),
+        Ok(WriteResult::NotMet(version)) => (3, *version),
+        Err(_) => (0, None),
+    }
 }
 
 impl FbChange {
     /// # Safety
     /// As [`slice`], for every pointer inside.
-    unsafe fn write(&self, store: &Store) -> Result<Write> {
+    pub(crate) unsafe fn write(&self, store: &Store) -> Result<Write> {
         // SAFETY: the caller vouches for it.
         let (key, ops, if_newer) =
             unsafe { (self.key.key()?, slice(self.ops, self.op_count)?, self.if_newer.text()?) };

@@ -2,10 +2,12 @@
  * The whole path in C: create a store, upsert, follow, read typed, gather, close twice. Its one
  * argument is the address of a node; with none it prints the layouts of forebay.h.
  */
+#include <stdatomic.h>
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <threads.h>
 
 #include "forebay.h"
 
@@ -120,6 +122,51 @@ static void gather(uint64_t reader)
     check(fb_close(plan, &failure), "close the plan");
 }
 
+/* How often a callback was told; its thread is the library's. */
+static atomic_int told;
+
+static void count(void *context, fb_text event)
+{
+    uint32_t code;
+    expect(context == &told && event.length >= 4, "the context comes back with an event");
+    memcpy(&code, event.data, 4);
+    if (code == FB_OK) atomic_fetch_add(&told, 1);
+}
+
+static fb_bytes stream(uint64_t store)
+{
+    uint64_t open = 0, sent = 0, inbox = 0, fetched = 0;
+    int64_t one = 1;
+    fb_stream_options options = {8, 0, WAIT_MS};
+    fb_value by = {FB_TYPE_INT64, 0, {(const uint8_t *)&one, 8}};
+    fb_op op = {FB_OP_INCREMENT, 0, text("age"), by, -1};
+    fb_change change = {FB_VERB_UPSERT, FB_IF_ALWAYS, key("u3"), &op, 1, -1, 0, {NULL, 0}};
+    fb_sink sink = {count, &told, 0, 0}, apart = {NULL, NULL, 0, 7};
+    fb_stream_summary summary;
+    fb_bytes events;
+
+    check(fb_stream_open(store, &options, &open, &failure), "open a stream");
+    for (sent = 0; sent < 100; sent++)
+        check(fb_stream_send(open, store, &change, &sink, &failure), "send into the stream");
+    check(fb_stream_flush(open, &summary, &failure), "flush");
+    expect(summary.settled == 100 && summary.failed == 0, "all are settled");
+    check(fb_close(open, &failure), "close the stream");
+
+    expect(fb_store_send(store, &change, 1, 0, &apart, NULL) == FB_INVALID_ARGUMENT,
+           "a sink has a callback or an inbox");
+    check(fb_inbox_open(&inbox, &failure), "open an inbox");
+    apart.inbox = inbox;
+    check(fb_store_send(store, &change, 1, 0, &apart, &failure), "send without waiting");
+    check(fb_inbox_next(inbox, WAIT_MS, 16, &events, &fetched, &failure), "fetch the outcome");
+    expect(fetched == 1 && events.length > 16 && events.data[0] == 7, "it has its ticket");
+    fb_bytes_free(&events);
+    check(fb_inbox_next(inbox, 0, 16, &events, &fetched, &failure), "fetch nothing");
+    expect(fetched == 0 && events.length == 0, "it is told once");
+    check(fb_close(inbox, &failure), "close the inbox");
+    while (atomic_load(&told) < 100) thrd_yield();
+    return summary.token;
+}
+
 static void print_layouts(void)
 {
 #define FIELD(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))
@@ -127,20 +174,26 @@ static void print_layouts(void)
     SIZE(fb_text); SIZE(fb_bytes); SIZE(fb_error); SIZE(fb_value); SIZE(fb_key); SIZE(fb_keys);
     SIZE(fb_read); SIZE(fb_field_spec); SIZE(fb_store_options); SIZE(fb_store_spec);
     SIZE(fb_alteration); SIZE(fb_op); SIZE(fb_change); SIZE(fb_outcome); SIZE(fb_reader_options);
-    SIZE(fb_scalar); SIZE(fb_gather_field); SIZE(fb_packed);
+    SIZE(fb_scalar); SIZE(fb_gather_field); SIZE(fb_packed); SIZE(fb_sink);
+    SIZE(fb_stream_options); SIZE(fb_stream_summary);
     FIELD(fb_error, pending); FIELD(fb_error, field); FIELD(fb_keys, partition_ends);
     FIELD(fb_read, token); FIELD(fb_field_spec, fallback); FIELD(fb_store_spec, options);
     FIELD(fb_alteration, options); FIELD(fb_op, value); FIELD(fb_change, if_newer);
-    FIELD(fb_outcome, error); FIELD(fb_reader_options, serve_partial); FIELD(fb_scalar, real);
+    FIELD(fb_outcome, error); FIELD(fb_reader_options, serve_partial);
+    FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_sink, ticket);
+    FIELD(fb_stream_summary, token); FIELD(fb_scalar, real);
 }
 
-int main(int count, char **arguments)
+int main(int arguments_count, char **arguments)
 {
     uint64_t client = 0, reader = 0, store;
     fb_reader_options options;
-    fb_bytes token, metrics;
+    fb_bytes token, streamed, metrics;
+    fb_sink sink = {count, &told, 0, 0};
+    fb_text written;
+    uint32_t version = 0;
 
-    if (count < 2) {
+    if (arguments_count < 2) {
         print_layouts();
         return 0;
     }
@@ -149,10 +202,22 @@ int main(int count, char **arguments)
     token = upsert(store);
     memset(&options, 0, sizeof options);
     options.store = text("c-users");
+    if (arguments_count > 2) options.checkpoint_dir = text(arguments[2]);
     check(fb_reader_open(client, &options, &reader, &failure), "open the reader");
     check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready");
     read_one(reader, token);
     gather(reader);
+    check(fb_reader_schema_version(reader, &version, &failure), "schema version");
+    expect(version == 1, "the first version");
+    check(fb_reader_on_schema_change(reader, &sink, &failure), "ask for changes");
+    check(fb_log_to(FB_LOG_DEBUG, &sink, &failure), "ask for records");
+    check(fb_log_to(FB_LOG_OFF, NULL, &failure), "ask for none");
+    expect(fb_log_to(FB_LOG_TRACE + 1, &sink, NULL) == FB_INVALID_ARGUMENT, "there are six");
+    streamed = stream(store);
+    written.data = streamed.data;
+    written.length = streamed.length;
+    check(fb_reader_await_token(reader, written, WAIT_MS, &failure), "await the stream");
+    fb_bytes_free(&streamed);
     check(fb_reader_metrics(reader, &metrics, &failure), "metrics");
     fb_bytes_free(&metrics);
     fb_bytes_free(&metrics);

@@ -4,6 +4,7 @@ package io.forebay;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
+import java.util.concurrent.CompletableFuture;
 
 /**
  * Changes that are sent together. Those of one partition reach the log in their order, and
@@ -26,11 +27,7 @@ public final class Batch {
      * @throws InvalidArgumentException for a write of another store
      */
     public Batch add(Write write) {
-        if (write.store() != store) {
-            throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT,
-                    "a batch is of one store; make another batch for the other store");
-        }
+        store.requireOwn(write);
         writes.add(write);
         return this;
     }
@@ -64,5 +61,16 @@ public final class Batch {
      */
     public BatchOutcome send() {
         return store.send(writes, deadline);
+    }
+
+    /**
+     * Sends the batch without waiting. Two batches that are sent so may overtake each other.
+     *
+     * @return completed, on a thread of Forebay's, with what became of each change, or with the
+     *     exception that {@link #send} would throw; {@link LimitExceededException} when 16,384
+     *     changes of the client are in flight
+     */
+    public CompletableFuture<BatchOutcome> sendAsync() {
+        return store.sendAsync(writes, deadline, outcome -> outcome);
     }
 }

@@ -22,7 +22,14 @@ public record BatchOutcome(Token token, List<Change> changes) {
     public record Change(
             WriteOutcome.@Nullable Result result,
             OptionalLong version,
-            @Nullable ForebayException error) {}
+            @Nullable ForebayException error) {
+        static Change of(int result, OptionalLong version, @Nullable ForebayException error) {
+            return new Change(
+                    error == null ? WriteOutcome.Result.values()[result - 1] : null,
+                    version,
+                    error);
+        }
+    }
 
     /**
      * The outcome, if every change is in the log.

@@ -53,6 +53,7 @@ public final class ForebayClient implements AutoCloseable {
      * @throws UnavailableException when nobody answers there
      */
     public static ForebayClient connect(String endpoint, Duration deadline) {
+        NativeLog.refresh();
         CallBuffer call = CallBuffer.take();
         try {
             byte[] address = Text.utf8(endpoint);

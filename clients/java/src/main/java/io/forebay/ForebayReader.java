@@ -3,6 +3,9 @@ package io.forebay;
 
 import java.time.Duration;
 import java.util.List;
+import java.util.Queue;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.function.Consumer;
 
 /**
  * A live copy of a store in this process, opened by {@link ForebayClient#reader}. Reads are local:
@@ -12,6 +15,8 @@ import java.util.List;
 public final class ForebayReader extends Reads implements AutoCloseable {
     private final String store;
     private final NativeId id;
+    /** Of the callbacks. */
+    private final Queue<Long> tickets = new ConcurrentLinkedQueue<>();
 
     ForebayReader(String store, long id) {
         super(id, Read.local());
@@ -151,6 +156,45 @@ public final class ForebayReader extends Reads implements AutoCloseable {
     }
 
     /**
+     * The newest schema version that any partition of this reader has seen.
+     *
+     * @return the version; 0 before the first entry
+     */
+    public int schemaVersion() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(Native.CALLS.readerSchemaVersion(reader, call.out(0), call.error()));
+            return call.outInt(0);
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Calls back with the definition of each schema version that this reader comes to from now on,
+     * in their order, until it is closed.
+     *
+     * @param listener called on a thread of Forebay's, one call at a time; it must not block. What
+     *     it throws is logged
+     */
+    public void onSchemaChange(Consumer<Definition> listener) {
+        Inbox inbox = Inbox.get();
+        long ticket = inbox.each(event -> listener.accept(Definition.unpack(event)));
+        tickets.add(ticket);
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.readerOnSchemaChange(
+                            reader, inbox.sink(call, ticket), call.error()));
+        } catch (ForebayException refused) {
+            inbox.forget(ticket);
+            throw refused;
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
      * Plans a gather into a matrix of floats.
      *
      * @param fields the fields, in the order of their columns
@@ -205,5 +249,8 @@ public final class ForebayReader extends Reads implements AutoCloseable {
     @Override
     public void close() {
         id.close();
+        for (Long ticket = tickets.poll(); ticket != null; ticket = tickets.poll()) {
+            Inbox.get().forget(ticket);
+        }
     }
 }

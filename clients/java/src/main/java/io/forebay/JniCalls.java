@@ -76,6 +76,29 @@ final class JniCalls implements NativeCalls {
             long pending, long deadlineMs, long count, long outcomes, long token, long error);
 
     @Override
+    public native int storeSend(
+            long store, long changes, long count, long deadlineMs, long sink, long error);
+
+    @Override
+    public native int streamOpen(long store, long options, long stream, long error);
+
+    @Override
+    public native int streamSend(long stream, long store, long change, long sink, long error);
+
+    @Override
+    public native int streamFlush(long stream, long summary, long error);
+
+    @Override
+    public native int inboxOpen(long inbox, long error);
+
+    @Override
+    public native int inboxNext(
+            long inbox, long timeoutMs, long max, long events, long count, long error);
+
+    @Override
+    public native int logTo(long level, long sink, long error);
+
+    @Override
     public native int readerOpen(long client, long options, long reader, long error);
 
     @Override
@@ -122,6 +145,12 @@ final class JniCalls implements NativeCalls {
 
     @Override
     public native int readerDefinition(long reader, long definition, long error);
+
+    @Override
+    public native int readerSchemaVersion(long reader, long version, long error);
+
+    @Override
+    public native int readerOnSchemaChange(long reader, long sink, long error);
 
     @Override
     public native int readerMetrics(long reader, long metrics, long error);

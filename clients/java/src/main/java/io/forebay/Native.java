@@ -13,6 +13,11 @@ final class Native {
     /** Names the library's file; without it the library is taken out of the jar. */
     static final String PATH_PROPERTY = "forebay.native.path";
 
+    /** {@code jni} keeps to JNI also where foreign functions are there. */
+    static final String CROSSING_PROPERTY = "forebay.native.crossing";
+
+    private static final int FOREIGN_FEATURE = 22;
+
     static final NativeCalls CALLS = load();
 
     private Native() {}
@@ -20,7 +25,7 @@ final class Native {
     private static NativeCalls load() {
         String path = System.getProperty(PATH_PROPERTY);
         System.load(path == null ? unpacked() : Path.of(path).toAbsolutePath().toString());
-        NativeCalls calls = new JniCalls();
+        NativeCalls calls = crossing();
         if (calls.version() != NativeCalls.VERSION) {
             throw ForebayException.of(
                     ErrorCode.UPGRADE_NEEDED,
@@ -31,6 +36,22 @@ final class Native {
                             + "; take both from one release");
         }
         return calls;
+    }
+
+    /** Foreign functions, where this Java and this jar have them; else JNI. */
+    private static NativeCalls crossing() {
+        boolean isJni = "jni".equals(System.getProperty(CROSSING_PROPERTY));
+        if (isJni || Runtime.version().feature() < FOREIGN_FEATURE) {
+            return new JniCalls();
+        }
+        try {
+            Class<?> foreign = Class.forName(Native.class.getPackageName() + ".ForeignCalls");
+            return (NativeCalls) foreign.getDeclaredConstructor().newInstance();
+        } catch (ClassNotFoundException leftOut) {
+            return new JniCalls();
+        } catch (ReflectiveOperationException broken) {
+            throw new LinkageError("the crossing by foreign functions cannot be used", broken);
+        }
     }
 
     private static String unpacked() {

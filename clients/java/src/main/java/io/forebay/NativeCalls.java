@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  */
 interface NativeCalls {
     /** The ABI that this package speaks. */
-    int VERSION = 1;
+    int VERSION = 2;
 
     int version();
 
@@ -63,6 +63,21 @@ interface NativeCalls {
     int pendingRetry(
             long pending, long deadlineMs, long count, long outcomes, long token, long error);
 
+    int storeSend(
+            long store, long changes, long count, long deadlineMs, long sink, long error);
+
+    int streamOpen(long store, long options, long stream, long error);
+
+    int streamSend(long stream, long store, long change, long sink, long error);
+
+    int streamFlush(long stream, long summary, long error);
+
+    int inboxOpen(long inbox, long error);
+
+    int inboxNext(long inbox, long timeoutMs, long max, long events, long count, long error);
+
+    int logTo(long level, long sink, long error);
+
     int readerOpen(long client, long options, long reader, long error);
 
     int readerAwaitReady(long reader, long timeoutMs, long error);
@@ -96,6 +111,10 @@ interface NativeCalls {
     int readerGetDocument(long reader, long key, long read, long document, long error);
 
     int readerDefinition(long reader, long definition, long error);
+
+    int readerSchemaVersion(long reader, long version, long error);
+
+    int readerOnSchemaChange(long reader, long sink, long error);
 
     int readerMetrics(long reader, long metrics, long error);
 

@@ -14,6 +14,7 @@ package io.forebay;
  * @param tooLarge changes skipped because their document would have grown over the limit
  * @param logErrors failed calls of the log
  * @param rebuilds copies that were begun after the first
+ * @param checkpoints what happened to its checkpoints
  * @param status the reader and each of its partitions
  */
 public record ReaderMetrics(
@@ -27,7 +28,20 @@ public record ReaderMetrics(
         long tooLarge,
         long logErrors,
         long rebuilds,
+        CheckpointCounts checkpoints,
         ReaderStatus status) {
+    /**
+     * What happened to the checkpoints of all partitions together.
+     *
+     * @param written written, durably
+     * @param failed not written: the disk refused, or the partition is too large
+     * @param restored gone on from, at most one per partition
+     * @param damaged ignored at open because they are damaged
+     * @param ignored ignored at open for another reason
+     */
+    public record CheckpointCounts(
+            long written, long failed, long restored, long damaged, long ignored) {}
+
     static ReaderMetrics unpack(Unpacker packed) {
         return new ReaderMetrics(
                 packed.i64(),
@@ -40,6 +54,8 @@ public record ReaderMetrics(
                 packed.i64(),
                 packed.i64(),
                 packed.i64(),
+                new CheckpointCounts(
+                        packed.i64(), packed.i64(), packed.i64(), packed.i64(), packed.i64()),
                 ReaderStatus.unpack(packed));
     }
 }

@@ -15,14 +15,17 @@ import org.jspecify.annotations.Nullable;
  *      yet
  * @param readyAgeMax oldest age at which the reader becomes ready
  * @param openTimeout longest wait of the opening
+ * @param checkpoints where and how often to write checkpoints, from which a restart goes on; null
+ *     for none
  */
 public record ReaderOptions(
         String store,
         @Nullable SortedSet<Integer> partitions,
         boolean servePartial,
         Duration readyAgeMax,
-        Duration openTimeout) {
-    private static final int BYTES = 56;
+        Duration openTimeout,
+        @Nullable Checkpoints checkpoints) {
+    private static final int BYTES = 88;
     private static final Duration TEN_SECONDS = Duration.ofSeconds(10);
 
     /**
@@ -32,7 +35,7 @@ public record ReaderOptions(
      * @return the options
      */
     public static ReaderOptions of(String store) {
-        return new ReaderOptions(store, null, false, TEN_SECONDS, TEN_SECONDS);
+        return new ReaderOptions(store, null, false, TEN_SECONDS, TEN_SECONDS, null);
     }
 
     /**
@@ -43,7 +46,7 @@ public record ReaderOptions(
      */
     public ReaderOptions following(SortedSet<Integer> only) {
         return new ReaderOptions(
-                store, new TreeSet<>(only), servePartial, readyAgeMax, openTimeout);
+                store, new TreeSet<>(only), servePartial, readyAgeMax, openTimeout, checkpoints);
     }
 
     /**
@@ -52,7 +55,19 @@ public record ReaderOptions(
      * @return the options
      */
     public ReaderOptions servingPartial() {
-        return new ReaderOptions(store, partitions, true, readyAgeMax, openTimeout);
+        return new ReaderOptions(
+                store, partitions, true, readyAgeMax, openTimeout, checkpoints);
+    }
+
+    /**
+     * The same, keeping checkpoints.
+     *
+     * @param kept where and how often
+     * @return the options
+     */
+    public ReaderOptions keeping(Checkpoints kept) {
+        return new ReaderOptions(
+                store, partitions, servePartial, readyAgeMax, openTimeout, kept);
     }
 
     long encode(CallBuffer call) {
@@ -71,6 +86,12 @@ public record ReaderOptions(
         place.buffer().putLong(place.at() + 32, Read.millis(readyAgeMax));
         place.buffer().putLong(place.at() + 40, Read.millis(openTimeout));
         place.buffer().putInt(place.at() + 48, servePartial ? 1 : 0);
+        if (checkpoints != null) {
+            String directory = checkpoints.directory().toAbsolutePath().toString();
+            call.text(place.buffer(), place.at() + 56, directory);
+            place.buffer().putLong(place.at() + 72, Read.millis(checkpoints.every()));
+            place.buffer().putLong(place.at() + 80, checkpoints.bytesMax());
+        }
         return place.address();
     }
 }

@@ -7,6 +7,8 @@ import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.OptionalLong;
+import java.util.concurrent.CompletableFuture;
+import java.util.function.Function;
 
 /**
  * One store of a client. Bound to the store, not to its name: once the store is deleted it answers
@@ -87,6 +89,34 @@ public final class Store {
     }
 
     /**
+     * A stream for many writes, with a bounded number in flight.
+     *
+     * @return an empty stream; close it
+     */
+    public WriteStream writeStream() {
+        return writeStream(StreamOptions.standard());
+    }
+
+    /**
+     * A stream for many writes, with a bounded number in flight.
+     *
+     * @param options how much it holds, and how long its calls wait
+     * @return an empty stream; close it
+     */
+    public WriteStream writeStream(StreamOptions options) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.streamOpen(
+                            id.id(), options.encode(call), call.out(0), call.error()));
+            return new WriteStream(this, call.outLong(0), options.deadline());
+        } finally {
+            Reference.reachabilityFence(this);
+            call.release();
+        }
+    }
+
+    /**
      * The store's definition as this client has last seen it.
      *
      * @return the definition
@@ -103,19 +133,13 @@ public final class Store {
     }
 
     BatchOutcome send(List<Write> writes, Duration deadline) {
-        Settling sending =
+        Sending sending =
                 (call, outcomes) -> {
-                    int size = writes.size();
-                    CallBuffer.Place changes = call.allocate((long) Write.CHANGE_BYTES * size);
-                    int at = changes.at();
-                    for (Write write : writes) {
-                        write.encode(call, changes.buffer(), at);
-                        at += Write.CHANGE_BYTES;
-                    }
+                    long changes = encode(call, writes);
                     return Native.CALLS.storeWrite(
                             id.id(),
-                            changes.address(),
-                            size,
+                            changes,
+                            writes.size(),
                             Read.millis(deadline),
                             outcomes,
                             call.out(0),
@@ -128,16 +152,64 @@ public final class Store {
         }
     }
 
+    private static long encode(CallBuffer call, List<Write> writes) {
+        CallBuffer.Place changes = call.allocate((long) Write.CHANGE_BYTES * writes.size());
+        int at = changes.at();
+        for (Write write : writes) {
+            write.encode(call, changes.buffer(), at);
+            at += Write.CHANGE_BYTES;
+        }
+        return changes.address();
+    }
+
+    <T> CompletableFuture<T> sendAsync(
+            List<Write> writes, Duration deadline, Function<BatchOutcome, T> answer) {
+        Settling<T> settling = new Settling<>(writes.size(), deadline, answer);
+        Inbox inbox = Inbox.get();
+        long ticket = inbox.once(settling);
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.storeSend(
+                            id.id(),
+                            encode(call, writes),
+                            writes.size(),
+                            Read.millis(deadline),
+                            inbox.sink(call, ticket),
+                            call.error()));
+            return settling.future();
+        } catch (ForebayException refused) {
+            inbox.forget(ticket);
+            return CompletableFuture.failedFuture(refused);
+        } finally {
+            Reference.reachabilityFence(this);
+            call.release();
+        }
+    }
+
+    void requireOwn(Write write) {
+        if (write.store() != this) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "a batch or stream is of one store; make another one for the other store");
+        }
+    }
+
+    /** The store's id; the caller fences this store until its call is done. */
+    long id() {
+        return id.id();
+    }
+
     /** A call that answers outcomes, and its token as results 0 and 1. */
-    interface Settling {
+    interface Sending {
         int run(CallBuffer call, long outcomes);
     }
 
-    static BatchOutcome settled(int count, Duration deadline, Settling settling) {
+    static BatchOutcome settled(int count, Duration deadline, Sending sending) {
         CallBuffer call = CallBuffer.take();
         try {
             CallBuffer.Place outcomes = call.allocate((long) OUTCOME_BYTES * count);
-            call.check(settling.run(call, outcomes.address()));
+            call.check(sending.run(call, outcomes.address()));
             Token token = new Token(call.takeBytes(0));
             List<BatchOutcome.Change> changes = new ArrayList<>(count);
             for (int place = 0; place < count; place++) {
@@ -157,15 +229,14 @@ public final class Store {
     private static BatchOutcome.Change change(
             CallBuffer call, ByteBuffer buffer, int at, long address) {
         int result = buffer.getInt(at);
-        if (result == 0) {
-            ForebayException.Failure failure = call.failure(buffer, at + 16, address + 16);
-            return new BatchOutcome.Change(
-                    null, OptionalLong.empty(), ForebayException.of(failure));
-        }
         OptionalLong version =
                 buffer.getInt(at + 4) == 0
                         ? OptionalLong.empty()
                         : OptionalLong.of(buffer.getLong(at + 8));
-        return new BatchOutcome.Change(WriteOutcome.Result.values()[result - 1], version, null);
+        ForebayException error =
+                result == 0
+                        ? ForebayException.of(call.failure(buffer, at + 16, address + 16))
+                        : null;
+        return BatchOutcome.Change.of(result, version, error);
     }
 }

@@ -6,6 +6,7 @@ import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.OptionalInt;
 import java.util.OptionalLong;
 import org.jspecify.annotations.Nullable;
 
@@ -77,6 +78,39 @@ final class Unpacker {
         return value.type() == 0
                 ? null
                 : Values.decode(new FieldType(value.type()), value.bytes());
+    }
+
+    /** A failure; null for none. */
+    @Nullable ForebayException failure() {
+        int code = i32();
+        int applies = i32();
+        int partition = i32();
+        OptionalLong keyDigest = optional(applies & 2);
+        OptionalLong limit = optional(applies & 4);
+        OptionalLong actual = optional(applies & 8);
+        long pending = i64();
+        String message = text();
+        String store = text();
+        String field = text();
+        if (code == 0) {
+            return null;
+        }
+        return ForebayException.of(
+                new ForebayException.Failure(
+                        ErrorCode.of(code),
+                        message,
+                        store.isEmpty() ? null : store,
+                        (applies & 1) == 0 ? OptionalInt.empty() : OptionalInt.of(partition),
+                        field.isEmpty() ? null : field,
+                        keyDigest,
+                        limit,
+                        actual,
+                        pending));
+    }
+
+    private OptionalLong optional(int applies) {
+        long number = i64();
+        return applies == 0 ? OptionalLong.empty() : OptionalLong.of(number);
     }
 
     Key key() {

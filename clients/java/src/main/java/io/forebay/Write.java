@@ -8,6 +8,7 @@ import java.util.ArrayList;
 import java.util.LinkedHashMap;
 import java.util.List;
 import java.util.Map;
+import java.util.concurrent.CompletableFuture;
 import org.jspecify.annotations.Nullable;
 
 /**
@@ -305,6 +306,18 @@ public final class Write {
      */
     public WriteOutcome send() {
         return store.send(List.of(this), deadline).single();
+    }
+
+    /**
+     * Sends the write without waiting. Two writes that are sent so may overtake each other; for
+     * their order wait for the first, or use a {@link WriteStream}.
+     *
+     * @return completed with what became of it, or with the exception that {@link #send} would
+     *     throw; {@link LimitExceededException} when 16,384 changes of the client are in flight. It
+     *     is completed on a thread of Forebay's: what it starts there must not block
+     */
+    public CompletableFuture<WriteOutcome> sendAsync() {
+        return store.sendAsync(List.of(this), deadline, BatchOutcome::single);
     }
 
     Store store() {

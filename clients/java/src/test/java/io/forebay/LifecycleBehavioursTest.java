@@ -6,6 +6,7 @@ import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.file.Path;
 import java.time.Duration;
 import java.util.ArrayList;
 import java.util.List;
@@ -15,6 +16,7 @@ import java.util.concurrent.Executors;
 import java.util.concurrent.Future;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
 
 class LifecycleBehavioursTest extends Behaviours {
     private static final Key K = Key.of("k");
@@ -41,6 +43,7 @@ class LifecycleBehavioursTest extends Behaviours {
         FieldHandle s = reader.field("s");
         GatherPlan plan = reader.planDoubles(List.of(new GatherField("a")), true);
         DocumentScan scan = reader.scan();
+        WriteStream stream = store.writeStream();
         reader.close();
         client.close();
         Reads latest = reader.with(Read.latest(PATIENCE));
@@ -63,6 +66,10 @@ class LifecycleBehavioursTest extends Behaviours {
                         () -> reader.awaitReady(PATIENCE),
                         () -> reader.awaitToken(token, PATIENCE),
                         reader::status,
+                        reader::schemaVersion,
+                        () -> reader.onSchemaChange(definition -> {}),
+                        () -> stream.send(store.put(K).set("a", 2)),
+                        store::writeStream,
                         reader::metrics,
                         reader::definition,
                         () -> client.store(at.name()),
@@ -141,6 +148,38 @@ class LifecycleBehavioursTest extends Behaviours {
             try (ForebayReader again = CLIENT.reader(at.name())) {
                 again.awaitReady(PATIENCE);
                 assertEquals(2, again.getLong(again.field("a"), K, -1));
+            }
+        }
+    }
+
+    @Test
+    void restartFromCheckpoint(@TempDir Path folder) {
+        try (Opened at = open()) {
+            ReaderOptions options =
+                    ReaderOptions.of(at.name()).keeping(Checkpoints.in(folder.resolve("kept")));
+            for (int place = 0; place < KEYS; place++) {
+                at.store().upsert(Key.of("k" + place)).increment("a", 1).send();
+            }
+            Token all = at.store().upsert(K).increment("a", 1).send().token();
+            long applied;
+            try (ForebayReader first = CLIENT.reader(options)) {
+                first.awaitReady(PATIENCE);
+                first.awaitToken(all, PATIENCE);
+                refused(ConflictException.class, () -> CLIENT.reader(options));
+                applied = first.metrics().recordsApplied();
+            }
+            assertTrue(applied > KEYS);
+            Token later = at.store().upsert(K).increment("a", 1).send().token();
+            try (ForebayReader again = CLIENT.reader(options)) {
+                again.awaitReady(PATIENCE);
+                again.awaitToken(later, PATIENCE);
+                assertEquals(4, again.metrics().checkpoints().restored());
+                assertTrue(again.metrics().recordsApplied() < applied);
+                FieldHandle a = again.field("a");
+                assertEquals(2, again.getLong(a, K, -1));
+                for (int place = 0; place < KEYS; place++) {
+                    assertEquals(1, again.getLong(a, Key.of("k" + place), -1));
+                }
             }
         }
     }

@@ -7,6 +7,7 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CopyOnWriteArrayList;
 import org.junit.jupiter.api.Test;
 
 class SchemaBehavioursTest extends Behaviours {
@@ -25,8 +26,14 @@ class SchemaBehavioursTest extends Behaviours {
     @Test
     void addFieldLive() {
         try (Opened at = open()) {
+            List<Integer> told = new CopyOnWriteArrayList<>();
             at.store().put(K).set("a", 1).send();
+            at.latest().getDocument(K);
+            int before = at.reader().schemaVersion();
+            at.reader().onSchemaChange(definition -> told.add(definition.version()));
             alter(at, Alteration.addField(new FieldSpec("new", FieldType.INT64)));
+            Node.eventually("the callback is told", () -> told.equals(List.of(before + 1)));
+            assertEquals(before + 1, at.reader().schemaVersion());
             FieldHandle added = at.reader().field("new");
             assertEquals(Presence.ABSENT, at.latest().presence(added, K));
             Reads reads = at.after(at.store().upsert(K).set("new", 7).send());

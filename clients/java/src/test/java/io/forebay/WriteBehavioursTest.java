@@ -8,9 +8,12 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
+import java.util.concurrent.CompletableFuture;
+import java.util.concurrent.atomic.AtomicInteger;
 import org.junit.jupiter.api.Test;
 
 class WriteBehavioursTest extends Behaviours {
@@ -248,6 +251,65 @@ class WriteBehavioursTest extends Behaviours {
                 assertEquals(45 + key, at.number(reads, "a", "k" + key));
             }
             assertEquals(1, at.number(reads, "b", "k"));
+        }
+    }
+
+    @Test
+    void writeStream() throws Exception {
+        int room = 64;
+        int writes = 2_000;
+        FieldType order = FieldType.list(FieldType.INT64);
+        try (Opened at =
+                open(
+                        KeyType.STRING,
+                        4,
+                        spec -> spec.field("order", order).field("a", FieldType.INT64))) {
+            AtomicInteger heard = new AtomicInteger();
+            List<CompletableFuture<WriteOutcome>> sent = new ArrayList<>();
+            WriteStream.Summary summary;
+            try (WriteStream stream =
+                    at.store().writeStream(StreamOptions.standard().holding(room))) {
+                for (int place = 0; place < writes; place++) {
+                    Write write = at.store().upsert(Key.of("k" + place % 10));
+                    write.listAppend("order", List.of((long) place), writes).increment("a", 1);
+                    sent.add(stream.send(write).whenComplete((one, no) -> heard.addAndGet(1)));
+                    // A room full in the core, and one that is being handed over.
+                    assertTrue(sent.size() - heard.get() <= 2 * room);
+                }
+                invalid(() -> stream.send(at.store().upsert(K).set("a", "text")));
+                Write once = at.store().upsert(K).set("a", 1).ifAbsent();
+                sent.add(stream.send(once).whenComplete((one, no) -> heard.addAndGet(1)));
+                sent.add(stream.send(once).whenComplete((one, no) -> heard.addAndGet(1)));
+                summary = stream.flush();
+                refused(InvalidArgumentException.class, () -> stream.send(foreignWrite()));
+                stream.send(at.store().upsert(K).increment("a", 1));
+            }
+            assertEquals(writes + 2, heard.get());
+            assertEquals(List.of(writes + 2L, 1L, 0L), counts(summary));
+            assertEquals(WriteOutcome.Result.APPENDED, sent.get(0).get().result());
+            assertEquals(WriteOutcome.Result.APPLIED, sent.get(writes).get().result());
+            assertEquals(WriteOutcome.Result.NOT_MET, sent.get(writes + 1).get().result());
+            Reads reads = at.reader().with(Read.after(summary.token(), PATIENCE));
+            for (int key = 0; key < 10; key++) {
+                List<Long> expected = new ArrayList<>();
+                for (long place = key; place < writes; place += 10) {
+                    expected.add(place);
+                }
+                Document found = reads.getDocument(Key.of("k" + key));
+                assertEquals(expected, found.value("order"));
+                assertEquals(writes / 10, found.getLong("a", -1));
+            }
+            assertEquals(2, at.number(at.latest(), "a", "k"));
+        }
+    }
+
+    private static List<Long> counts(WriteStream.Summary summary) {
+        return List.of(summary.settled(), summary.notMet(), summary.failed());
+    }
+
+    private static Write foreignWrite() {
+        try (Opened another = open()) {
+            return another.store().upsert(K).set("a", 1);
         }
     }
 

@@ -1,0 +1,255 @@
+//! Writes that nobody waits for: sent at once, or through a stream, and told of when it is known
+//! what became of them.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay::{
+    Acknowledgement, BatchOutcome, Error, Result, StreamOptions, StreamSummary, Token, WriteStream,
+};
+use forebay_core::limits::CLIENT_STREAM_CHANGES_MAX;
+use parking_lot::Mutex;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use crate::abi::{FbChange, FbError, FbSink, FbStreamOptions, FbStreamSummary};
+use crate::event::Sink;
+use crate::fault::{Fault, entry};
+use crate::input::{millis_or, one, put};
+use crate::output::{Packer, owned};
+use crate::process::{spawn, wait};
+use crate::registry::{self, Object};
+use crate::write::{batch_of, result_code};
+
+/// How many changes of a client may be in flight without anybody waiting.
+pub(crate) struct Flight(Arc<Semaphore>);
+
+impl Default for Flight {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(CLIENT_STREAM_CHANGES_MAX)))
+    }
+}
+
+impl Flight {
+    /// # Errors
+    /// `LimitExceeded` when too many changes are in flight.
+    fn room(&self, changes: u64) -> Result<OwnedSemaphorePermit> {
+        let asked = u32::try_from(changes.max(1)).unwrap_or(u32::MAX);
+        Arc::clone(&self.0).try_acquire_many_owned(asked).map_err(|_| {
+            let in_flight = CLIENT_STREAM_CHANGES_MAX - self.0.available_permits();
+            let message = "too many changes are in flight; wait for some, or write to a stream";
+            let actual = (in_flight as u64).saturating_add(changes);
+            Error::limit_exceeded(message, CLIENT_STREAM_CHANGES_MAX as u64, actual)
+        })
+    }
+}
+
+/// Sends changes of one store and tells later what became of each.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_store_send(
+    store: u64,
+    changes: *const FbChange,
+    change_count: u64,
+    deadline_ms: u64,
+    sink: *const FbSink,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(store)?;
+        let opened = open.store()?;
+        // SAFETY: the caller keeps the header's rules.
+        let (batch, sink) = unsafe {
+            (batch_of(opened.store()?, changes, change_count, deadline_ms)?, Sink::of(sink)?)
+        };
+        let room = opened.flight().room(change_count)?;
+        spawn(async move {
+            let told = match batch.send().await {
+                Ok(outcome) => settled(&outcome),
+                Err(failed) => unsettled(failed.into()),
+            };
+            sink.tell(told, Some(room));
+        })?;
+        Ok(())
+    })
+}
+
+/// A stream of writes, until its client is closed.
+pub(crate) struct OpenStream {
+    stream: Mutex<WriteStream>,
+    client_closed: Arc<AtomicBool>,
+    /// Room for what the caller has not heard of yet, settled or not.
+    unheard: Arc<Semaphore>,
+    deadline: Duration,
+}
+
+impl OpenStream {
+    fn stream(&self) -> Result<&Mutex<WriteStream>> {
+        if self.client_closed.load(Ordering::Acquire) {
+            return Err(Error::closed("the stream's client was closed; connect another one"));
+        }
+        Ok(&self.stream)
+    }
+
+    async fn room(&self) -> Result<OwnedSemaphorePermit> {
+        let room = Arc::clone(&self.unheard).acquire_owned();
+        let room = tokio::time::timeout(self.deadline, room).await.map_err(|_| {
+            Error::unavailable("the stream is full: let your callbacks return, or fetch the inbox")
+        })?;
+        room.map_err(|_| Error::internal("a stream without room; open another stream"))
+    }
+}
+
+/// Opens a stream of writes to a store.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_stream_open(
+    store: u64,
+    options: *const FbStreamOptions,
+    stream: *mut u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(store)?;
+        let opened = open.store()?;
+        let (mut asked, mut deadline) = (StreamOptions::default(), opened.deadline());
+        if !options.is_null() {
+            // SAFETY: the caller keeps the header's rules.
+            let given = unsafe { one(options)? };
+            let or = |given: u64, unless: usize| match usize::try_from(given) {
+                Ok(0) => unless,
+                given => given.unwrap_or(usize::MAX),
+            };
+            asked.changes_max = or(given.changes_max, asked.changes_max);
+            asked.bytes_max = or(given.bytes_max, asked.bytes_max);
+            deadline = millis_or(given.deadline_ms, deadline);
+        }
+        let unheard = asked.changes_max.min(Semaphore::MAX_PERMITS);
+        let made = OpenStream {
+            stream: Mutex::new(opened.store()?.write_stream(asked)?.with_deadline(deadline)),
+            client_closed: opened.client_closed(),
+            unheard: Arc::new(Semaphore::new(unheard)),
+            deadline,
+        };
+        let id = registry::insert(Object::Stream(Box::new(made)))?;
+        // SAFETY: as above.
+        unsafe { put(stream, id) };
+        Ok(())
+    })
+}
+
+/// Takes a change in, once there is room, and tells later what became of it.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_stream_send(
+    stream: u64,
+    store: u64,
+    change: *const FbChange,
+    sink: *const FbSink,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let (open, store) = (registry::open(stream)?, registry::open(store)?);
+        let opened = open.stream()?;
+        // SAFETY: the caller keeps the header's rules.
+        let (write, sink) =
+            unsafe { (one(change)?.write(store.store()?.store()?)?, Sink::of(sink)?) };
+        let mut streaming = opened.stream()?.lock();
+        let (acknowledgement, room) = wait(async {
+            let room = opened.room().await?;
+            Ok::<_, Error>((streaming.send(write).await?, room))
+        })??;
+        spawn(async move { sink.tell(acknowledged(acknowledgement).await, Some(room)) })?;
+        Ok(())
+    })
+}
+
+async fn acknowledged(acknowledgement: Acknowledgement) -> Vec<u8> {
+    match acknowledgement.await {
+        Ok(outcome) => {
+            let (token, results) = (outcome.token, vec![Ok(outcome.result)]);
+            settled(&BatchOutcome { token, results })
+        }
+        Err(failed) => unsettled(failed.into()),
+    }
+}
+
+/// Waits until every change that was sent is settled.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_stream_flush(
+    stream: u64,
+    summary: *mut FbStreamSummary,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(stream)?;
+        // What is in flight ends also when the client was closed meanwhile.
+        let mut streaming = open.stream()?.stream.lock();
+        let StreamSummary { token, settled, not_met, failed, .. } = wait(streaming.flush())??;
+        let token = owned(Token::encode(&token).to_vec().into());
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { put(summary, FbStreamSummary { settled, not_met, failed, token }) };
+        Ok(())
+    })
+}
+
+/// What became of changes that are settled.
+fn settled(outcome: &BatchOutcome) -> Vec<u8> {
+    let mut packer = Packer::default();
+    packer.error(None);
+    packer.text(&outcome.token.encode());
+    packer.u32(outcome.results.len() as u32);
+    for result in &outcome.results {
+        let (code, version) = result_code(result);
+        packer.u32(code);
+        packer.u32(version.is_some().into());
+        packer.u64(version.map_or(0, |version| version.0));
+        packer.error(result.as_ref().err().map(|error| Fault::from(error.clone())));
+    }
+    packer.into_bytes()
+}
+
+/// Why nobody knows what became of changes, or why they could not be.
+fn unsettled(fault: Fault) -> Vec<u8> {
+    let mut packer = Packer::default();
+    packer.error(Some(fault));
+    packer.text(&[]);
+    packer.u32(0);
+    packer.into_bytes()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use forebay::{ErrorCode, WriteResult};
+
+    #[test]
+    fn a_client_has_a_bound_of_changes_in_flight() {
+        let flight = Flight::default();
+        let held = flight.room(CLIENT_STREAM_CHANGES_MAX as u64).unwrap();
+        let error = flight.room(2).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LimitExceeded);
+        assert_eq!(error.context().actual, Some(CLIENT_STREAM_CHANGES_MAX as u64 + 2));
+        drop(held);
+        assert!(flight.room(2).is_ok());
+    }
+
+    #[test]
+    fn outcomes_are_packed_with_their_errors() {
+        let token = Token::new(forebay::StoreId(1));
+        let refused = Err(Error::limit_exceeded("less", 3, 4).with_store("s"));
+        let outcome = BatchOutcome { token, results: vec![Ok(WriteResult::Applied), refused] };
+        let bytes = settled(&outcome);
+        assert!(bytes.windows(4).any(|text| text == b"less"));
+        assert!(unsettled(Error::closed("gone").into()).starts_with(&[13, 0, 0, 0]));
+    }
+}

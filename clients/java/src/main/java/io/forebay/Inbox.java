@@ -1,0 +1,141 @@
+/*
+ * What the native core tells later. It never calls into Java: one daemon thread fetches its events
+ * and hands each to whoever waits for it, so nothing that a listener throws reaches native code.
+ */
+package io.forebay;
+
+import java.nio.ByteBuffer;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.atomic.AtomicLong;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** The events of this process, by ticket. */
+final class Inbox {
+    private static final Logger LOG = LoggerFactory.getLogger(Inbox.class);
+    private static final int SINK_BYTES = 32;
+    private static final long WAIT_MS = 60_000;
+    private static final int EVENTS_MAX = 1_024;
+    private static final long REST_MS = 1_000;
+
+    private final AtomicLong tickets = new AtomicLong();
+    private final Map<Long, Waiting> waiting = new ConcurrentHashMap<>();
+    private final long id;
+    private final Thread thread;
+
+    /** Hears an event. It is called on the inbox's thread and must not block. */
+    interface Listener {
+        void hear(Unpacker event);
+    }
+
+    private record Waiting(Listener listener, boolean once) {}
+
+    /** Opened by the first that waits for anything. */
+    private static final class Opened {
+        static final Inbox INBOX = new Inbox();
+    }
+
+    private Inbox() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(Native.CALLS.inboxOpen(call.out(0), call.error()));
+            id = call.outLong(0);
+        } finally {
+            call.release();
+        }
+        thread = new Thread(this::run, "forebay-inbox");
+        thread.setDaemon(true);
+        thread.start();
+    }
+
+    static Inbox get() {
+        return Opened.INBOX;
+    }
+
+    /** A ticket for one event. */
+    long once(Listener listener) {
+        return add(new Waiting(listener, true));
+    }
+
+    /** A ticket for any number of events, until it is forgotten. */
+    long each(Listener listener) {
+        return add(new Waiting(listener, false));
+    }
+
+    private long add(Waiting one) {
+        long ticket = tickets.incrementAndGet();
+        waiting.put(ticket, one);
+        return ticket;
+    }
+
+    void forget(long ticket) {
+        waiting.remove(ticket);
+    }
+
+    /** Whether the caller is a listener, which nothing may wait for. */
+    boolean isOwnThread() {
+        return Thread.currentThread() == thread;
+    }
+
+    /** Writes an fb_sink; answers its address. */
+    long sink(CallBuffer call, long ticket) {
+        CallBuffer.Place place = call.allocate(SINK_BYTES);
+        ByteBuffer buffer = place.buffer();
+        buffer.putLong(place.at() + 16, id);
+        buffer.putLong(place.at() + 24, ticket);
+        return place.address();
+    }
+
+    private void run() {
+        while (true) {
+            try {
+                Unpacker events = next();
+                while (events.hasMore()) {
+                    hand(events.i64(), new Unpacker(events.bytes()));
+                }
+            } catch (ClosedException closed) {
+                return;
+            } catch (RuntimeException | Error failure) {
+                LOG.error("events of the native core could not be fetched", failure);
+                rest();
+            }
+        }
+    }
+
+    private Unpacker next() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.inboxNext(
+                            id, WAIT_MS, EVENTS_MAX, call.out(0), call.out(2), call.error()));
+            return new Unpacker(call.takeBytes(0));
+        } finally {
+            call.release();
+        }
+    }
+
+    private void hand(long ticket, Unpacker event) {
+        Waiting one = waiting.get(ticket);
+        if (one == null) {
+            return;
+        }
+        if (one.once()) {
+            waiting.remove(ticket);
+        }
+        try {
+            one.listener().hear(event);
+        } catch (RuntimeException | Error failure) {
+            LOG.error("a callback threw", failure);
+        }
+    }
+
+    private static void rest() {
+        try {
+            Thread.sleep(REST_MS);
+        } catch (InterruptedException interrupted) {
+            // Nobody but this thread knows it; the next round goes on.
+            LOG.debug("the thread of events was interrupted", interrupted);
+        }
+    }
+}

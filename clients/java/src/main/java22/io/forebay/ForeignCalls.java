@@ -1,0 +1,587 @@
+/* The crossing by foreign functions, for JDK 22 and later; compiled by such a JDK alone. */
+package io.forebay;
+
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.SymbolLookup;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.MethodHandle;
+import java.nio.ByteBuffer;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * {@link NativeCalls} by the entry points of {@code clients/c/src/jni.rs}, called as plain
+ * functions with null for environment and class.
+ *
+ * <p>Short reads that wait for nothing are critical calls: the thread does not leave Java for them,
+ * which saves most of the crossing, and a collector's pause waits until they are back. They take
+ * well below a microsecond, block nowhere and call nothing back. All other calls are plain ones.
+ */
+final class ForeignCalls implements NativeCalls {
+    /** More bytes than this are copied by a plain call. */
+    private static final long CRITICAL_BYTES_MAX = 64 * 1024;
+
+    private static final Linker LINKER = Linker.nativeLinker();
+    private static final SymbolLookup LIBRARY = SymbolLookup.loaderLookup();
+
+    private static final MethodHandle VERSION_OF = handle("version", 0);
+    private static final MethodHandle CLOSE = handle("close", 2);
+    private static final MethodHandle FREE_BYTES = handle("freeBytes", 1);
+    private static final MethodHandle FREE_PACKED = handle("freePacked", 1);
+    private static final MethodHandle FREE_ERROR = handle("freeError", 1);
+    private static final MethodHandle CLIENT_CONNECT = handle("clientConnect", 5);
+    private static final MethodHandle STORE_OPEN = handle("storeOpen", 5);
+    private static final MethodHandle STORE_CREATE = handle("storeCreate", 4);
+    private static final MethodHandle STORE_DEFINITION = handle("storeDefinition", 3);
+    private static final MethodHandle STORE_ALTER = handle("storeAlter", 8);
+    private static final MethodHandle STORE_DELETE = handle("storeDelete", 4);
+    private static final MethodHandle STORE_DESCRIBE = handle("storeDescribe", 6);
+    private static final MethodHandle STORE_LIST = handle("storeList", 3);
+    private static final MethodHandle STORE_WRITE = handle("storeWrite", 7);
+    private static final MethodHandle PENDING_RETRY = handle("pendingRetry", 6);
+    private static final MethodHandle STORE_SEND = handle("storeSend", 6);
+    private static final MethodHandle STREAM_OPEN = handle("streamOpen", 4);
+    private static final MethodHandle STREAM_SEND = handle("streamSend", 5);
+    private static final MethodHandle STREAM_FLUSH = handle("streamFlush", 3);
+    private static final MethodHandle INBOX_OPEN = handle("inboxOpen", 2);
+    private static final MethodHandle INBOX_NEXT = handle("inboxNext", 6);
+    private static final MethodHandle LOG_TO = handle("logTo", 3);
+    private static final MethodHandle READER_OPEN = handle("readerOpen", 4);
+    private static final MethodHandle READER_AWAIT_READY = handle("readerAwaitReady", 3);
+    private static final MethodHandle READER_AWAIT_TOKEN = handle("readerAwaitToken", 5);
+    private static final MethodHandle READER_FIELD = handle("readerField", 7);
+    private static final MethodHandle READER_PARTITION = handle("readerPartition", 4);
+    private static final MethodHandle READER_GET_SCALAR = handle("readerGetScalar", 7);
+    private static final MethodHandle READER_GET_BYTES = handle("readerGetBytes", 9);
+    private static final MethodHandle READER_GET_VALUE = handle("readerGetValue", 7);
+    private static final MethodHandle READER_PRESENCE = handle("readerPresence", 6);
+    private static final MethodHandle READER_GET_DOCUMENT = handle("readerGetDocument", 5);
+    private static final MethodHandle READER_DEFINITION = handle("readerDefinition", 3);
+    private static final MethodHandle READER_SCHEMA_VERSION = handle("readerSchemaVersion", 3);
+    private static final MethodHandle READER_ON_SCHEMA_CHANGE = handle("readerOnSchemaChange", 3);
+    private static final MethodHandle READER_METRICS = handle("readerMetrics", 3);
+    private static final MethodHandle READER_GET_MANY = handle("readerGetMany", 6);
+    private static final MethodHandle READER_GET_DOCUMENTS = handle("readerGetDocuments", 5);
+    private static final MethodHandle PLAN_OPEN = handle("planOpen", 8);
+    private static final MethodHandle READER_GATHER_FLOAT = handle("readerGatherFloat", 9);
+    private static final MethodHandle READER_GATHER_DOUBLE = handle("readerGatherDouble", 9);
+    private static final MethodHandle SCAN_OPEN = handle("scanOpen", 3);
+    private static final MethodHandle SCAN_NEXT = handle("scanNext", 6);
+
+    private static final MethodHandle READER_GET_SCALAR_CRITICAL =
+            handle("readerGetScalar", 7, Linker.Option.critical(false));
+    private static final MethodHandle READER_GET_BYTES_CRITICAL =
+            handle("readerGetBytes", 9, Linker.Option.critical(false));
+    private static final MethodHandle READER_PRESENCE_CRITICAL =
+            handle("readerPresence", 6, Linker.Option.critical(false));
+
+    /** A function of environment, class and so many numbers more. */
+    private static MethodHandle handle(String name, int numbers, Linker.Option... options) {
+        ValueLayout[] arguments = new ValueLayout[2 + numbers];
+        Arrays.fill(arguments, ValueLayout.JAVA_LONG);
+        MemorySegment function = LIBRARY.find("Java_io_forebay_JniCalls_" + name).orElseThrow();
+        FunctionDescriptor shape = FunctionDescriptor.of(ValueLayout.JAVA_INT, arguments);
+        return LINKER.downcallHandle(function, shape, options);
+    }
+
+    private static ForebayException broken(Throwable failure) {
+        ForebayException broken =
+                ForebayException.of(
+                        ErrorCode.INTERNAL, "a call of the native core broke; report it");
+        broken.initCause(failure);
+        return broken;
+    }
+
+    @Override
+    public int version() {
+        try {
+            return (int) VERSION_OF.invokeExact(0L, 0L);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public long addressOf(ByteBuffer buffer) {
+        return MemorySegment.ofBuffer(buffer).address();
+    }
+
+    @Override
+    public byte @Nullable [] bytesAt(long address, int length) {
+        return MemorySegment.ofAddress(address).reinterpret(length).toArray(ValueLayout.JAVA_BYTE);
+    }
+
+    @Override
+    public int close(long id, long error) {
+        try {
+            return (int) CLOSE.invokeExact(0L, 0L, id, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int freeBytes(long bytes) {
+        try {
+            return (int) FREE_BYTES.invokeExact(0L, 0L, bytes);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int freePacked(long packed) {
+        try {
+            return (int) FREE_PACKED.invokeExact(0L, 0L, packed);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int freeError(long error) {
+        try {
+            return (int) FREE_ERROR.invokeExact(0L, 0L, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int clientConnect(long endpoint, long length, long deadlineMs, long client, long error) {
+        try {
+            return (int) CLIENT_CONNECT.invokeExact(
+                    0L, 0L, endpoint, length, deadlineMs, client, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeOpen(long client, long name, long length, long store, long error) {
+        try {
+            return (int) STORE_OPEN.invokeExact(0L, 0L, client, name, length, store, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeCreate(long client, long spec, long store, long error) {
+        try {
+            return (int) STORE_CREATE.invokeExact(0L, 0L, client, spec, store, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeDefinition(long store, long definition, long error) {
+        try {
+            return (int) STORE_DEFINITION.invokeExact(0L, 0L, store, definition, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeAlter(
+            long client,
+            long name,
+            long length,
+            long fromVersion,
+            long alterations,
+            long count,
+            long definition,
+            long error) {
+        try {
+            return (int) STORE_ALTER.invokeExact(
+                    0L, 0L, client, name, length, fromVersion, alterations, count, definition,
+                    error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeDelete(long client, long name, long length, long error) {
+        try {
+            return (int) STORE_DELETE.invokeExact(0L, 0L, client, name, length, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeDescribe(
+            long client, long name, long length, long version, long definition, long error) {
+        try {
+            return (int) STORE_DESCRIBE.invokeExact(
+                    0L, 0L, client, name, length, version, definition, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeList(long client, long definitions, long error) {
+        try {
+            return (int) STORE_LIST.invokeExact(0L, 0L, client, definitions, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeWrite(
+            long store,
+            long changes,
+            long count,
+            long deadlineMs,
+            long outcomes,
+            long token,
+            long error) {
+        try {
+            return (int) STORE_WRITE.invokeExact(
+                    0L, 0L, store, changes, count, deadlineMs, outcomes, token, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int pendingRetry(
+            long pending, long deadlineMs, long count, long outcomes, long token, long error) {
+        try {
+            return (int) PENDING_RETRY.invokeExact(
+                    0L, 0L, pending, deadlineMs, count, outcomes, token, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int storeSend(
+            long store, long changes, long count, long deadlineMs, long sink, long error) {
+        try {
+            return (int) STORE_SEND.invokeExact(
+                    0L, 0L, store, changes, count, deadlineMs, sink, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int streamOpen(long store, long options, long stream, long error) {
+        try {
+            return (int) STREAM_OPEN.invokeExact(0L, 0L, store, options, stream, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int streamSend(long stream, long store, long change, long sink, long error) {
+        try {
+            return (int) STREAM_SEND.invokeExact(0L, 0L, stream, store, change, sink, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int streamFlush(long stream, long summary, long error) {
+        try {
+            return (int) STREAM_FLUSH.invokeExact(0L, 0L, stream, summary, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int inboxOpen(long inbox, long error) {
+        try {
+            return (int) INBOX_OPEN.invokeExact(0L, 0L, inbox, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int inboxNext(
+            long inbox, long timeoutMs, long max, long events, long count, long error) {
+        try {
+            return (int) INBOX_NEXT.invokeExact(
+                    0L, 0L, inbox, timeoutMs, max, events, count, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int logTo(long level, long sink, long error) {
+        try {
+            return (int) LOG_TO.invokeExact(0L, 0L, level, sink, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerOpen(long client, long options, long reader, long error) {
+        try {
+            return (int) READER_OPEN.invokeExact(0L, 0L, client, options, reader, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerAwaitReady(long reader, long timeoutMs, long error) {
+        try {
+            return (int) READER_AWAIT_READY.invokeExact(0L, 0L, reader, timeoutMs, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerAwaitToken(long reader, long token, long length, long timeoutMs, long error) {
+        try {
+            return (int) READER_AWAIT_TOKEN.invokeExact(
+                    0L, 0L, reader, token, length, timeoutMs, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerField(
+            long reader, long name, long length, long asked, long field, long found, long error) {
+        try {
+            return (int) READER_FIELD.invokeExact(
+                    0L, 0L, reader, name, length, asked, field, found, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerPartition(long reader, long key, long partition, long error) {
+        try {
+            return (int) READER_PARTITION.invokeExact(0L, 0L, reader, key, partition, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGetScalar(
+            long reader, long field, long wanted, long key, long read, long scalar, long error) {
+        try {
+            if (read == 0) {
+                return (int) READER_GET_SCALAR_CRITICAL.invokeExact(
+                        0L, 0L, reader, field, wanted, key, read, scalar, error);
+            }
+            return (int) READER_GET_SCALAR.invokeExact(
+                    0L, 0L, reader, field, wanted, key, read, scalar, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGetBytes(
+            long reader,
+            long field,
+            long key,
+            long read,
+            long buffer,
+            long capacity,
+            long length,
+            long presence,
+            long error) {
+        try {
+            if (read == 0 && capacity <= CRITICAL_BYTES_MAX) {
+                return (int) READER_GET_BYTES_CRITICAL.invokeExact(
+                        0L, 0L, reader, field, key, read, buffer, capacity, length, presence,
+                        error);
+            }
+            return (int) READER_GET_BYTES.invokeExact(
+                    0L, 0L, reader, field, key, read, buffer, capacity, length, presence, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGetValue(
+            long reader, long field, long key, long read, long value, long presence, long error) {
+        try {
+            return (int) READER_GET_VALUE.invokeExact(
+                    0L, 0L, reader, field, key, read, value, presence, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerPresence(
+            long reader, long field, long key, long read, long presence, long error) {
+        try {
+            if (read == 0) {
+                return (int) READER_PRESENCE_CRITICAL.invokeExact(
+                        0L, 0L, reader, field, key, read, presence, error);
+            }
+            return (int) READER_PRESENCE.invokeExact(
+                    0L, 0L, reader, field, key, read, presence, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGetDocument(long reader, long key, long read, long document, long error) {
+        try {
+            return (int) READER_GET_DOCUMENT.invokeExact(
+                    0L, 0L, reader, key, read, document, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerDefinition(long reader, long definition, long error) {
+        try {
+            return (int) READER_DEFINITION.invokeExact(0L, 0L, reader, definition, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerSchemaVersion(long reader, long version, long error) {
+        try {
+            return (int) READER_SCHEMA_VERSION.invokeExact(0L, 0L, reader, version, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerOnSchemaChange(long reader, long sink, long error) {
+        try {
+            return (int) READER_ON_SCHEMA_CHANGE.invokeExact(0L, 0L, reader, sink, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerMetrics(long reader, long metrics, long error) {
+        try {
+            return (int) READER_METRICS.invokeExact(0L, 0L, reader, metrics, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGetMany(
+            long reader, long field, long keys, long read, long packed, long error) {
+        try {
+            return (int) READER_GET_MANY.invokeExact(
+                    0L, 0L, reader, field, keys, read, packed, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGetDocuments(long reader, long keys, long read, long documents, long error) {
+        try {
+            return (int) READER_GET_DOCUMENTS.invokeExact(
+                    0L, 0L, reader, keys, read, documents, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int planOpen(
+            long reader,
+            long fields,
+            long count,
+            long wide,
+            long lossy,
+            long plan,
+            long width,
+            long error) {
+        try {
+            return (int) PLAN_OPEN.invokeExact(
+                    0L, 0L, reader, fields, count, wide, lossy, plan, width, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGatherFloat(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error) {
+        try {
+            return (int) READER_GATHER_FLOAT.invokeExact(
+                    0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGatherDouble(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error) {
+        try {
+            return (int) READER_GATHER_DOUBLE.invokeExact(
+                    0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int scanOpen(long reader, long scan, long error) {
+        try {
+            return (int) SCAN_OPEN.invokeExact(0L, 0L, reader, scan, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int scanNext(
+            long scan, long ageMaxMs, long max, long documents, long count, long error) {
+        try {
+            return (int) SCAN_NEXT.invokeExact(
+                    0L, 0L, scan, ageMaxMs, max, documents, count, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+}

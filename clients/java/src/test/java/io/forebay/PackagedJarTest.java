@@ -1,0 +1,103 @@
+/* The jar alone: it brings the library, and the crossing for the Java that runs it. */
+package io.forebay;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.io.File;
+import java.io.IOException;
+import java.net.URISyntaxException;
+import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.jar.JarFile;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+import org.slf4j.Logger;
+
+class PackagedJarTest {
+    private static final int FEATURE = Runtime.version().feature();
+
+    /** The program that runs on the jar: it writes, reads, and says how it crosses. */
+    public static final class Program {
+        private Program() {}
+
+        /**
+         * Runs it.
+         *
+         * @param arguments the address of a node, and the name of a store to be
+         */
+        public static void main(String[] arguments) {
+            try (ForebayClient client = ForebayClient.connect(arguments[0])) {
+                StoreSpec spec = StoreSpec.documents(arguments[1], KeyType.INT64, 2);
+                Store store = client.createStore(spec.field("a", FieldType.INT64));
+                WriteOutcome written = store.upsert(Key.of(7)).set("a", 41).send();
+                try (ForebayReader reader = client.reader(arguments[1])) {
+                    reader.awaitReady(Node.PATIENCE);
+                    Reads reads = reader.with(Read.after(written.token(), Node.PATIENCE));
+                    long found = reads.getLong(reader.field("a"), Key.of(7), -1);
+                    String crossing = Native.CALLS.getClass().getSimpleName();
+                    System.out.println(crossing + " " + found);
+                }
+            }
+        }
+    }
+
+    private static Path origin(Class<?> type) throws URISyntaxException {
+        return Path.of(type.getProtectionDomain().getCodeSource().getLocation().toURI());
+    }
+
+    private static String run(Path folder, String... options) throws Exception {
+        List<String> command = new ArrayList<>();
+        command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
+        command.addAll(List.of(options));
+        if (FEATURE >= 22) {
+            command.add("--enable-native-access=ALL-UNNAMED");
+        }
+        // Without a provider SLF4J would say so.
+        command.add("-Dslf4j.internal.verbosity=ERROR");
+        List<String> path = new ArrayList<>();
+        for (Class<?> type :
+                List.of(ForebayClient.class, Logger.class, PackagedJarTest.class)) {
+            path.add(origin(type).toString());
+        }
+        command.addAll(List.of("-cp", String.join(File.pathSeparator, path)));
+        command.addAll(List.of(Program.class.getName(), Node.sharedAddress(), Node.name()));
+        Path err = folder.resolve("err");
+        ProcessBuilder builder = new ProcessBuilder(command).redirectError(err.toFile());
+        Process program = builder.start();
+        byte[] out = program.getInputStream().readAllBytes();
+        int code = program.waitFor();
+        assertEquals("", Files.readString(err));
+        assertEquals(0, code);
+        return new String(out, StandardCharsets.UTF_8).trim();
+    }
+
+    private static boolean hasForeignCalls() throws IOException, URISyntaxException {
+        try (JarFile jar = new JarFile(origin(ForebayClient.class).toFile())) {
+            return jar.getEntry("META-INF/versions/22/io/forebay/ForeignCalls.class") != null;
+        }
+    }
+
+    private static String expectedCrossing() throws IOException, URISyntaxException {
+        return FEATURE >= 22 && hasForeignCalls() ? "ForeignCalls" : "JniCalls";
+    }
+
+    @Test
+    void theseTestsRunOnTheJarAndCrossAsItsJavaCan() throws Exception {
+        assertTrue(origin(ForebayClient.class).toString().endsWith(".jar"));
+        assertEquals(expectedCrossing(), Native.CALLS.getClass().getSimpleName());
+    }
+
+    @Test
+    void aProgramNeedsNothingButTheJarAndPrintsNothing(@TempDir Path folder) throws Exception {
+        assertEquals(expectedCrossing() + " 41", run(folder));
+    }
+
+    @Test
+    void jniCanBeAskedFor(@TempDir Path folder) throws Exception {
+        assertEquals("JniCalls 41", run(folder, "-Dforebay.native.crossing=jni"));
+    }
+}
