@@ -82,3 +82,38 @@ fn freshness_sees_every_probe_in_another_process() {
         ],
     );
 }
+
+#[test]
+fn both_take_kafka_in_beside_its_peer() {
+    let plan = writes::Plan {
+        rounds: 1,
+        turn: Duration::ZERO,
+        clients: 2,
+        batch_clients: 1,
+        batch: 10,
+        kafka: true,
+    };
+    let rows = writes::run(&plan).unwrap();
+    assert_whole(
+        &rows,
+        &[
+            "kafka (one broker), unary, 1 client, p50, us",
+            "kafka (one broker), stream, 1 client, 1/s",
+            "raw Kafka producer, one in flight, p99, us",
+            "raw Kafka producer, a stream's number in flight, 1/s",
+        ],
+    );
+    let beside = |row: &&Row| row.measure.starts_with("kafka (one broker), stream");
+    assert!(rows.iter().filter(beside).all(|row| row.ratio.is_some()), "no ratio to the peer");
+    let plan = freshness::Plan {
+        rounds: 1,
+        writes: 40,
+        rate: 1_000,
+        timed_one_in: 4,
+        watched: 4,
+        kafka: true,
+        watcher: PathBuf::from(env!("CARGO_BIN_EXE_freshness")),
+    };
+    let rows = freshness::run(&plan).unwrap();
+    assert_whole(&rows, &["kafka (one broker), 1K writes/s, acknowledged to visible, p99, ms"]);
+}

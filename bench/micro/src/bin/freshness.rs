@@ -31,7 +31,7 @@ fn run() -> Result<String, String> {
         rate: 10_000,
         timed_one_in: 4,
         watched: 256,
-        kafka: false,
+        kafka: true,
         watcher: env::current_exe().map_err(|error| format!("find this program: {error}"))?,
     };
     let about = format!(

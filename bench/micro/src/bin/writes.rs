@@ -27,7 +27,7 @@ fn run() -> Result<String, String> {
         clients: 64,
         batch_clients: 4,
         batch: 1_000,
-        kafka: false,
+        kafka: true,
     };
     writes::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     Ok(bench.finish()?.summary())
