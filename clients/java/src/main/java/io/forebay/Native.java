@@ -24,7 +24,11 @@ final class Native {
 
     private static NativeCalls load() {
         String path = System.getProperty(PATH_PROPERTY);
-        System.load(path == null ? unpacked() : Path.of(path).toAbsolutePath().toString());
+        if (path == null) {
+            loadPacked();
+        } else {
+            System.load(Path.of(path).toAbsolutePath().toString());
+        }
         NativeCalls calls = crossing();
         if (calls.version() != NativeCalls.VERSION) {
             throw ForebayException.of(
@@ -54,7 +58,8 @@ final class Native {
         }
     }
 
-    private static String unpacked() {
+    /** Loads the jar's own library, from a file that is gone again once it is loaded. */
+    private static void loadPacked() {
         String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
         String machine = System.getProperty("os.arch").toLowerCase(Locale.ROOT);
         String place = "/io/forebay/native/" + system + "-" + machine + "/libforebay_ffi.so";
@@ -68,9 +73,12 @@ final class Native {
                                 + PATH_PROPERTY);
             }
             Path file = Files.createTempFile("forebay", ".so");
-            Files.copy(packed, file, StandardCopyOption.REPLACE_EXISTING);
-            file.toFile().deleteOnExit();
-            return file.toString();
+            try {
+                Files.copy(packed, file, StandardCopyOption.REPLACE_EXISTING);
+                System.load(file.toString());
+            } finally {
+                Files.delete(file);
+            }
         } catch (IOException error) {
             throw ForebayException.of(
                     ErrorCode.UNAVAILABLE,
