@@ -13,8 +13,9 @@ use forebay_core::id::{ClientId, PartitionRef, Position, Sequence, StoreId};
 use forebay_core::outcome::Verdict;
 use forebay_log::{CatalogFollower, ChangeLog};
 use forebay_reader::{LogBarriers, OnSkipped, Reader, ReaderMetrics, ReaderOptions, ReaderParts};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
+use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::dead_letters::{Copier, DeadLetterCounts, Waiting};
@@ -64,6 +65,8 @@ impl Replica {
 /// Dropping it ends them.
 pub struct Replicas {
     replicas: Arc<Mutex<BTreeMap<StoreId, Replica>>>,
+    /// Told of each replica that is opened.
+    opened: Arc<watch::Sender<()>>,
     follower: JoinHandle<()>,
 }
 
@@ -71,8 +74,14 @@ impl Replicas {
     /// Keeps one replica per living store from now on, on the current runtime.
     pub fn follow(parts: ReplicatorParts) -> Self {
         let replicas = Arc::new(Mutex::new(BTreeMap::new()));
-        let keeper = Keeper { replicas: Arc::clone(&replicas), parts, reopen: Arc::default() };
-        Self { replicas, follower: tokio::spawn(keeper.run()) }
+        let opened = Arc::new(watch::Sender::new(()));
+        let keeper = Keeper {
+            replicas: Arc::clone(&replicas),
+            opened: Arc::clone(&opened),
+            parts,
+            reopen: Arc::default(),
+        };
+        Self { replicas, opened, follower: tokio::spawn(keeper.run()) }
     }
 
     /// The replica of a store, once it is open.
@@ -89,9 +98,23 @@ impl Replicas {
         (client, sequence): (ClientId, Sequence),
         wait_max: Duration,
     ) -> Option<Verdict> {
-        let reader = self.reader(at.store)?;
-        reader.wait_applied(at.partition, position, wait_max).await.ok()?;
+        let deadline = Instant::now() + wait_max;
+        let opening = self.await_reader(at.store);
+        let reader = tokio::time::timeout_at(deadline, opening).await.ok()??;
+        let left = deadline.saturating_duration_since(Instant::now());
+        reader.wait_applied(at.partition, position, left).await.ok()?;
         reader.outcome(at.partition, client, sequence).ok()?.map(|outcome| outcome.verdict)
+    }
+
+    /// The replica of a store, as soon as it is open; `None` when replicas are opened no more.
+    async fn await_reader(&self, store: StoreId) -> Option<Reader> {
+        let mut opened = self.opened.subscribe();
+        loop {
+            if let Some(reader) = self.reader(store) {
+                return Some(reader);
+            }
+            opened.changed().await.ok()?;
+        }
     }
 
     /// What was done for a store so far; `None` before its replica is open.
@@ -129,6 +152,7 @@ fn lock(
 /// The task that opens and closes replicas.
 struct Keeper {
     replicas: Arc<Mutex<BTreeMap<StoreId, Replica>>>,
+    opened: Arc<watch::Sender<()>>,
     parts: ReplicatorParts,
     /// Told when a replica must be opened anew.
     reopen: Arc<Notify>,
@@ -168,6 +192,7 @@ impl Keeper {
             match self.open(&schema, waiting).await {
                 Ok(replica) => {
                     lock(&self.replicas).insert(store, replica);
+                    self.opened.send_replace(());
                 }
                 Err(error) => {
                     let name = &schema.definition.name;

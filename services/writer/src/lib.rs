@@ -13,8 +13,10 @@ mod admit;
 mod outcome;
 mod partition;
 mod queue;
+mod remote_outcomes;
 pub mod service;
 mod writer;
 
 pub use outcome::{NoOutcomes, Outcomes};
+pub use remote_outcomes::RemoteOutcomes;
 pub use writer::{Writer, WriterParts};

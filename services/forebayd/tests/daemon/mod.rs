@@ -48,6 +48,11 @@ impl Daemon {
         self.address.clone()
     }
 
+    /// Waits until it has ended by itself.
+    pub fn wait(mut self) -> ExitStatus {
+        self.child.wait().unwrap()
+    }
+
     /// Ends it by SIGTERM.
     pub fn terminate(mut self) -> ExitStatus {
         let pid = self.child.id().to_string();

@@ -1,0 +1,86 @@
+//! The settings of a process whose change log is Kafka.
+
+use forebay_core::{Error, Result};
+use forebay_log::kafka::KafkaOptions;
+
+/// Kafka takes 249 bytes for a topic; the longest ending is that of a store's 20 digits.
+const TOPIC_PREFIX_BYTES_MAX: usize = 200;
+
+/// Which brokers, and which of their topics.
+#[derive(Clone, Debug, PartialEq, Eq, clap::Args)]
+pub struct KafkaSettings {
+    /// `HOST:PORT` of some of Kafka's brokers, joined by commas; the others are found through them.
+    #[arg(long, env = "FOREBAY_BROKERS", value_delimiter = ',', required = true)]
+    pub brokers: Vec<String>,
+    /// Every topic starts with it: `PREFIX.control`, `PREFIX.store-7`.
+    #[arg(long, env = "FOREBAY_TOPIC_PREFIX", default_value = "forebay")]
+    pub topic_prefix: String,
+    /// For development: one broker is enough, so an acknowledged write may be lost with it.
+    #[arg(long, env = "FOREBAY_DEV")]
+    pub dev: bool,
+}
+
+impl KafkaSettings {
+    /// The options of the log, when the settings can be.
+    ///
+    /// # Errors
+    /// `InvalidArgument`, saying what to set.
+    pub fn options(&self) -> Result<KafkaOptions> {
+        if let Some(broker) = self.brokers.iter().find(|broker| !is_address(broker)) {
+            let message = format!("broker `{broker}` is no HOST:PORT; set it like 127.0.0.1:9092");
+            return Err(Error::invalid_argument(message));
+        }
+        if !is_topic_prefix(&self.topic_prefix) {
+            let message = format!(
+                "topic prefix `{}` cannot begin the name of a Kafka topic; use 1 to \
+                 {TOPIC_PREFIX_BYTES_MAX} letters, digits, dots, dashes and underscores",
+                self.topic_prefix
+            );
+            return Err(Error::invalid_argument(message));
+        }
+        let brokers = self.brokers.join(",");
+        Ok(match self.dev {
+            true => KafkaOptions::dev(brokers, &self.topic_prefix),
+            false => KafkaOptions::new(brokers, &self.topic_prefix),
+        })
+    }
+}
+
+/// `HOST:PORT`, the host being a name or an address; one in brackets is IPv6.
+fn is_address(text: &str) -> bool {
+    let Some((host, port)) = text.rsplit_once(':') else { return false };
+    let is_one_word = !host.is_empty() && !host.contains([',', ' ', '/']);
+    is_one_word && port.parse::<u16>().is_ok_and(|port| port > 0)
+}
+
+fn is_topic_prefix(text: &str) -> bool {
+    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
+    (1..=TOPIC_PREFIX_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings(broker: &str, topic_prefix: &str) -> KafkaSettings {
+        let brokers = vec!["127.0.0.1:9092".to_owned(), broker.to_owned()];
+        KafkaSettings { brokers, topic_prefix: topic_prefix.to_owned(), dev: false }
+    }
+
+    #[test]
+    fn settings_that_cannot_be_are_refused_by_name() {
+        let good = settings("[::1]:9092", "a.b-c_9").options().unwrap();
+        assert_eq!(good.bootstrap_servers, "127.0.0.1:9092,[::1]:9092");
+        for (broker, prefix, named) in [
+            ("host", "forebay", "`host`"),
+            (":9092", "forebay", "`:9092`"),
+            ("host:0", "forebay", "`host:0`"),
+            ("http://host:9092", "forebay", "`http://host:9092`"),
+            ("host:9092", "", "``"),
+            ("host:9092", "a b", "`a b`"),
+        ] {
+            let error = settings(broker, prefix).options().unwrap_err();
+            assert!(error.to_string().contains(named), "{error}");
+        }
+    }
+}

@@ -1,0 +1,189 @@
+//! A disk that is really full: a small tmpfs under the data directory.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use forebay::{
+    Client, ClientOptions, Error, ErrorCode, FieldType, KeyType, Reader, ReaderOptions, ScalarType,
+    Store, StoreSpec, Token, Value,
+};
+
+use crate::daemon::{Daemon, LONG};
+
+const DISK_BYTES: usize = 12 << 20;
+const FILLER_BYTES: usize = 3 << 20;
+const BLOB_BYTES: usize = 100_000;
+/// Set where the test runs again inside a namespace in which it may mount.
+const INNER: &str = "FOREBAY_TEST_MAY_MOUNT";
+
+/// A file system of its own; unmounted when the test ends.
+struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// `None` where this process may not mount.
+    fn mount() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let size = format!("size={DISK_BYTES}");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "forebay-test"])
+            .arg(dir.path())
+            .output();
+        mount.is_ok_and(|output| output.status.success()).then_some(Self(dir))
+    }
+
+    fn data_dir(&self) -> PathBuf {
+        self.0.path().join("data")
+    }
+
+    fn fill(&self) {
+        std::fs::write(self.filler(), vec![1; FILLER_BYTES]).unwrap();
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.path().join("filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+    }
+}
+
+/// Runs this test again in a user and mount namespace, where an ordinary user may mount a tmpfs.
+fn run_again_where_mounting_is_permitted(test: &str) {
+    let fix = "run it as root, or allow unprivileged user namespaces";
+    assert!(std::env::var_os(INNER).is_none(), "this test mounts a tmpfs and may not; fix: {fix}");
+    let status = Command::new("unshare")
+        .args(["--map-root-user", "--mount"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(INNER, "1")
+        .status();
+    let passed = status.is_ok_and(|status| status.success());
+    assert!(passed, "it did not pass in a namespace of its own; fix: {fix}");
+}
+
+fn start(data_dir: &Path, listen: &str) -> Daemon {
+    Daemon::start(&["--data-dir", data_dir.to_str().unwrap()], listen)
+}
+
+fn spec() -> StoreSpec {
+    StoreSpec::documents("blobs", KeyType::Int64, 1)
+        .field("count", FieldType::Scalar(ScalarType::Int64))
+        .field("blob", FieldType::Scalar(ScalarType::Bytes))
+}
+
+/// What was acknowledged.
+#[derive(Default)]
+struct Acknowledged {
+    blobs: i64,
+    increments: i64,
+    token: Option<Token>,
+}
+
+impl Acknowledged {
+    /// Writes until the disk is full; answers the refusal.
+    async fn write_until_full(&mut self, store: &Store) -> Error {
+        loop {
+            let blob = vec![self.blobs as u8; BLOB_BYTES];
+            let write = store.upsert(self.blobs).set("blob", Value::Bytes(blob));
+            match write.increment("count", 1).send().await {
+                Ok(written) => {
+                    self.blobs += 1;
+                    self.token = Some(written.token);
+                }
+                Err(error) => return error.into(),
+            }
+        }
+    }
+
+    /// One large increment of a document of its own, which the full disk refuses or takes.
+    async fn increment(&mut self, store: &Store) -> Result<(), Error> {
+        let blob = Value::Bytes(vec![7; 4 * BLOB_BYTES]);
+        let written = store.upsert(-1_i64).set("blob", blob).increment("count", 1).send().await;
+        let written = written.map_err(Error::from)?;
+        self.increments += 1;
+        self.token = Some(written.token);
+        Ok(())
+    }
+
+    async fn assert_held_by(&self, reader: &Reader) {
+        reader.wait_token(self.token.as_ref().unwrap(), LONG).await.unwrap();
+        let definition = reader.schema();
+        let field = |name| definition.definition.field(name).unwrap().id;
+        for key in 0..self.blobs {
+            let document = reader.get(key).unwrap().unwrap_or_else(|| panic!("{key} is lost"));
+            assert_eq!(document.value(field("count")), Some(&Value::Int64(1)), "key {key}");
+            let blob = Value::Bytes(vec![key as u8; BLOB_BYTES]);
+            assert!(document.value(field("blob")) == Some(&blob), "key {key}");
+        }
+        assert_eq!(reader.get(self.blobs).unwrap(), None, "a refused write happened");
+        let counted = reader.get(-1_i64).unwrap();
+        let count = counted.and_then(|document| document.value(field("count")).cloned());
+        let expected = (self.increments > 0).then_some(Value::Int64(self.increments));
+        assert_eq!(count, expected, "increments");
+    }
+}
+
+fn assert_full(error: &Error) {
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    let (free, needed) = (error.context().limit.unwrap(), error.context().actual.unwrap());
+    assert!(needed > free && needed > BLOB_BYTES as u64, "{needed} needed, {free} free");
+    assert!(error.message().contains("disk is full"), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount() else {
+        let test = "full_disk::\
+            a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room";
+        return run_again_where_mounting_is_permitted(test);
+    };
+    disk.fill();
+    let mut daemon = start(&disk.data_dir(), "127.0.0.1:0");
+    let address = daemon.address.clone();
+    let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
+    let store = client.create_store(&spec()).await.unwrap();
+    let reader = client.reader(ReaderOptions::new("blobs")).await.unwrap();
+    let mut acknowledged = Acknowledged::default();
+    for round in 0..2 {
+        assert_full(&acknowledged.write_until_full(&store).await);
+        assert!(acknowledged.blobs >= 20, "only {} blobs fitted", acknowledged.blobs);
+        for _ in 0..3 {
+            assert_full(&acknowledged.increment(&store).await.unwrap_err());
+        }
+        // Reads go on, also those of a reader that begins now.
+        acknowledged.assert_held_by(&reader).await;
+        let fresh = Reader::open(&address, ReaderOptions::new("blobs")).await.unwrap();
+        acknowledged.assert_held_by(&fresh).await;
+        if round == 1 {
+            // A full disk keeps nobody from starting.
+            daemon.kill();
+            daemon = start(&disk.data_dir(), &address);
+            assert_full(&acknowledged.increment(&store).await.unwrap_err());
+        }
+        disk.free();
+        acknowledged.increment(&store).await.unwrap();
+        acknowledged.assert_held_by(&reader).await;
+        if round == 0 {
+            disk_fills_again(&disk, &mut acknowledged, &store).await;
+        }
+    }
+    daemon.kill();
+    let daemon = start(&disk.data_dir(), &address);
+    let fresh = Reader::open(&daemon.address, ReaderOptions::new("blobs")).await.unwrap();
+    acknowledged.assert_held_by(&fresh).await;
+}
+
+/// Leaves room for the second round: the filler takes what is free but for some writes.
+async fn disk_fills_again(disk: &SmallDisk, acknowledged: &mut Acknowledged, store: &Store) {
+    let before = acknowledged.blobs;
+    std::fs::write(disk.filler(), vec![1; FILLER_BYTES / 2]).unwrap();
+    acknowledged.increment(store).await.unwrap();
+    assert_eq!(acknowledged.blobs, before);
+}

@@ -1,0 +1,70 @@
+//! Conditional writes over kills: each is heard as applied or not met, and exactly one of those that
+//! race for a document is applied.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, Read, Reader, ReaderOptions, WriteResult};
+
+use crate::daemon::{Daemon, LONG, count_of, counts};
+
+const CLIENTS: i64 = 3;
+const KEYS: i64 = 60;
+const KILLS: usize = 4;
+
+fn start(data_dir: &Path, listen: &str) -> Daemon {
+    Daemon::start(&["--data-dir", data_dir.to_str().unwrap()], listen)
+}
+
+/// Tries to be the first to write each key; answers the keys where it was.
+async fn claim(address: String, who: i64, heard: Arc<AtomicUsize>) -> Vec<i64> {
+    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    let client = Client::connect(&address, options).await.unwrap();
+    let store = client.store("counts").await.unwrap();
+    let mut won = Vec::new();
+    for key in 0..KEYS {
+        let written = store.upsert(key).set("count", who).if_absent().send().await.unwrap();
+        match written.result {
+            WriteResult::Applied => won.push(key),
+            WriteResult::NotMet(_) => {}
+            WriteResult::Appended => panic!("a conditional write has an outcome"),
+        }
+        heard.fetch_add(1, Ordering::SeqCst);
+    }
+    won
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditional_writes_are_settled_over_kills() {
+    let data = tempfile::tempdir().unwrap();
+    let mut daemon = start(data.path(), "127.0.0.1:0");
+    let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
+    client.create_store(&counts()).await.unwrap();
+    let heard = Arc::new(AtomicUsize::new(0));
+    let claims: Vec<_> = (0..CLIENTS)
+        .map(|who| tokio::spawn(claim(daemon.address.clone(), who, Arc::clone(&heard))))
+        .collect();
+    for kill in 1..=KILLS {
+        let all = (CLIENTS * KEYS) as usize;
+        while heard.load(Ordering::SeqCst) < kill * all / (KILLS + 1) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let address = daemon.kill();
+        daemon = start(data.path(), &address);
+    }
+    let mut winners = vec![Vec::new(); KEYS as usize];
+    for (who, claim) in (0..CLIENTS).zip(claims) {
+        for key in claim.await.unwrap() {
+            winners[key as usize].push(who);
+        }
+    }
+    let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    for (key, winners) in (0..KEYS).zip(winners) {
+        assert_eq!(winners.len(), 1, "key {key} was won by {winners:?}");
+        reader.wait(&Read::latest(LONG), &[reader.partition_of(key).unwrap()]).await.unwrap();
+        assert_eq!(count_of(&reader, key), Some(winners[0]), "key {key}");
+    }
+}

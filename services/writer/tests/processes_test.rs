@@ -1,0 +1,246 @@
+//! `forebay-writer` and `forebay-replicator` as processes on a real Kafka broker: two writers and one
+//! replicator, races between them, kills, wrong settings.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay::{
+    Client, ClientOptions, DeadLetter, FieldType, KeyType, Reader, ReaderOptions, ScalarType,
+    Store, StoreSpec, Value, WriteResult,
+};
+use forebay_core::id::PartitionRef;
+use forebay_core::partition::partition_of;
+use forebay_log::ChangeLog;
+use forebay_log::kafka::{KafkaLog, KafkaOptions};
+use forebay_testkit::brokers::Brokers;
+
+const WRITER: &str = env!("CARGO_BIN_EXE_forebay-writer");
+const LONG: Duration = Duration::from_secs(60);
+
+static BROKERS: OnceLock<Brokers> = OnceLock::new();
+
+fn brokers() -> String {
+    BROKERS.get_or_init(|| Brokers::start(1).unwrap()).bootstrap()
+}
+
+/// The replicator lies beside the writer; cargo builds it with its own package's tests.
+fn replicator() -> PathBuf {
+    let path = PathBuf::from(WRITER).with_file_name("forebay-replicator");
+    let fix = "run cargo test -p forebay-writer-service -p forebay-replicator-service";
+    assert!(path.is_file(), "{} is not built; fix: {fix}", path.display());
+    path
+}
+
+/// A running service; killed when the test ends.
+struct Service {
+    child: Child,
+    address: String,
+}
+
+impl Service {
+    fn start(program: PathBuf, arguments: &[&str]) -> Self {
+        let mut child = Command::new(&program)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let address = first.trim().split_once(" ready http://").map(|(_, address)| address);
+        let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}")).to_owned();
+        Self { child, address }
+    }
+
+    fn replicator(prefix: &str, listen: &str) -> Self {
+        Self::start(
+            replicator(),
+            &[&["--listen", listen][..], &on_kafka(prefix, &brokers())].concat(),
+        )
+    }
+
+    fn writer(prefix: &str, listen: &str, replicator: &Self) -> Self {
+        let own = ["--listen", listen, "--replicator", &replicator.address];
+        Self::start(WRITER.into(), &[&own[..], &on_kafka(prefix, &brokers())].concat())
+    }
+
+    /// Kills it as `kill -9` does; returns where it listened.
+    fn kill(mut self) -> String {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.address.clone()
+    }
+
+    fn terminate(mut self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+fn on_kafka<'a>(prefix: &'a str, brokers: &'a str) -> [&'a str; 5] {
+    ["--dev", "--topic-prefix", prefix, "--brokers", brokers]
+}
+
+async fn client(address: &str) -> Client {
+    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    Client::connect(address, options).await.unwrap()
+}
+
+fn spec() -> StoreSpec {
+    StoreSpec::documents("counts", KeyType::Int64, 2)
+        .field("count", FieldType::Scalar(ScalarType::Int64))
+}
+
+async fn race(store: &Store, key: i64, who: i64) -> bool {
+    let written = store.upsert(key).set("count", who).if_absent().send().await.unwrap();
+    match written.result {
+        WriteResult::Applied => true,
+        WriteResult::NotMet(_) => false,
+        WriteResult::Appended => panic!("a conditional write has an outcome"),
+    }
+}
+
+fn count_of(reader: &Reader, key: i64) -> Option<i64> {
+    let field = reader.schema().definition.field("count").unwrap().id;
+    match reader.get(key).unwrap()?.value(field) {
+        Some(Value::Int64(count)) => Some(*count),
+        other => panic!("key {key} holds {other:?}"),
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_writers_that_race_on_if_absent_exactly_one_hears_applied() {
+    let replicator = Service::replicator("race", "127.0.0.1:0");
+    let writers = [0, 1].map(|_| Service::writer("race", "127.0.0.1:0", &replicator));
+    let (one, other) = (client(&writers[0].address).await, client(&writers[1].address).await);
+    let one = one.create_store(&spec()).await.unwrap();
+    let other = other.store("counts").await.unwrap();
+    let reader = Reader::open(&replicator.address, ReaderOptions::new("counts")).await.unwrap();
+    for key in 0..10 {
+        let (first, second) = tokio::join!(race(&one, key, 1), race(&other, key, 2));
+        assert_ne!(first, second, "key {key}: {first} and {second}");
+        let token = one.upsert(key).increment("count", 10).send().await.unwrap().token;
+        reader.wait_token(&token, LONG).await.unwrap();
+        assert_eq!(count_of(&reader, key), Some(if first { 11 } else { 12 }), "key {key}");
+    }
+    for writer in writers {
+        assert!(writer.terminate().success(), "SIGTERM drains");
+    }
+    assert!(replicator.terminate().success(), "SIGTERM drains, open streams or not");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn increments_are_exact_over_kills_of_the_writer_that_they_go_through() {
+    let replicator = Service::replicator("kills", "127.0.0.1:0");
+    let mut writer = Service::writer("kills", "127.0.0.1:0", &replicator);
+    let client = client(&writer.address).await;
+    let store = client.create_store(&spec()).await.unwrap();
+    let mut last = None;
+    for round in 0..4_u64 {
+        let tasks = (0..4_i64).map(|key| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                let mut token = None;
+                for _ in 0..5 {
+                    token =
+                        Some(store.upsert(key).increment("count", 1).send().await.unwrap().token);
+                }
+                token
+            })
+        });
+        let tasks: Vec<_> = tasks.collect();
+        tokio::time::sleep(Duration::from_millis(7 * round)).await;
+        let address = writer.kill();
+        writer = Service::writer("kills", &address, &replicator);
+        last = Some(Vec::new());
+        for task in tasks {
+            last.as_mut().unwrap().extend(task.await.unwrap());
+        }
+    }
+    let reader = Reader::open(&replicator.address, ReaderOptions::new("counts")).await.unwrap();
+    for token in last.unwrap() {
+        reader.wait_token(&token, LONG).await.unwrap();
+    }
+    for key in 0..4 {
+        assert_eq!(count_of(&reader, key), Some(20), "key {key}");
+    }
+}
+
+async fn letters(address: &str, at: PartitionRef, count: usize) -> Vec<DeadLetter> {
+    let client = client(address).await;
+    let wait = async {
+        loop {
+            let page = client.dead_letters("counts", at.partition, &[], 0).await.unwrap();
+            if page.letters.len() >= count {
+                return page.letters;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("the dead letters were not copied")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn garbage_in_the_topic_is_copied_once_over_kills_of_the_replicator() {
+    let mut replicator = Service::replicator("letters", "127.0.0.1:0");
+    let writer = Service::writer("letters", "127.0.0.1:0", &replicator);
+    let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
+    let definition = store.definition();
+    let partition = partition_of(&1_i64.to_le_bytes(), definition.partitions);
+    let at = PartitionRef { store: definition.store, partition };
+    let log = KafkaLog::open(KafkaOptions::dev(brokers(), "letters")).await.unwrap();
+    let mut planted = Vec::new();
+    for round in 0..3 {
+        let garbage = Bytes::from(format!("garbage {round}"));
+        let appended = log.append(at, garbage.clone()).await.unwrap();
+        planted.push((appended.offset, garbage.to_vec()));
+        if round != 1 {
+            letters(&replicator.address, at, planted.len()).await;
+        }
+        let address = replicator.kill();
+        replicator = Service::replicator("letters", &address);
+    }
+    let found = letters(&replicator.address, at, planted.len()).await;
+    let found: Vec<_> = found.into_iter().map(|letter| (letter.offset, letter.entry)).collect();
+    assert_eq!(found, planted);
+    let applied = store.upsert(1_i64).set("count", 5).if_absent().send().await.unwrap();
+    assert_eq!(applied.result, WriteResult::Applied);
+}
+
+fn refused(program: PathBuf, arguments: &[&str]) -> String {
+    let output = Command::new(program).args(arguments).output().unwrap();
+    assert!(!output.status.success(), "{arguments:?} was taken");
+    String::from_utf8(output.stderr).unwrap()
+}
+
+#[test]
+fn wrong_settings_are_refused_with_what_to_set() {
+    let brokers = ["--brokers", "127.0.0.1:1"];
+    let both: [fn() -> PathBuf; 2] = [|| WRITER.into(), replicator];
+    for program in both {
+        for (arguments, named) in [
+            (&["--listen", "0.0.0.0:7071", "--brokers", "127.0.0.1:1"][..], "127.0.0.1:7071"),
+            (&["--brokers", "nowhere"], "HOST:PORT"),
+            (&["--topic-prefix", "a b", "--brokers", "127.0.0.1:1"], "`a b`"),
+            (&[], "--brokers"),
+            (&["--brokers", "127.0.0.1:1", "--brokres", "x"], "--brokres"),
+        ] {
+            let told = refused(program(), arguments);
+            assert!(told.contains(named), "{arguments:?}: {told}");
+        }
+    }
+    let told = refused(WRITER.into(), &[&brokers[..], &["--replicator", "no where"]].concat());
+    assert!(told.contains("`no where`"), "{told}");
+}
