@@ -15,7 +15,7 @@ use forebay_core::entropy::Entropy;
 use forebay_core::id::{LogId, Offset, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::{CATALOG_BACKOFF_MS_MAX, CATALOG_BACKOFF_MS_MIN};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_wire::entry::{decode_entry, frame_log_id};
+use forebay_wire::entry::{decode_entry, log_id_told};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{error, warn};
@@ -206,19 +206,20 @@ impl Tail {
         Ok(self.publish(None))
     }
 
-    /// Starts over when the log is another one than before, by its first well-formed entry: after
+    /// Starts over when the log is another one than before, by its opening entry: after
     /// an error, the service behind it may have come back with other data.
     async fn check_log_id(&mut self) -> Result<()> {
         let Some(expected) = self.log_id else { return Ok(()) };
-        let mut from = self.log.bounds(PartitionRef::CONTROL).await?.start;
+        let start = self.log.bounds(PartitionRef::CONTROL).await?.start;
+        let mut from = start;
         let limit = ReadLimit { wait_max: Duration::ZERO, ..READ };
         loop {
             let read = self.log.read(PartitionRef::CONTROL, from, limit).await?;
-            let found = read.records.iter().find_map(|record| frame_log_id(&record.entry).ok());
+            let found = read.records.iter().find_map(|record| log_id_told(&record.entry, start));
             match (found, read.records.last()) {
                 (Some(found), _) if found == expected => return Ok(()),
                 (None, Some(last)) => from = last.offset.next(),
-                // Another log, or one without a well-formed entry.
+                // Another log, or one that was not opened.
                 _ => {
                     warn!("the control log was replaced; folding it anew");
                     self.start_over();
@@ -237,7 +238,10 @@ impl Tail {
                 return Ok(());
             }
         };
-        if *self.log_id.get_or_insert(entry.log_id) != entry.log_id {
+        if matches!(entry.body, EntryBody::Opening) {
+            self.log_id.get_or_insert(entry.log_id);
+        }
+        if self.log_id != Some(entry.log_id) {
             warn!(offset = %record.offset, "a control record of another log was skipped");
             return Ok(());
         }

@@ -14,14 +14,14 @@ use futures::FutureExt;
 use parking_lot::Mutex;
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::Consumer as _;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout};
 
 use super::KafkaOptions;
-use super::client::{Consumer, Context, Ending, blocking, consumer_config, not_made, unavailable};
-use super::follower::record;
+use super::client::{Consumer, Context, Ending, consumer_config, not_made, unavailable};
+use super::follower::{record, remade};
 use crate::LogRecord;
 use crate::remote::now;
 
@@ -32,12 +32,13 @@ const CURSORS_MAX: usize = 4;
 pub(super) struct CatchUp {
     options: KafkaOptions,
     idle: Mutex<Vec<Cursor>>,
-    turns: Semaphore,
+    turns: Arc<Semaphore>,
 }
 
 /// One consumer and where it stands.
 struct Cursor {
-    consumer: Arc<Ending<Consumer>>,
+    consumer: Ending<Consumer>,
+    context: Context,
     /// `None` when it must be assigned before it is read.
     place: Option<Place>,
     /// Received and not returned yet.
@@ -54,15 +55,17 @@ struct Place {
     next: Offset,
 }
 
-/// A cursor in use; goes back when it is dropped in order.
-struct Taken<'a> {
-    pool: &'a CatchUp,
+/// A cursor in use, with its turn; goes back when it is dropped in order.
+struct Taken {
+    pool: Arc<CatchUp>,
     cursor: Option<Cursor>,
+    _turn: OwnedSemaphorePermit,
 }
 
 impl CatchUp {
     pub(super) fn new(options: KafkaOptions) -> Self {
-        Self { options, idle: Mutex::default(), turns: Semaphore::new(CURSORS_MAX) }
+        let turns = Arc::new(Semaphore::new(CURSORS_MAX));
+        Self { options, idle: Mutex::default(), turns }
     }
 
     /// Records from an offset on, as many as have come and fit, and at least one; none when the log
@@ -71,19 +74,24 @@ impl CatchUp {
     /// # Errors
     /// `TokenLost` when the log does not hold the offset; `Unavailable`.
     pub(super) async fn read(
-        &self,
+        self: &Arc<Self>,
         at: PartitionRef,
         (topic, number): (Arc<str>, i32),
         from: Offset,
         bytes_max: usize,
     ) -> Result<Vec<LogRecord>> {
-        let turn = timeout(self.options.call_timeout, self.turns.acquire()).await;
+        let turn = timeout(self.options.call_timeout, self.turns.clone().acquire_owned()).await;
         let Ok(Ok(_turn)) = turn else {
             let message = "too many readers are far behind the log's end; try again";
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
-        let mut taken = Taken { pool: self, cursor: Some(self.take(at, from)?) };
-        let read = taken.read(Place { at, number, topic, next: from }, bytes_max).await;
+        let cursor = Some(self.take(at, from)?);
+        let mut taken = Taken { pool: self.clone(), cursor, _turn };
+        if taken.cursor.as_ref().is_some_and(|cursor| !cursor.stands_at(at, from)) {
+            let place = Place { at, number, topic, next: from };
+            taken = move_to(taken, place).await?;
+        }
+        let read = taken.read(at, bytes_max).await;
         if read.is_err() {
             taken.cursor = None;
         }
@@ -109,17 +117,13 @@ impl CatchUp {
         // A partition that is assigned waits for the fetch that is under way.
         config.set("fetch.wait.max.ms", "20");
         config.set("enable.partition.eof", "true");
+        let context = Context::default();
         let consumer: Consumer = config
-            .create_with_context(Context::default())
+            .create_with_context(context.clone())
             .map_err(|error| not_made("consumer", &error))?;
-        let consumer = Arc::new(Ending::new(consumer));
-        Ok(Cursor {
-            consumer,
-            place: None,
-            received: VecDeque::new(),
-            is_ended: false,
-            used: now(),
-        })
+        let consumer = Ending::new(consumer);
+        let (received, is_ended, used) = (VecDeque::new(), false, now());
+        Ok(Cursor { consumer, context, place: None, received, is_ended, used })
     }
 
     /// Ends the consumers that nobody came back for.
@@ -134,24 +138,39 @@ impl CatchUp {
     }
 }
 
-impl Drop for Taken<'_> {
+/// Moves a cursor to another place. A caller that gives up meanwhile finds it there when it comes
+/// back: moving goes on without it.
+async fn move_to(mut taken: Taken, place: Place) -> Result<Taken> {
+    let doing = format!("read log {}", place.at);
+    let (done, moved) = oneshot::channel();
+    let moving = move || {
+        let assigned = taken.cursor.as_mut().map_or(Ok(()), |cursor| cursor.assign(place));
+        if assigned.is_err() {
+            taken.cursor = None;
+        }
+        // One that nobody waits for goes back when it is dropped.
+        let _ = done.send(assigned.map(|()| taken));
+    };
+    drop(tokio::task::spawn_blocking(moving));
+    match moved.await {
+        Ok(assigned) => assigned.map_err(|error| unavailable(&doing, &error)),
+        Err(_) => Err(Error::internal("a call of the Kafka client ended")),
+    }
+}
+
+impl Drop for Taken {
     fn drop(&mut self) {
-        // One without a place may be under way to one.
-        if let Some(mut cursor) = self.cursor.take().filter(|cursor| cursor.place.is_some()) {
+        if let Some(mut cursor) = self.cursor.take() {
             cursor.used = now();
             self.pool.idle.lock().push(cursor);
         }
     }
 }
 
-impl Taken<'_> {
-    async fn read(&mut self, place: Place, bytes_max: usize) -> Result<Vec<LogRecord>> {
+impl Taken {
+    async fn read(&mut self, at: PartitionRef, bytes_max: usize) -> Result<Vec<LogRecord>> {
         let call_timeout = self.pool.options.call_timeout;
         let Some(cursor) = &mut self.cursor else { return Ok(Vec::new()) };
-        let at = place.at;
-        if !cursor.stands_at(at, place.next) {
-            cursor.move_to(place).await?;
-        }
         let mut records = Vec::new();
         let mut bytes = 0;
         loop {
@@ -191,21 +210,15 @@ impl Cursor {
         }
     }
 
-    /// Assigns another place; given up in between, this cursor is not used again.
-    async fn move_to(&mut self, place: Place) -> Result<()> {
+    /// Moves to another place; blocks.
+    fn assign(&mut self, place: Place) -> KafkaResult<()> {
         self.place = None;
         self.received.clear();
         self.is_ended = false;
-        let consumer = self.consumer.clone();
-        let (topic, number, next) = (place.topic.clone(), place.number, place.next);
-        let assigned = blocking(move || {
-            let mut list = TopicPartitionList::new();
-            let next = i64::try_from(next.0).unwrap_or(i64::MAX);
-            list.add_partition_offset(&topic, number, rdkafka::Offset::Offset(next))?;
-            consumer.assign(&list)
-        });
-        let doing = format!("read log {}", place.at);
-        assigned.await?.map_err(|error| unavailable(&doing, &error))?;
+        let mut list = TopicPartitionList::new();
+        let next = i64::try_from(place.next.0).unwrap_or(i64::MAX);
+        list.add_partition_offset(&place.topic, place.number, rdkafka::Offset::Offset(next))?;
+        self.consumer.assign(&list)?;
         self.place = Some(place);
         Ok(())
     }
@@ -222,6 +235,10 @@ impl Cursor {
                     let is_ours = message.topic() == &*place.topic
                         && message.partition() == place.number
                         && message.offset() >= place.next.0 as i64;
+                    // It was said, on the same queue, before the first record of the new topic.
+                    if self.context.said().take_remade().contains(&*place.topic) {
+                        return Err(remade(place.at));
+                    }
                     if is_ours {
                         return Ok(Some(record(&message)));
                     }

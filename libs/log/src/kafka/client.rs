@@ -11,7 +11,6 @@ use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{ConsumerContext, StreamConsumer};
 use rdkafka::error::KafkaError;
-use tokio::sync::Notify;
 
 use super::KafkaOptions;
 
@@ -31,7 +30,6 @@ pub(super) struct Context(Arc<Said>);
 pub(super) struct Said {
     /// Topics that were deleted and made anew under the client.
     remade: Mutex<BTreeSet<String>>,
-    notify: Notify,
     /// No broker could be reached, and none has been since.
     is_down: AtomicBool,
 }
@@ -43,14 +41,9 @@ impl Context {
 }
 
 impl Said {
-    /// The next topic that was made anew.
-    pub(super) async fn next_remade(&self) -> String {
-        loop {
-            if let Some(topic) = self.remade.lock().pop_first() {
-                return topic;
-            }
-            self.notify.notified().await;
-        }
+    /// Topics that were made anew and of which nobody has heard.
+    pub(super) fn take_remade(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.remade.lock())
     }
 
     pub(super) fn set_down(&self, is_down: bool) {
@@ -68,7 +61,6 @@ impl ClientContext for Context {
             // These are as many as there are partitions; only one kind of them matters.
             if let Some(topic) = remade_topic(message) {
                 self.0.remade.lock().insert(topic.to_owned());
-                self.0.notify.notify_one();
             }
             return;
         }
@@ -125,7 +117,10 @@ pub(super) fn base_config(options: &KafkaOptions) -> ClientConfig {
 /// The settings of every consumer: what to read is assigned, never a group's business.
 pub(super) fn consumer_config(options: &KafkaOptions) -> ClientConfig {
     let mut config = base_config(options);
+    config.set_log_level(RDKafkaLogLevel::Debug);
     for (name, value) in [
+        // The only way to hear that a topic was made anew; see `remade_topic`.
+        ("debug", "metadata"),
         // Assigning needs a name for a group; nothing is ever committed or joined under it.
         ("group.id", "forebay-readers"),
         ("enable.auto.commit", "false"),

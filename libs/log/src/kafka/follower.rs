@@ -6,44 +6,58 @@
 //! could miss records.
 
 use std::collections::BTreeMap;
+use std::future::Future as _;
+use std::pin::pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::id::Offset;
+use forebay_core::id::{Offset, PartitionRef};
 use forebay_core::{Error, Result};
+use futures::FutureExt as _;
 use parking_lot::Mutex;
 use rdkafka::consumer::Consumer as _;
 use rdkafka::consumer::stream_consumer::StreamPartitionQueue;
-use rdkafka::error::{KafkaError, RDKafkaErrorCode};
+use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{ClientContext as _, TopicPartitionList};
 use tokio::task::AbortHandle;
 
 use super::client::{Consumer, Context, Ending, blocking, consumer_config, not_made, unavailable};
 use super::tail::Tail;
+use super::topics::Topic;
 use super::{KafkaOptions, time_of};
 use crate::LogRecord;
+
+/// Records that go to a tail at once.
+const RECEIVED_MAX: usize = 64;
 
 /// A partition as Kafka names it.
 type Place = (Arc<str>, i32);
 
 /// The consumer and what it follows; ends when the last tail that it follows is let go of.
 pub(super) struct Follower {
-    consumer: Arc<Ending<Arc<Consumer>>>,
-    context: Context,
-    assigned: Arc<Assigned>,
-    main: AbortHandle,
+    main: Arc<Main>,
+    serving: AbortHandle,
 }
 
-/// What is assigned to the consumer. The lock is held over librdkafka's calls, on blocking threads
-/// only, so that a late removal never meets a newer assignment of the same partition.
-#[derive(Default)]
-struct Assigned(Mutex<Table>);
+/// What all partitions share.
+struct Main {
+    consumer: Ending<Arc<Consumer>>,
+    context: Context,
+    /// Held over each look into the main queue and what it brings.
+    looking: Mutex<()>,
+    /// Held over librdkafka's calls, on blocking threads only, so that a late removal never meets a
+    /// newer assignment of the same partition.
+    table: Mutex<Table>,
+}
 
 #[derive(Default)]
 struct Table {
-    places: BTreeMap<Place, (u64, Weak<Tail>)>,
+    assigned: BTreeMap<Place, (u64, Weak<Tail>)>,
     made: u64,
+    /// The look at each topic after which the consumer looked at it too.
+    looks: BTreeMap<Arc<str>, u64>,
 }
 
 /// One partition that is followed; dropping it ends that.
@@ -54,40 +68,41 @@ pub(super) struct Following {
     task: Option<AbortHandle>,
 }
 
+type Queue = Ending<StreamPartitionQueue<Context>>;
+
 impl Follower {
     pub(super) fn start(options: &KafkaOptions) -> Result<Arc<Self>> {
         let context = Context::default();
         let mut config = consumer_config(options);
         // A partition that is followed from now on waits for the fetch that is under way.
         config.set("fetch.wait.max.ms", "100");
-        // The only way to hear that a topic was made anew; see `Context`.
-        config.set("debug", "metadata");
-        config.set_log_level(rdkafka::config::RDKafkaLogLevel::Debug);
         let consumer: Consumer = config
             .create_with_context(context.clone())
             .map_err(|error| not_made("consumer", &error))?;
-        let consumer = Arc::new(consumer);
-        let assigned = Arc::new(Assigned::default());
-        let main = serve(Ending::new(consumer.clone()), context.clone(), assigned.clone());
-        let main = tokio::spawn(main).abort_handle();
-        let consumer = Arc::new(Ending::new(consumer));
-        Ok(Arc::new(Self { consumer, context, assigned, main }))
+        let consumer = Ending::new(Arc::new(consumer));
+        let (looking, table) = (Mutex::default(), Mutex::default());
+        let main = Arc::new(Main { consumer, context, looking, table });
+        let serving = tokio::spawn(serve(main.clone())).abort_handle();
+        Ok(Arc::new(Self { main, serving }))
     }
 
-    /// Follows a partition from an offset on.
+    /// Follows a partition from where its tail begins.
     pub(super) async fn follow(
         self: &Arc<Self>,
-        topic: Arc<str>,
+        topic: &Topic,
         partition: i32,
         tail: &Arc<Tail>,
+        call_timeout: Duration,
     ) -> Result<Following> {
         let (follower, held) = (self.clone(), Arc::downgrade(tail));
-        let place = (topic, partition);
-        let from = tail.next();
-        let assigned = blocking(move || follower.assign(place, from, held)).await?;
+        let (topic, from) = (topic.clone(), tail.next());
+        let assigned = blocking(move || {
+            follower.main.look_at(&topic, call_timeout)?;
+            follower.assign((topic.name, partition), from, held)
+        });
         let (mut following, queue) =
-            assigned.map_err(|error| unavailable("follow a partition", &error))?;
-        let task = tokio::spawn(receive(queue, tail.clone()));
+            assigned.await?.map_err(|error| unavailable("follow a partition", &error))?;
+        let task = tokio::spawn(receive(queue, self.main.clone(), tail.clone()));
         following.task = Some(task.abort_handle());
         Ok(following)
     }
@@ -97,36 +112,37 @@ impl Follower {
         place: Place,
         from: Offset,
         tail: Weak<Tail>,
-    ) -> Result<(Following, Ending<StreamPartitionQueue<Context>>), KafkaError> {
-        let mut table = self.assigned.0.lock();
-        if table.places.remove(&place).is_some() {
-            self.consumer.incremental_unassign(&list(&place, None)?)?;
+    ) -> Result<(Following, Queue), KafkaError> {
+        let consumer = &self.main.consumer;
+        let mut table = self.main.table.lock();
+        if table.assigned.remove(&place).is_some() {
+            consumer.incremental_unassign(&list(&place, None)?)?;
         }
-        let queue = self.consumer.split_partition_queue(&place.0, place.1);
+        let queue = consumer.split_partition_queue(&place.0, place.1);
         let queue = queue.ok_or(KafkaError::Subscription("no such partition".to_owned()))?;
         let queue = Ending::new(queue);
-        self.consumer.incremental_assign(&list(&place, Some(from))?)?;
+        consumer.incremental_assign(&list(&place, Some(from))?)?;
         table.made += 1;
         let number = table.made;
-        table.places.insert(place.clone(), (number, tail));
+        table.assigned.insert(place.clone(), (number, tail));
         drop(table);
         Ok((Following { follower: self, place, number, task: None }, queue))
     }
 
     /// Whether no broker could be reached since somebody last heard of one.
     pub(super) fn is_down(&self) -> bool {
-        self.context.said().is_down()
+        self.main.context.said().is_down()
     }
 
     /// Some broker answered.
     pub(super) fn is_up(&self) {
-        self.context.said().set_down(false);
+        self.main.context.said().set_down(false);
     }
 }
 
 impl Drop for Follower {
     fn drop(&mut self) {
-        self.main.abort();
+        self.serving.abort();
     }
 }
 
@@ -141,22 +157,9 @@ impl Drop for Following {
         if let Some(task) = &self.task {
             task.abort();
         }
-        let (consumer, assigned) = (self.follower.consumer.clone(), self.follower.assigned.clone());
-        let (place, number) = (self.place.clone(), self.number);
-        let unassign = move || {
-            let mut table = assigned.0.lock();
-            if table.places.get(&place).is_none_or(|(held, _)| *held != number) {
-                return;
-            }
-            table.places.remove(&place);
-            let unassigned =
-                list(&place, None).and_then(|list| consumer.incremental_unassign(&list));
-            if let Err(error) = unassigned {
-                tracing::warn!(%error, topic = &*place.0, "could not stop following a partition");
-            }
-        };
+        let (main, place, number) = (self.follower.main.clone(), self.place.clone(), self.number);
         if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-            drop(runtime.spawn_blocking(unassign));
+            drop(runtime.spawn_blocking(move || main.unassign(&place, number)));
         }
     }
 }
@@ -174,59 +177,112 @@ fn list(place: &Place, from: Option<Offset>) -> Result<TopicPartitionList, Kafka
 }
 
 /// Takes what comes for the client as a whole.
-async fn serve(consumer: Ending<Arc<Consumer>>, context: Context, assigned: Arc<Assigned>) {
+async fn serve(main: Arc<Main>) {
     loop {
-        let received = tokio::select! {
-            topic = context.said().next_remade() => {
-                assigned.break_off(&topic, None);
-                continue;
-            }
-            received = consumer.recv() => received,
-        };
-        match received {
-            // It came past its own queue: its tail would have a hole.
-            Ok(message) => assigned.break_off(message.topic(), Some(message.partition())),
-            Err(error) => {
-                if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
-                    context.said().set_down(true);
-                }
-                context.error(error, "follower");
-            }
-        }
+        let mut received = pin!(main.consumer.recv());
+        std::future::poll_fn(|context| {
+            let _looking = main.looking.lock();
+            received.as_mut().poll(context).map(|received| main.take(received))
+        })
+        .await;
+        main.look();
         tokio::task::yield_now().await;
     }
 }
 
-impl Assigned {
+impl Main {
+    /// Takes what has come for the client as a whole. Whatever was said before a record was
+    /// received has its effect when this returns: librdkafka says that a topic was made anew before
+    /// it fetches from the new one.
+    fn look(&self) {
+        let _looking = self.looking.lock();
+        while let Some(received) = self.consumer.recv().now_or_never() {
+            self.take(received);
+        }
+        for topic in self.context.said().take_remade() {
+            self.break_off(&topic, None);
+        }
+    }
+
+    fn take(&self, received: KafkaResult<BorrowedMessage<'_>>) {
+        match received {
+            // It came past its own queue: its tail would have a hole.
+            Ok(message) => self.break_off(message.topic(), Some(message.partition())),
+            Err(error) => {
+                if error.rdkafka_error_code() == Some(RDKafkaErrorCode::AllBrokersDown) {
+                    self.context.said().set_down(true);
+                }
+                self.context.error(error, "follower");
+            }
+        }
+    }
+
+    /// Makes the consumer look at a topic that we have looked at anew, so that it does not take it
+    /// for another one later. Blocks.
+    fn look_at(&self, topic: &Topic, call_timeout: Duration) -> KafkaResult<()> {
+        if self.table.lock().looks.get(&topic.name) == Some(&topic.look) {
+            return Ok(());
+        }
+        self.consumer.client().fetch_metadata(Some(&topic.name), call_timeout)?;
+        self.look();
+        self.table.lock().looks.insert(topic.name.clone(), topic.look);
+        Ok(())
+    }
+
+    fn unassign(&self, place: &Place, number: u64) {
+        let mut table = self.table.lock();
+        if table.assigned.get(place).is_none_or(|(held, _)| *held != number) {
+            return;
+        }
+        table.assigned.remove(place);
+        let unassigned =
+            list(place, None).and_then(|list| self.consumer.incremental_unassign(&list));
+        if let Err(error) = unassigned {
+            tracing::warn!(%error, topic = &*place.0, "could not stop following a partition");
+        }
+    }
+
     /// Breaks the tails of a topic, or of one partition of it.
     fn break_off(&self, topic: &str, partition: Option<i32>) {
-        let table = self.0.lock();
-        for ((name, number), (_, tail)) in &table.places {
+        let table = self.table.lock();
+        for ((name, number), (_, tail)) in &table.assigned {
             let is_meant = &**name == topic && partition.is_none_or(|wanted| wanted == *number);
             if let Some(tail) = tail.upgrade().filter(|_| is_meant) {
-                tail.break_off(remade(&tail));
+                tail.break_off(remade(tail.at));
             }
         }
     }
 }
 
-fn remade(tail: &Tail) -> Error {
-    let at = tail.at;
+/// What those hear whose topic was made anew.
+pub(super) fn remade(at: PartitionRef) -> Error {
     let message = format!("log {at} was made anew under its readers; bootstrap anew");
     Error::token_lost(message).with_partition(at.partition)
 }
 
 /// Fills a partition's tail until its queue says that it cannot go on.
-async fn receive(queue: Ending<StreamPartitionQueue<Context>>, tail: Arc<Tail>) {
+async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<Tail>) {
+    let mut received = Vec::new();
     loop {
-        match queue.recv().await {
-            Ok(message) => tail.push(record(&message)),
-            Err(error) => match broken(&error, &tail) {
-                Some(error) => return tail.break_off(error),
-                None => tracing::debug!(%error, "a partition's queue"),
-            },
+        let mut next = Some(queue.recv().await);
+        let mut failed = None;
+        while let Some(message) = next {
+            match message {
+                Ok(message) => received.push(record(&message)),
+                Err(error) => match broken(&error, &tail) {
+                    Some(error) => failed = Some(error),
+                    None => tracing::debug!(%error, "a partition's queue"),
+                },
+            }
+            let is_full = received.len() == RECEIVED_MAX || failed.is_some();
+            next = if is_full { None } else { queue.recv().now_or_never() };
         }
-        tokio::task::coop::consume_budget().await;
+        main.look();
+        tail.push(received.drain(..));
+        if let Some(error) = failed {
+            return tail.break_off(error);
+        }
+        tokio::task::yield_now().await;
     }
 }
 

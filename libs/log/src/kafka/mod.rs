@@ -63,7 +63,7 @@ struct Shared {
     topics: Topics,
     appender: Appender,
     readers: Readers,
-    catch_up: CatchUp,
+    catch_up: Arc<CatchUp>,
 }
 
 impl KafkaLog {
@@ -81,7 +81,7 @@ impl KafkaLog {
             topics,
             appender: Appender::new(options.clone()),
             readers: Readers::new(options.clone()),
-            catch_up: CatchUp::new(options),
+            catch_up: Arc::new(CatchUp::new(options)),
         });
         let swept = Arc::downgrade(&shared);
         let sweeper = tokio::spawn(async move {
@@ -184,16 +184,24 @@ impl Shared {
         }
     }
 
-    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+    async fn read(
+        self: &Arc<Self>,
+        at: PartitionRef,
+        from: Offset,
+        limit: ReadLimit,
+    ) -> Result<Records> {
         let place = self.readers.place(at);
-        let opened = place.get_or_try_init(|| self.open(at));
-        let open = match opened.await {
-            Ok(open) => open,
-            Err(error) => {
-                self.readers.abandon(at);
-                return Err(error);
-            }
-        };
+        if place.get().is_none() {
+            let (shared, place) = (self.clone(), place.clone());
+            // Goes on without a caller that gives up, which finds it open when it comes back.
+            let opening = tokio::spawn(async move {
+                let opened = place.get_or_try_init(|| shared.open(at)).await.map(|_| ());
+                opened.inspect_err(|_| shared.readers.abandon(at))
+            });
+            let ended = |error| Error::internal(format!("opening a log's tail ended: {error}"));
+            opening.await.map_err(ended)??;
+        }
+        let Some(open) = place.get() else { return Err(self.topics.silent(at)) };
         let _reading = open.tail.reading();
         match self.read_tail(open, from, limit).await {
             Ok(Some(records)) => Ok(records),

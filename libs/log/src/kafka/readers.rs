@@ -71,7 +71,8 @@ impl Readers {
         let number = topic.number(at)?;
         let tail = Arc::new(Tail::new(at, bounds, self.budget.clone()));
         let follower = self.follower()?;
-        let following = follower.follow(topic.name.clone(), number, &tail).await?;
+        let call_timeout = self.options.call_timeout;
+        let following = follower.follow(topic, number, &tail, call_timeout).await?;
         Ok(Open { tail, following })
     }
 

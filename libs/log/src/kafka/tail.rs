@@ -72,16 +72,20 @@ impl Tail {
         Self { at, state: Mutex::new(state), end, readers: AtomicUsize::new(0) }
     }
 
-    /// Takes the next record of the log.
-    pub(super) fn push(&self, record: LogRecord) {
+    /// Takes the next records of the log.
+    pub(super) fn push(&self, records: impl Iterator<Item = LogRecord>) {
         let mut state = self.state.lock();
-        if state.broken.is_some() || record.offset < state.next {
+        if state.broken.is_some() {
             return;
         }
-        state.next = record.offset.next();
-        state.end = state.end.max(state.next);
-        state.cache.push(record);
+        for record in records {
+            if record.offset >= state.next {
+                state.next = record.offset.next();
+                state.cache.push(record);
+            }
+        }
         let next = state.next;
+        state.end = state.end.max(next);
         drop(state);
         self.end.publish(next);
     }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_core::id::{PartitionCount, PartitionRef, StoreId};
@@ -28,6 +29,7 @@ pub(super) struct Topics {
     admin: Admin,
     options: KafkaOptions,
     stores: Mutex<BTreeMap<StoreId, Arc<Lookup>>>,
+    looks: AtomicU64,
 }
 
 /// What was found about a store's topic. Whoever holds the lock keeps the others out in the order
@@ -38,6 +40,8 @@ pub(super) type Lookup = tokio::sync::Mutex<Option<Topic>>;
 #[derive(Clone, Debug)]
 pub(super) struct Topic {
     pub(super) name: Arc<str>,
+    /// Number of the look that found it: another one may have found another topic.
+    pub(super) look: u64,
     partitions: u32,
 }
 
@@ -54,7 +58,8 @@ impl Topics {
     /// Checks brokers and control log, making the latter when it is not there.
     pub(super) async fn open(options: KafkaOptions) -> Result<Self> {
         let admin = Admin::new(&options)?;
-        let topics = Self { admin, options, stores: Mutex::default() };
+        let (stores, looks) = (Mutex::default(), AtomicU64::new(0));
+        let topics = Self { admin, options, stores, looks };
         let control = PartitionRef::CONTROL.store;
         let seen = topics.admin.look(&topics.name(control)).await?;
         let brokers = seen.brokers.iter().map(|broker| async {
@@ -112,7 +117,8 @@ impl Topics {
             return Err(no_such_log(at));
         };
         self.check(&name, &seen).await?;
-        let topic = Topic { name: name.into(), partitions: seen.partitions };
+        let look = self.looks.fetch_add(1, Ordering::Relaxed);
+        let topic = Topic { name: name.into(), look, partitions: seen.partitions };
         Ok(found.insert(topic).clone())
     }
 

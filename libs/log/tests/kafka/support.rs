@@ -99,6 +99,14 @@ impl Admin {
         let options = AdminOptions::new().operation_timeout(Some(Duration::from_secs(10)));
         let made = self.0.create_topics([&wanted], &options).await.unwrap();
         made.into_iter().next().unwrap().unwrap();
+        // The controller has made it; the broker hears of it a moment later.
+        let is_known = || {
+            let metadata = self.0.inner().fetch_metadata(Some(topic), HANG_GUARD).unwrap();
+            metadata.topics()[0].error().is_none()
+        };
+        while !is_known() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
     }
 
     pub async fn remove(&self, topic: &str) {
