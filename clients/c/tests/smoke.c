@@ -229,6 +229,7 @@ int main(int arguments_count, char **arguments)
     expect(fb_store_write(store, NULL, 0, 0, NULL, NULL, NULL) == FB_CLOSED,
            "a store ends with its client");
     check(fb_close(store, &failure), "close the store");
+    expect(atomic_load(&told) == 100, "each change of the stream was told of once");
     puts("smoke: OK");
     return 0;
 }

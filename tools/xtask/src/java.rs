@@ -168,6 +168,27 @@ mod tests {
         0.263 s -- in io.forebay.ATest\n[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 1\n";
 
     #[test]
+    fn a_stamp_changes_with_any_file_below_and_a_missing_one_names_the_fix() {
+        let folder = tempfile::tempdir().unwrap();
+        let inner = folder.path().join("inner");
+        fs::create_dir(&inner).unwrap();
+        fs::write(inner.join("A.java"), "1").unwrap();
+        let stamp = || {
+            let mut stamp = String::new();
+            add_stamp(folder.path(), &mut stamp).map(|()| stamp)
+        };
+        let first = stamp().unwrap();
+        assert_eq!(stamp().unwrap(), first);
+        fs::write(inner.join("A.java"), "12").unwrap();
+        let second = stamp().unwrap();
+        assert_ne!(second, first);
+        fs::write(inner.join("B.java"), "").unwrap();
+        assert_ne!(stamp().unwrap(), second);
+        let problem = add_stamp(&inner.join("none"), &mut String::new()).unwrap_err();
+        assert!(problem.contains("fix:"), "{problem}");
+    }
+
+    #[test]
     fn each_class_is_a_suite_and_the_sum_is_none() {
         let suites = suites("jdk", GOOD, true, "exit 0");
         assert_eq!(suites.len(), 1);

@@ -44,7 +44,8 @@ public final class ForebayClient implements AutoCloseable {
     }
 
     /**
-     * Connects to a node.
+     * Connects to a node. The native core's records go to SLF4J from now on, from the level up that
+     * the logger {@code io.forebay.core} has now.
      *
      * @param endpoint {@code host:port}
      * @param deadline time that a call has, its retries included; zero for 10 seconds

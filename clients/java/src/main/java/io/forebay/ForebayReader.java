@@ -244,7 +244,9 @@ public final class ForebayReader extends Reads implements AutoCloseable {
 
     /**
      * Ends the reader: reads in flight end, later ones throw {@link ClosedException}, and its
-     * memory goes after the last of them. A second close changes nothing.
+     * memory goes after the last of them. One that keeps checkpoints writes a last one of each
+     * partition and waits for them, up to 10 s; one that takes longer leaves the one before. A
+     * second close changes nothing.
      */
     @Override
     public void close() {

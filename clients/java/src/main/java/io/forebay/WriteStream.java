@@ -128,14 +128,23 @@ public final class WriteStream implements AutoCloseable {
                     ErrorCode.INVALID_ARGUMENT,
                     "what a future starts cannot wait for futures; use an executor");
         }
+        Summary summary;
+        try {
+            summary = settled();
+        } catch (UnknownOutcomeException | ClosedException unsettled) {
+            throw unsettled;
+        } catch (ForebayException refused) {
+            awaitHeard();
+            throw refused;
+        }
+        awaitHeard();
+        return summary;
+    }
+
+    private Summary settled() {
         CallBuffer call = CallBuffer.take();
         try {
-            int status = Native.CALLS.streamFlush(id.id(), call.out(0), call.error());
-            if (status != ErrorCode.UNKNOWN_OUTCOME.number()
-                    && status != ErrorCode.CLOSED.number()) {
-                awaitHeard();
-            }
-            call.check(status);
+            call.check(Native.CALLS.streamFlush(id.id(), call.out(0), call.error()));
             long settled = call.outLong(0);
             long notMet = call.outLong(1);
             long failed = call.outLong(2);
@@ -146,7 +155,7 @@ public final class WriteStream implements AutoCloseable {
         }
     }
 
-    /** Everything is settled; its events are on their way, unless a listener holds them up. */
+    /** Nothing is in flight; its events are on their way, unless a listener holds them up. */
     private void awaitHeard() {
         long left = deadline.toNanos();
         boolean interrupted = false;
@@ -194,6 +203,7 @@ public final class WriteStream implements AutoCloseable {
             flush();
         } finally {
             id.close();
+            awaitHeard();
         }
     }
 }

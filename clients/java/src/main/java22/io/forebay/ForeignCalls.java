@@ -17,7 +17,8 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Short reads that wait for nothing are critical calls: the thread does not leave Java for them,
  * which saves most of the crossing, and a collector's pause waits until they are back. They take
- * well below a microsecond, block nowhere and call nothing back. All other calls are plain ones.
+ * about a microsecond, block nowhere and call nothing back. All other calls are plain ones, and
+ * reads that may go to a disk must be, once there are any.
  */
 final class ForeignCalls implements NativeCalls {
     /** More bytes than this are copied by a plain call. */
