@@ -1,14 +1,34 @@
-//! The simulator: the real client, services, log and reader on one thread, a paused clock, a model
-//! of a disk and a network that breaks by the seed.
+//! The simulator: the real client, services, log and readers on one thread, a paused clock, models
+//! of disks and a network that break by the seed.
 //!
-//! [`run`] makes one run. Whatever it checks is in `expected`: nothing acknowledged is lost,
-//! nothing is applied twice, no reader turns back, a read after a token shows the write.
+//! [`run`] makes one run. Three applications and an administrator write one store of three
+//! partitions: upserts, increments, puts, deletes, batches, conditions, times to live, races, a
+//! field that comes and goes. Three readers follow it: one plain, one with a filter, one that goes
+//! on from checkpoints on a disk of its own. Meanwhile the faults of [`FAULT_NAMES`] fire.
+//!
+//! What is checked while it runs (`expected`): a read shows a state that its key had, never one
+//! before what the same reader has shown, after a token or a barrier exactly the newest, within an
+//! age none that was replaced before it; absent is said of nothing that a caught-up reader must
+//! know; conditions come out as they must; positions never fall. At the end every reader equals the
+//! naive [model](crate::model) of the log, a fresh one after a last power cut too (`oracle`); some
+//! runs then lose a partition's log altogether (`lost_log`).
+//!
+//! Whether the checks see anything is itself checked: [`Plant`] names bugs, each put in by a
+//! wrapper at a seam of the product, and each must be caught within [`PLANT_SEEDS_MAX`] seeds. A
+//! new fault is a name in `faults` and its arm; a new plant a name in `plant` and the place where
+//! it lies in wait; what must fire at least once in a set of runs stands in [`RECOVERIES`].
 
+mod admin;
 mod clock;
 mod expected;
 mod faults;
+mod lost_log;
 pub mod net;
+mod oracle;
+mod plant;
 mod readers;
+mod records;
+mod settle;
 mod trace;
 mod workload;
 mod world;
@@ -20,23 +40,83 @@ use std::time::Duration;
 
 use forebay_log::disk::sim::Loss;
 
-use self::expected::Expected;
-use self::readers::{SimReader, await_ready, read_all};
+use self::expected::{Expected, Shown};
+use self::readers::{ROLES, Role, SimReader};
+use self::records::RecordCounter;
 use self::trace::Trace;
 use self::workload::{Application, Shared, lock};
 use self::world::World;
 
 pub use self::faults::FAULT_NAMES;
-pub use self::world::Plant;
+pub use self::plant::Plant;
 
-/// Operations of one run, over all applications.
-pub const OPERATIONS: usize = 510;
+/// Operations of one run, over all applications and the administrator.
+pub const OPERATIONS: usize = 3 * APPLICATION_OPERATIONS + ADMIN_OPERATIONS;
 /// Faults that a run has at least.
 pub const FAULTS_MIN: u64 = 3;
+/// Seeds within which each planted bug is caught.
+pub const PLANT_SEEDS_MAX: u64 = 200;
 const APPLICATIONS: u64 = 3;
-const READERS: usize = 2;
+const APPLICATION_OPERATIONS: usize = 164;
+const ADMIN_OPERATIONS: usize = 20;
 /// Longest run, in simulated time; a run that takes longer hangs.
 const SIMULATED_MAX: Duration = Duration::from_secs(3_600);
+/// One run in this many loses a log at its end.
+const LOST_LOG_EVERY: u64 = 4;
+
+const _: () = assert!(OPERATIONS >= 500);
+
+/// Recovery paths and kinds of reads that a set of runs must have gone through, beside every fault.
+pub const RECOVERIES: [&str; 48] = [
+    "append_delayed",
+    "append_in_doubt_appended",
+    "append_in_doubt_late",
+    "append_in_doubt_lost",
+    "append_refused",
+    "answer_delayed",
+    "alteration not certain",
+    "barrier refused",
+    "batch accepted in part",
+    "bounds_refused",
+    "checkpoint not written",
+    "checkpoint restored",
+    "checkpoint written",
+    "condition not met",
+    "connection broken",
+    "connection refused",
+    "copy built anew",
+    "damaged checkpoint ignored",
+    "duplicate skipped",
+    "field added and dropped",
+    "file left torn by a power cut",
+    "local read",
+    "log lost, token lost",
+    "log replaced or cut under a reader",
+    "log stopped for good",
+    "node started after a failed sync",
+    "node started again",
+    "partition not followed",
+    "race for a key",
+    "read after token",
+    "read of the latest",
+    "read refused as stale",
+    "read refused while bootstrapping",
+    "read that did not come in time",
+    "read within its age",
+    "read_delayed",
+    "read_refused",
+    "reader opened again",
+    "sync failed",
+    "tail held up",
+    "tail held up and gone on",
+    "torn tail cut",
+    "transfer stalled",
+    "write of unknown outcome",
+    "write pushed back",
+    "write settled by its retry",
+    "write to a full disk",
+    "write unavailable",
+];
 
 /// What a run did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,6 +165,11 @@ pub fn run_planted(seed: u64, plant: Plant) -> Result<Report, Box<Failure>> {
 }
 
 fn run_with(seed: u64, plant: Option<Plant>, trace: Trace) -> Result<Report, Box<Failure>> {
+    let counter = RecordCounter::new(trace.clone());
+    tracing::subscriber::with_default(counter, || run_recorded(seed, plant, trace))
+}
+
+fn run_recorded(seed: u64, plant: Option<Plant>, trace: Trace) -> Result<Report, Box<Failure>> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -97,8 +182,11 @@ fn run_with(seed: u64, plant: Option<Plant>, trace: Trace) -> Result<Report, Box
             expected: Mutex::new(Expected::default()),
             readers: Mutex::new(Vec::new()),
             token: Mutex::new(None),
+            races: Mutex::new(0),
         });
         let ran = tokio::time::timeout(SIMULATED_MAX, simulate(&shared, seed)).await;
+        lock(&shared.readers).iter().for_each(|reader| reader.count(&shared.world));
+        shared.world.count_faults();
         let trace = &shared.world.trace;
         match ran.unwrap_or_else(|_| Err("the run hangs".to_owned())) {
             Ok(()) => Ok(Report { seed, digest: trace.digest(), fired: trace.counts() }),
@@ -112,18 +200,19 @@ async fn simulate(shared: &Arc<Shared>, seed: u64) -> Result<(), String> {
     shared.world.start().await.map_err(text)?;
     let admin = shared.world.client().map_err(text)?;
     admin.create_store(&readers::spec()).await.map_err(text)?;
-    for _ in 0..READERS {
-        let reader = SimReader::open(&shared.world).await.map_err(text)?;
-        lock(&shared.readers).push(reader);
+    for role in ROLES {
+        let reader = SimReader::open(&shared.world, role, Shown::default()).await;
+        lock(&shared.readers).push(reader.map_err(text)?);
     }
     let stop = Arc::new(AtomicBool::new(false));
     let faults = tokio::spawn(faults::run(Arc::clone(shared), Arc::clone(&stop)));
     let mut applications = Vec::new();
     for number in 0..APPLICATIONS {
         let application = Application::new(Arc::clone(shared), seed, number)?;
-        let operations = OPERATIONS / APPLICATIONS as usize;
-        applications.push(tokio::spawn(application.run(operations)));
+        applications.push(tokio::spawn(application.run(APPLICATION_OPERATIONS)));
     }
+    let administrator = Application::new(Arc::clone(shared), seed, APPLICATIONS)?;
+    applications.push(tokio::spawn(administrator.administer(ADMIN_OPERATIONS)));
     for application in applications {
         application.await.map_err(|error| format!("an application panicked: {error}"))??;
     }
@@ -132,30 +221,24 @@ async fn simulate(shared: &Arc<Shared>, seed: u64) -> Result<(), String> {
     if fired < FAULTS_MIN {
         return Err(format!("only {fired} faults fired"));
     }
-    check_end(shared).await
+    check_end(shared).await?;
+    if shared.world.draw(LOST_LOG_EVERY) == 0 {
+        lost_log::run(shared).await?;
+    }
+    Ok(())
 }
 
 /// At the end every reader, and one that starts from nothing after a last power cut, shows exactly
 /// what was acknowledged.
 async fn check_end(shared: &Shared) -> Result<(), String> {
-    let Some(token) = lock(&shared.token).clone() else {
-        return Err("nothing was written".to_owned());
-    };
-    let mut readers: Vec<_> =
+    let text = |error: forebay_core::Error| error.to_string();
+    let readers: Vec<_> =
         lock(&shared.readers).iter().map(|reader| reader.reader.clone()).collect();
-    for round in ["at the end", "after a last power cut"] {
-        for reader in &readers {
-            await_ready(&shared.world, reader).await.map_err(|error| error.to_string())?;
-            let applied = reader.wait_token(&token, Duration::from_secs(60)).await;
-            applied.map_err(|error| format!("{round}: {error}"))?;
-            let found = read_all(reader).map_err(|error| format!("{round}: {error}"))?;
-            let checked = lock(&shared.expected).check_all(&found);
-            checked.map_err(|what| format!("{round}: {what}"))?;
-        }
-        shared.world.power_cut(Loss::Everything).await;
-        shared.world.start().await.map_err(|error| error.to_string())?;
-        let fresh = SimReader::open(&shared.world).await.map_err(|error| error.to_string())?;
-        readers = vec![fresh.reader];
-    }
-    Ok(())
+    oracle::check(shared, &readers).await.map_err(|what| format!("at the end: {what}"))?;
+    shared.world.power_cut(Loss::Everything).await;
+    shared.world.start().await.map_err(text)?;
+    let fresh = SimReader::open(&shared.world, Role::Plain, Shown::default()).await;
+    let fresh = fresh.map_err(text)?.reader;
+    let checked = oracle::check(shared, &[fresh]).await;
+    checked.map_err(|what| format!("after a last power cut: {what}"))
 }

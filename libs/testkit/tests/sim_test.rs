@@ -1,7 +1,8 @@
-//! The simulator itself: a seed replays exactly, and runs differ by their seed.
+//! The simulator itself: a seed replays exactly, runs differ by their seed, and a run with a bug
+//! is told from one without. Every plant and many seeds run in a stage of their own.
 #![cfg(feature = "sim")]
 
-use forebay_testkit::sim;
+use forebay_testkit::sim::{self, Plant};
 
 #[test]
 fn a_seed_replays_event_by_event() {
@@ -17,10 +18,25 @@ fn another_seed_is_another_run() {
     assert_ne!(sim::run(11).unwrap().digest, sim::run(12).unwrap().digest);
 }
 
+/// Also on several threads at once, as `forebay-sim` runs them.
 #[test]
-fn planted_bugs_are_caught() {
-    for plant in [sim::Plant::AcknowledgesBeforeSync, sim::Plant::SendsTwice] {
-        let caught = (1..=20).find(|seed| sim::run_planted(*seed, plant).is_err());
-        assert!(caught.is_some(), "{plant:?} passed 20 seeds");
-    }
+fn runs_do_not_meet() {
+    let alone = sim::run(9).unwrap();
+    let beside = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..3).map(|_| scope.spawn(|| sim::run(9).unwrap())).collect();
+        threads.into_iter().map(|thread| thread.join().unwrap()).collect::<Vec<_>>()
+    });
+    beside.iter().for_each(|run| assert_eq!(*run, alone));
+}
+
+#[test]
+fn a_planted_bug_fails_the_same_way_each_time() {
+    let caught = || {
+        let caught = (1..=sim::PLANT_SEEDS_MAX)
+            .find_map(|seed| sim::run_planted(seed, Plant::RetriesUnderNewSequence).err());
+        caught.map(|failure| (failure.seed, failure.what, failure.last_events))
+    };
+    let first = caught();
+    assert!(first.is_some());
+    assert_eq!(first, caught());
 }

@@ -1,30 +1,16 @@
 //! `forebay-sim`: makes runs of the simulator, seed after seed, and says what fired.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use clap::Parser;
-use forebay_testkit::sim::{self, FAULT_NAMES};
+use forebay_testkit::sim::{self, FAULT_NAMES, PLANT_SEEDS_MAX, Plant, RECOVERIES};
 
-/// Recovery paths that a set of runs must have gone through, beside every fault.
-const RECOVERIES: [&str; 14] = [
-    "node started again",
-    "log stopped after a failed sync",
-    "write of unknown outcome",
-    "read after token",
-    "local read",
-    "append_refused",
-    "append_in_doubt_appended",
-    "append_in_doubt_lost",
-    "append_in_doubt_late",
-    "append_delayed",
-    "answer_delayed",
-    "read_refused",
-    "read_delayed",
-    "bounds_refused",
-];
 /// Runs below which a fault may not have fired by chance.
-const SEEDS_THAT_FIRE_ALL: u64 = 20;
+const SEEDS_THAT_FIRE_ALL: u64 = 100;
 
 /// Runs the whole of Forebay in one thread, once per seed, with faults, against a checker.
 #[derive(Parser)]
@@ -35,44 +21,107 @@ struct Options {
     /// How many seeds.
     #[arg(long, default_value_t = 1_000)]
     seeds: u64,
-    /// Print every event as it comes.
+    /// Runs at a time, each on a thread of its own; one per core unless set.
+    #[arg(long)]
+    jobs: Option<NonZeroUsize>,
+    /// Print the digest of each run; a run of the same seed by the same build has the same.
+    #[arg(long)]
+    digests: bool,
+    /// Print every event as it comes, one run after the other.
     #[arg(long)]
     trace: bool,
+    /// Also give runs each of the planted bugs, and fail if one of them is not caught.
+    #[arg(long)]
+    plants: bool,
 }
 
 fn main() -> ExitCode {
     let options = Options::parse();
-    let mut fired = BTreeMap::<&str, u64>::new();
-    let (mut ran, mut failed) = (0, 0);
-    for seed in options.seed..options.seed.saturating_add(options.seeds) {
-        ran += 1;
+    let cores = || std::thread::available_parallelism().unwrap_or(NonZeroUsize::MIN);
+    let jobs = if options.trace { NonZeroUsize::MIN } else { options.jobs.unwrap_or_else(cores) };
+    let mut is_green = make_runs(&options, jobs);
+    if options.plants {
+        is_green &= catch_plants(jobs);
+    }
+    if is_green { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Calls `work` with each number below `count` once, on this many threads.
+fn on_threads(jobs: NonZeroUsize, count: u64, work: impl Fn(u64) + Sync) {
+    let next = AtomicU64::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..jobs.get() {
+            scope.spawn(|| {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    if number >= count {
+                        return;
+                    }
+                    work(number);
+                }
+            });
+        }
+    });
+}
+
+/// Makes all runs; whether every one of them kept every rule, and every path was gone.
+fn make_runs(options: &Options, jobs: NonZeroUsize) -> bool {
+    let fired = Mutex::new(BTreeMap::<&str, u64>::new());
+    let failed = AtomicU64::new(0);
+    on_threads(jobs, options.seeds, |number| {
+        let seed = options.seed.saturating_add(number);
         let run = if options.trace { sim::run_printed } else { sim::run };
         match run(seed) {
-            Ok(report) => report.fired.into_iter().for_each(|(what, times)| {
-                *fired.entry(what).or_default() += times;
-            }),
+            Ok(report) => {
+                if options.digests {
+                    println!("digest {:016x} of seed {seed}", report.digest);
+                }
+                let mut fired = fired.lock().expect("no thread panics while it counts");
+                for (what, times) in report.fired {
+                    *fired.entry(what).or_default() += times;
+                }
+            }
             Err(failure) => {
-                failed += 1;
-                failure.last_events.iter().for_each(|event| println!("{event}"));
-                println!("seed {seed}: {}", failure.what);
-                println!("replay: make sim SEED={seed} SEEDS=1");
+                failed.fetch_add(1, Ordering::Relaxed);
+                let mut lines = failure.last_events;
+                lines.push(format!("seed {seed}: {}", failure.what));
+                lines.push(format!("replay: make sim SEED={seed} SEEDS=1"));
+                println!("{}", lines.join("\n"));
             }
         }
-    }
+    });
+    let (fired, failed) = (fired.into_inner().unwrap_or_default(), failed.into_inner());
     for (what, times) in &fired {
         println!("fired {times:>9}  {what}");
     }
-    let silent = FAULT_NAMES.iter().chain(&RECOVERIES).filter(|what| !fired.contains_key(*what));
-    let silent: Vec<_> = silent.copied().collect();
-    let must_fire = options.seeds >= SEEDS_THAT_FIRE_ALL;
-    if must_fire {
-        silent.iter().for_each(|what| println!("never fired: {what}"));
+    println!("suite sim/seeds: ran {}, failed {failed}", options.seeds);
+    if options.seeds < SEEDS_THAT_FIRE_ALL {
+        return failed == 0;
     }
-    let silent = if must_fire { silent.len() } else { 0 };
-    println!("suite sim/seeds: ran {ran}, failed {failed}");
-    if must_fire {
-        let all = FAULT_NAMES.len() + RECOVERIES.len();
-        println!("suite sim/coverage: ran {all}, failed {silent}");
-    }
-    if failed == 0 && silent == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    let all: Vec<_> = FAULT_NAMES.iter().chain(&RECOVERIES).collect();
+    let silent: Vec<_> = all.iter().filter(|what| !fired.contains_key(**what)).collect();
+    silent.iter().for_each(|what| println!("never fired: {what}"));
+    println!("suite sim/coverage: ran {}, failed {}", all.len(), silent.len());
+    failed == 0 && silent.is_empty()
+}
+
+/// Gives runs each of the planted bugs until one of them is caught; whether all were.
+fn catch_plants(jobs: NonZeroUsize) -> bool {
+    let survivors = AtomicU64::new(0);
+    on_threads(jobs, Plant::ALL.len() as u64, |number| {
+        let plant = Plant::ALL[number as usize];
+        let caught = (1..=PLANT_SEEDS_MAX).find_map(|seed| sim::run_planted(seed, plant).err());
+        match caught {
+            Some(failure) => {
+                println!("plant {plant:?}: caught by seed {}: {}", failure.seed, failure.what);
+            }
+            None => {
+                survivors.fetch_add(1, Ordering::Relaxed);
+                println!("plant {plant:?}: not caught by {PLANT_SEEDS_MAX} seeds");
+            }
+        }
+    });
+    let survivors = survivors.into_inner();
+    println!("suite sim/plants: ran {}, failed {survivors}", Plant::ALL.len());
+    survivors == 0
 }

@@ -1,6 +1,6 @@
 //! The simulated wall clock: the runtime's paused time, plus a skew that faults move.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::Mutex;
 
 use forebay_core::clock::{Clock, Timestamp};
 use tokio::time::Instant;
@@ -12,29 +12,63 @@ const START_US: i64 = 1_767_225_600_000_000;
 #[derive(Debug)]
 pub struct SimClock {
     started: Instant,
-    skew_us: AtomicI64,
+    moved: Mutex<Moved>,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Moved {
+    skew_us: i64,
+    /// Highest time that was shown before a jump backwards.
+    high_us: i64,
+    /// Sum of all jumps backwards.
+    fallen_us: i64,
+}
+
+/// What the checker must know of the clock to say when something may have been appended.
+#[derive(Clone, Copy, Debug)]
+pub struct Moment {
+    /// What the clock shows.
+    pub now: Timestamp,
+    /// The highest that it has ever shown: no append time lies above it.
+    pub high: Timestamp,
+    /// How far it has been moved backwards so far, in microseconds, all jumps together.
+    pub fallen_us: i64,
 }
 
 impl SimClock {
     /// A clock without skew; call it inside the runtime.
     pub fn start() -> Self {
-        Self { started: Instant::now(), skew_us: AtomicI64::new(0) }
+        Self { started: Instant::now(), moved: Mutex::default() }
     }
 
     /// Moves the clock, backwards too, as an operator or a time server may.
     pub fn jump_micros(&self, micros: i64) {
-        self.skew_us.fetch_add(micros, Ordering::SeqCst);
+        let mut moved = self.moved.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        moved.high_us = moved.high_us.max(self.runtime_us() + moved.skew_us);
+        moved.fallen_us += (-micros).max(0);
+        moved.skew_us += micros;
+    }
+
+    /// The clock with what it has been through.
+    pub fn moment(&self) -> Moment {
+        let moved = *self.moved.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let now = Timestamp::from_micros(self.runtime_us() + moved.skew_us);
+        let high = now.max(Timestamp::from_micros(moved.high_us));
+        Moment { now, high, fallen_us: moved.fallen_us }
     }
 
     /// Microseconds of the runtime's time since the start, which nothing moves.
     pub fn elapsed_us(&self) -> u64 {
         u64::try_from(self.started.elapsed().as_micros()).unwrap_or(u64::MAX)
     }
+
+    fn runtime_us(&self) -> i64 {
+        START_US + i64::try_from(self.elapsed_us()).unwrap_or(i64::MAX - START_US)
+    }
 }
 
 impl Clock for SimClock {
     fn now(&self) -> Timestamp {
-        let elapsed = i64::try_from(self.elapsed_us()).unwrap_or(i64::MAX);
-        Timestamp::from_micros(START_US + elapsed + self.skew_us.load(Ordering::SeqCst))
+        self.moment().now
     }
 }

@@ -2,9 +2,14 @@
 //!
 //! Each key has one writer, which waits for each change to settle before it makes the next. So the
 //! states of a key form a line; a read must show a state on that line, never one before a state
-//! that the same reader has shown, and after a token exactly the newest.
+//! that the same reader has shown, and after a token exactly the newest. A state with a time to
+//! live is followed by "no document" at a time that is known up to how long its write took.
 
 use std::collections::BTreeMap;
+
+use forebay_core::clock::Timestamp;
+
+use super::clock::Moment;
 
 /// A document of the simulated store; `None` is no document.
 pub type State = Option<Fields>;
@@ -18,47 +23,101 @@ pub struct Fields {
     pub total: i64,
     /// Set by some changes.
     pub note: Option<String>,
+    /// A field that the administrator adds and drops.
+    pub passing: Option<i64>,
 }
 
-/// The line of states of one key; the first is "no document".
+/// One state on a key's line.
 #[derive(Clone, Debug)]
-pub struct History {
-    states: Vec<State>,
-    /// The last change is not settled: a read may show it or the one before.
-    pending: bool,
+struct Step {
+    state: State,
+    ttl_us: Option<i64>,
+    /// The clock when the change was about to be sent.
+    begun: Moment,
+    /// The clock when it was acknowledged; `None` while it is not.
+    settled: Option<Moment>,
 }
 
-impl Default for History {
-    fn default() -> Self {
-        Self { states: vec![None], pending: false }
+impl Step {
+    /// Before this, its entry was surely not appended.
+    fn appended_from(&self, now: Moment) -> Timestamp {
+        let until = self.settled.unwrap_or(now);
+        self.begun.now.plus_micros(self.begun.fallen_us - until.fallen_us)
     }
+
+    /// Whether a reader may see it expired.
+    fn may_be_expired(&self, now: Moment) -> bool {
+        self.ttl_us.is_some_and(|ttl| now.high >= self.appended_from(now).plus_micros(ttl))
+    }
+
+    /// Whether no reader may see it alive.
+    fn must_be_expired(&self, now: Moment) -> bool {
+        let appended_until = self.settled.map(|settled| settled.high);
+        appended_until.zip(self.ttl_us).is_some_and(|(at, ttl)| now.now >= at.plus_micros(ttl))
+    }
+
+    fn may_show(&self, shown: &State, now: Moment) -> bool {
+        match shown {
+            None => self.state.is_none() || self.may_be_expired(now),
+            shown => *shown == self.state && !self.must_be_expired(now),
+        }
+    }
+}
+
+/// The line of states of one key; before the first there is no document.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    steps: Vec<Step>,
 }
 
 impl History {
-    /// The newest state.
-    pub fn newest(&self) -> &State {
-        &self.states[self.states.len() - 1]
+    /// The newest state, settled or not, as if nothing expired.
+    pub fn newest(&self) -> State {
+        self.steps.last().and_then(|step| step.state.clone())
     }
 
     /// A change is about to be sent.
-    pub fn begin(&mut self, next: State) {
-        self.states.push(next);
-        self.pending = true;
+    pub fn begin(&mut self, state: State, ttl_us: Option<i64>, begun: Moment) {
+        self.steps.push(Step { state, ttl_us, begun, settled: None });
     }
 
-    /// The change is acknowledged.
-    pub fn settle(&mut self) {
-        self.pending = false;
+    /// The newest change is acknowledged.
+    pub fn settle(&mut self, settled: Moment) {
+        if let Some(newest) = self.steps.last_mut() {
+            newest.settled.get_or_insert(settled);
+        }
     }
 
-    /// The place on the line, from `seen` on, that a read may have shown.
-    fn place(&self, shown: &State, seen: usize) -> Option<usize> {
-        (seen..self.states.len()).find(|place| self.states[*place] == *shown)
+    fn is_pending(&self) -> bool {
+        self.steps.last().is_some_and(|newest| newest.settled.is_none())
+    }
+
+    /// The first place on the line, from `from` on, that a read may have shown; place 0 is before
+    /// the first state.
+    fn place(&self, shown: &State, from: usize, now: Moment) -> Option<usize> {
+        (from..=self.steps.len()).find(|place| match place.checked_sub(1) {
+            None => shown.is_none(),
+            Some(step) => self.steps[step].may_show(shown, now),
+        })
+    }
+
+    /// The last place whose change was acknowledged when the clock had never shown `before`.
+    fn settled_before(&self, before: Timestamp) -> usize {
+        let is_older = |step: &Step| step.settled.is_some_and(|settled| settled.high < before);
+        self.steps.iter().rposition(is_older).map_or(0, |step| step + 1)
+    }
+
+    fn settled_place(&self) -> usize {
+        self.steps.len() - usize::from(self.is_pending())
+    }
+
+    fn states_from(&self, from: usize) -> Vec<&State> {
+        self.steps.iter().skip(from.saturating_sub(1)).map(|step| &step.state).collect()
     }
 }
 
-/// Which places of each key's line a reader has shown.
-#[derive(Debug, Default)]
+/// Which places of each key's line a reader has shown, or must be past.
+#[derive(Clone, Debug, Default)]
 pub struct Shown(BTreeMap<i64, usize>);
 
 /// All keys.
@@ -73,50 +132,86 @@ impl Expected {
         self.keys.entry(key).or_default()
     }
 
-    /// Holds a local read against the line: it may be behind, but never turns back.
+    /// Forgets the keys that a lost log took along.
+    pub fn forget(&mut self, is_lost: impl Fn(i64) -> bool) {
+        self.keys.retain(|key, _| !is_lost(*key));
+    }
+
+    /// What a reader that catches up from now on must be past: everything that is acknowledged.
+    pub fn acknowledged(&self) -> Shown {
+        Shown(self.keys.iter().map(|(key, history)| (*key, history.settled_place())).collect())
+    }
+
+    /// Holds a local read against the line: it may be behind, but never turns back. `no_older`
+    /// is the reader's clock minus the age that the read has asked for.
     ///
     /// # Errors
     /// What is wrong, with the key.
-    pub fn check_local(&mut self, key: i64, shown: &State, by: &mut Shown) -> Result<(), String> {
+    pub fn check_local(
+        &mut self,
+        key: i64,
+        shown: &State,
+        by: &mut Shown,
+        no_older: Option<Timestamp>,
+        now: Moment,
+    ) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
         let seen = by.0.entry(key).or_default();
-        match history.place(shown, *seen) {
+        let fresh = no_older.map_or(0, |before| history.settled_before(before));
+        let from = fresh.max(*seen);
+        match history.place(shown, from, now) {
             Some(place) => {
                 *seen = place;
                 Ok(())
             }
-            None => Err(format!(
-                "key {key}: a local read shows {shown:?}, which is no state from place {seen} on \
-                 of {:?}",
-                history.states
-            )),
+            None => {
+                let why = if fresh > *seen { "too old for its bound" } else { "behind itself" };
+                let states = history.states_from(from);
+                Err(format!(
+                    "key {key}: a local read is {why}: it shows {shown:?}, which is none of place \
+                     {from} on: {states:?}"
+                ))
+            }
         }
     }
 
-    /// Holds a read after the token of the newest change against the line: it shows the newest.
+    /// Holds a read after the newest change against the line: it shows the newest.
     ///
     /// # Errors
     /// What is wrong, with the key.
-    pub fn check_newest(&mut self, key: i64, shown: &State) -> Result<(), String> {
+    pub fn check_newest(
+        &mut self,
+        key: i64,
+        shown: &State,
+        by: &mut Shown,
+        now: Moment,
+    ) -> Result<(), String> {
         let history = self.keys.entry(key).or_default();
-        if !history.pending && shown == history.newest() {
+        let newest = history.steps.len();
+        if !history.is_pending() && history.place(shown, newest, now) == Some(newest) {
+            by.0.insert(key, newest);
             return Ok(());
         }
         let newest = history.newest();
-        Err(format!("key {key}: a read after its token shows {shown:?}, expected {newest:?}"))
+        Err(format!("key {key}: a read past its newest change shows {shown:?}, not {newest:?}"))
     }
 
-    /// Holds all documents of a store against all lines.
+    /// Holds all documents of a store, of the partitions that `follows` names, against all lines.
     ///
     /// # Errors
     /// The first difference.
-    pub fn check_all(&self, found: &BTreeMap<i64, Fields>) -> Result<(), String> {
-        for (key, history) in &self.keys {
-            if history.pending {
+    pub fn check_all(
+        &self,
+        found: &BTreeMap<i64, Fields>,
+        follows: impl Fn(i64) -> bool,
+        now: Moment,
+    ) -> Result<(), String> {
+        for (key, history) in self.keys.iter().filter(|(key, _)| follows(**key)) {
+            if history.is_pending() {
                 return Err(format!("key {key}: its last change never settled"));
             }
             let shown = found.get(key).cloned();
-            if shown != *history.newest() {
+            if history.place(&shown, history.steps.len(), now).is_none() {
                 let newest = history.newest();
                 return Err(format!("key {key}: at the end {shown:?}, expected {newest:?}"));
             }
@@ -136,32 +231,94 @@ mod tests {
         Some(Fields { revision, ..Fields::default() })
     }
 
-    #[test]
-    fn a_reader_may_be_behind_but_never_turns_back() {
+    fn at(micros: i64) -> Moment {
+        let now = Timestamp::from_micros(micros);
+        Moment { now, high: now, fallen_us: 0 }
+    }
+
+    fn three_states() -> Expected {
         let mut expected = Expected::default();
         for revision in 1..=3 {
-            expected.key(7).begin(state(revision));
-            expected.key(7).settle();
+            expected.key(7).begin(state(revision), None, at(revision * 10));
+            expected.key(7).settle(at(revision * 10 + 5));
         }
-        let mut shown = Shown::default();
-        assert!(expected.check_local(7, &state(2), &mut shown).is_ok());
-        assert!(expected.check_local(7, &state(2), &mut shown).is_ok());
-        assert!(expected.check_local(7, &state(1), &mut shown).is_err());
-        assert!(expected.check_local(7, &state(9), &mut shown).is_err());
-        assert!(expected.check_newest(7, &state(2)).is_err());
-        assert!(expected.check_newest(7, &state(3)).is_ok());
+        expected
+    }
+
+    #[test]
+    fn a_reader_may_be_behind_but_never_turns_back() {
+        let (mut expected, mut shown, now) = (three_states(), Shown::default(), at(100));
+        let mut local = |revision, shown: &mut Shown| {
+            expected.check_local(7, &state(revision), shown, None, now)
+        };
+        assert!(local(2, &mut shown).is_ok());
+        assert!(local(2, &mut shown).is_ok());
+        assert!(local(1, &mut shown).is_err());
+        assert!(local(9, &mut shown).is_err());
+        assert!(expected.check_newest(7, &state(2), &mut shown, now).is_err());
+        assert!(expected.check_newest(7, &state(3), &mut shown, now).is_ok());
+        assert!(expected.check_local(7, &state(2), &mut shown, None, now).is_err());
+    }
+
+    #[test]
+    fn a_bound_on_the_age_forbids_what_was_replaced_before_it() {
+        let (mut expected, now) = (three_states(), at(100));
+        let mut bounded = |no_older| {
+            let no_older = Some(Timestamp::from_micros(no_older));
+            expected.check_local(7, &state(2), &mut Shown::default(), no_older, now)
+        };
+        assert!(bounded(25).is_ok());
+        assert!(bounded(35).is_ok());
+        assert!(bounded(36).is_err());
+    }
+
+    #[test]
+    fn a_reader_that_catches_up_says_absent_of_nothing_acknowledged() {
+        let mut expected = three_states();
+        expected.key(7).begin(state(4), None, at(50));
+        let mut shown = expected.acknowledged();
+        assert!(expected.check_local(7, &None, &mut shown, None, at(60)).is_err());
+        assert!(expected.check_local(7, &state(2), &mut shown, None, at(60)).is_err());
+        assert!(expected.check_local(7, &state(3), &mut shown, None, at(60)).is_ok());
+    }
+
+    #[test]
+    fn a_time_to_live_ends_between_two_bounds() {
+        let mut expected = Expected::default();
+        expected.key(1).begin(state(1), Some(100), at(10));
+        expected.key(1).settle(at(30));
+        let mut check = |shown: &State, now| {
+            expected.check_local(1, shown, &mut Shown(BTreeMap::from([(1, 1)])), None, at(now))
+        };
+        assert!(check(&None, 109).is_err());
+        assert!(check(&None, 110).is_ok());
+        assert!(check(&state(1), 129).is_ok());
+        assert!(check(&state(1), 130).is_err());
+    }
+
+    #[test]
+    fn a_clock_that_fell_may_have_stamped_earlier() {
+        let mut expected = Expected::default();
+        expected.key(1).begin(state(1), Some(100), at(50));
+        let fallen = |micros| Moment { fallen_us: 30, high: at(60).high, ..at(micros) };
+        expected.key(1).settle(fallen(30));
+        let mut seen = Shown(BTreeMap::from([(1, 1)]));
+        let high = Moment { high: at(120).high, ..fallen(90) };
+        assert!(expected.check_local(1, &None, &mut seen, None, high).is_ok());
+        assert!(expected.check_local(1, &state(1), &mut seen, None, high).is_ok());
     }
 
     #[test]
     fn the_end_must_be_complete_and_nothing_else() {
-        let mut expected = Expected::default();
-        expected.key(1).begin(state(1));
-        assert!(expected.check_all(&BTreeMap::new()).is_err());
-        expected.key(1).settle();
-        assert!(expected.check_all(&BTreeMap::new()).is_err());
+        let (mut expected, now) = (Expected::default(), at(9));
+        expected.key(1).begin(state(1), None, at(1));
+        assert!(expected.check_all(&BTreeMap::new(), |_| true, now).is_err());
+        expected.key(1).settle(at(2));
+        assert!(expected.check_all(&BTreeMap::new(), |_| true, now).is_err());
+        assert!(expected.check_all(&BTreeMap::new(), |_| false, now).is_ok());
         let mut found = BTreeMap::from([(1, state(1).unwrap())]);
-        assert!(expected.check_all(&found).is_ok());
+        assert!(expected.check_all(&found, |_| true, now).is_ok());
         found.insert(2, Fields::default());
-        assert!(expected.check_all(&found).is_err());
+        assert!(expected.check_all(&found, |_| true, now).is_err());
     }
 }

@@ -1,18 +1,21 @@
 //! The faults of a run, one after the other, by the seed.
 
+use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay_log::disk::sim::Loss;
+use forebay_core::ErrorCode;
+use forebay_log::disk::sim::{Loss, SimDisk};
 use forebay_log::faulty::FaultRates;
 
 use super::net::NetFaults;
-use super::readers::SimReader;
+use super::readers::{CHECKPOINTING, ROLES, SimReader};
 use super::workload::{Shared, lock};
 use super::world::World;
 
 /// Everything that can go wrong.
-pub const FAULT_NAMES: [&str; 12] = [
+pub const FAULT_NAMES: [&str; 17] = [
     "power cut, nothing unsynced left",
     "power cut, torn prefix",
     "power cut, random sectors",
@@ -25,22 +28,26 @@ pub const FAULT_NAMES: [&str; 12] = [
     "disk full",
     "sync fails",
     "reader restarts",
+    "reader's network silent",
+    "reader's power cut",
+    "power cut during a checkpoint",
+    "checkpoint damaged",
+    "reader's disk full",
 ];
 
 /// Highest rate of each fault of the log, out of 10,000 calls.
 const LOG_FAULT_RATE_MAX: u64 = 1_500;
+/// Attempts to open a reader again; more would mean that a fault has not been healed.
+const REOPENS_MAX: usize = 10;
 
 /// Fires faults until it is told to stop; each is healed before the next.
 ///
 /// # Errors
 /// The node does not come back after one.
-pub(crate) async fn run(
-    shared: Arc<Shared>,
-    stop: Arc<std::sync::atomic::AtomicBool>,
-) -> Result<u64, String> {
+pub(crate) async fn run(shared: Arc<Shared>, stop: Arc<AtomicBool>) -> Result<u64, String> {
     let mut fired = 0;
-    while !stop.load(std::sync::atomic::Ordering::SeqCst) {
-        let wait = 20 + shared.world.draw(180);
+    while !stop.load(Ordering::SeqCst) {
+        let wait = 20 + shared.world.draw(130);
         tokio::time::sleep(Duration::from_millis(wait)).await;
         let fault = FAULT_NAMES[shared.world.draw(FAULT_NAMES.len() as u64) as usize];
         shared.world.note(format!("fault: {fault}"));
@@ -55,70 +62,146 @@ async fn fire(shared: &Shared, fault: &'static str) -> Result<(), String> {
     let world = &shared.world;
     let pause = |ms: u64| tokio::time::sleep(Duration::from_millis(ms));
     match fault {
-        "power cut, nothing unsynced left" => power_cut(shared, Loss::Everything).await,
-        "power cut, torn prefix" => power_cut(shared, Loss::TornPrefix).await,
-        "power cut, random sectors" => power_cut(shared, Loss::RandomSectors).await,
+        "power cut, nothing unsynced left" => return power_cut(shared, Loss::Everything).await,
+        "power cut, torn prefix" => return power_cut(shared, Loss::TornPrefix).await,
+        "power cut, random sectors" => return power_cut(shared, Loss::RandomSectors).await,
         "clean restart" => {
             world.stop().await;
             pause(world.draw(300)).await;
-            restart(shared).await
+            return restart(shared).await;
         }
-        "connections cut" => {
-            world.net.cut_all();
-            Ok(())
-        }
+        "connections cut" => world.net.cut_all(),
         "network unreliable" => {
             world.net.set_faults(NetFaults {
                 cut_per_million: world.draw(20_000),
                 stall_per_million: world.draw(200_000),
                 stall_ms_max: 1 + world.draw(100),
             });
-            pause(200 + world.draw(800)).await;
-            world.net.set_faults(NetFaults::default());
-            Ok(())
+            pause(200 + world.draw(500)).await;
+            world.net.set_faults(NetFaults::CALM);
         }
         "log unreliable" => {
             world.set_log_faults(log_faults(world));
-            pause(200 + world.draw(800)).await;
+            pause(100 + world.draw(250)).await;
+            // Repeats that a doubtful log makes stand before and behind a reader's checkpoint.
+            if world.draw(2) == 0 {
+                restart_reader(shared, CHECKPOINTING, |_| ()).await?;
+            }
+            pause(100 + world.draw(250)).await;
             world.set_log_faults(FaultRates::default());
-            Ok(())
         }
-        "clock forward" => {
-            world.clock.jump_micros(world.draw(600_000_000) as i64);
-            Ok(())
-        }
-        "clock backward" => {
-            world.clock.jump_micros(-(world.draw(600_000_000) as i64));
-            Ok(())
-        }
-        "disk full" => {
-            world.disk.set_bytes_max(Some(world.disk.bytes_held() + world.draw(4_096)));
-            pause(100 + world.draw(400)).await;
-            world.disk.set_bytes_max(None);
-            Ok(())
-        }
+        "clock forward" => world.clock.jump_micros(world.draw(600_000_000) as i64),
+        "clock backward" => world.clock.jump_micros(-(world.draw(600_000_000) as i64)),
+        "disk full" => disk_full(world, &world.disk).await,
         "sync fails" => {
             world.disk.fail_syncs(1);
             // The log stops for good and with it the process; a supervisor starts another.
             if world.log_failed(Duration::from_secs(2)).await {
-                world.trace.fired("log stopped after a failed sync", 1);
+                world.trace.fired("node started after a failed sync", 1);
             }
             world.disk.fail_syncs(0);
-            power_cut(shared, Loss::TornPrefix).await
+            return power_cut(shared, Loss::TornPrefix).await;
         }
-        _ => {
-            let opened = SimReader::open(world).await;
-            match opened {
-                Ok(opened) => {
-                    let mut readers = lock(&shared.readers);
-                    let chosen = world.draw(readers.len() as u64) as usize;
-                    readers[chosen] = opened;
-                }
-                Err(error) => world.note(format!("a reader does not open: {error}")),
-            }
+        "reader restarts" => {
+            let chosen = world.draw(ROLES.len() as u64) as usize;
+            return restart_reader(shared, chosen, |_| ()).await;
+        }
+        "reader's network silent" => {
+            let chosen = world.draw(ROLES.len() as u64) as usize;
+            let party = Arc::clone(&lock(&shared.readers)[chosen].party);
+            let silence = 300 + world.draw(700);
+            party.part(Duration::from_millis(silence));
+            pause(silence).await;
+        }
+        _ => return checkpoint_fault(shared, fault).await,
+    }
+    Ok(())
+}
+
+/// A fault of the reader that writes checkpoints.
+async fn checkpoint_fault(shared: &Shared, fault: &'static str) -> Result<(), String> {
+    let world = &shared.world;
+    let chosen = CHECKPOINTING;
+    let disk = lock(&shared.readers)[chosen].disk.clone();
+    let losses = [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors];
+    let loss = losses[world.draw(3) as usize];
+    match fault {
+        "reader's disk full" => {
+            disk_full(world, &disk).await;
             Ok(())
         }
+        "checkpoint damaged" => {
+            let (what, at) = (world.draw(3), world.draw(u64::from(u32::MAX)));
+            let damage = move |disk: &SimDisk| damage_checkpoints(disk, what, at);
+            restart_reader(shared, chosen, damage).await
+        }
+        "power cut during a checkpoint" => {
+            disk.die_after(1 + world.draw(5));
+            tokio::time::sleep(Duration::from_millis(50 + world.draw(250))).await;
+            restart_reader(shared, chosen, move |disk| disk.power_cut(loss)).await
+        }
+        _ => restart_reader(shared, chosen, move |disk| disk.power_cut(loss)).await,
     }
+}
+
+/// Damages every checkpoint: one byte flipped, cut short, or longer than it was.
+fn damage_checkpoints(disk: &SimDisk, what: u64, at: u64) {
+    for path in disk.files(Path::new("/")).unwrap_or_default() {
+        if path.extension().is_none_or(|ending| ending != "checkpoint") {
+            continue;
+        }
+        let damage = |bytes: &mut Vec<u8>| {
+            let place = (at % (bytes.len() as u64).max(1)) as usize;
+            match what {
+                0 => bytes.iter_mut().skip(place).take(1).for_each(|byte| *byte ^= 0x10),
+                1 => bytes.truncate(place),
+                _ => bytes.push(0),
+            }
+        };
+        // What cannot be found any more is damaged enough.
+        let _ = disk.damage(&path, damage);
+    }
+}
+
+async fn disk_full(world: &World, disk: &SimDisk) {
+    disk.set_bytes_max(Some(disk.bytes_held() + world.draw(4_096)));
+    tokio::time::sleep(Duration::from_millis(100 + world.draw(400))).await;
+    disk.set_bytes_max(None);
+}
+
+/// Ends a reader, does something to its disk, and opens it again.
+async fn restart_reader(
+    shared: &Shared,
+    chosen: usize,
+    between: impl FnOnce(&SimDisk),
+) -> Result<(), String> {
+    let world = &shared.world;
+    let parts = {
+        let reader = &lock(&shared.readers)[chosen];
+        reader.count(world);
+        reader.reader.close();
+        reader.restart_parts()
+    };
+    // Its tasks end, and with them its lock.
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    between(&parts.1);
+    for _ in 0..REOPENS_MAX {
+        let acknowledged = lock(&shared.expected).acknowledged();
+        match SimReader::reopen(world, &parts).await {
+            Ok(reader) => {
+                lock(&shared.readers)[chosen].replace(reader, acknowledged);
+                world.trace.fired("reader opened again", 1);
+                return Ok(());
+            }
+            Err(error) if error.code() == ErrorCode::Unavailable => {
+                world.note(format!("a reader does not open: {error}"));
+                world.trace.fired("reader opening refused", 1);
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+            Err(error) => return Err(format!("a reader does not open again: {error}")),
+        }
+    }
+    Err("a reader never opened again".to_owned())
 }
 
 fn log_faults(world: &World) -> FaultRates {

@@ -15,7 +15,7 @@ use forebay_log::remote::with_windows;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite, DuplexStream, ReadBuf};
 use tokio::sync::mpsc;
-use tokio::time::Sleep;
+use tokio::time::{Instant, Sleep};
 use tonic::transport::server::Connected;
 use tonic::transport::{Channel, Endpoint, Uri};
 use tower::service_fn;
@@ -37,15 +37,49 @@ pub struct NetFaults {
     pub stall_ms_max: u64,
 }
 
+impl NetFaults {
+    /// A network on a good day: answers do not come at once, so that things happen in between.
+    pub const CALM: Self = Self { cut_per_million: 0, stall_per_million: 30_000, stall_ms_max: 3 };
+}
+
 /// How often each fault fired.
 #[derive(Debug, Default)]
 pub struct NetCounts {
-    /// Connections broken.
-    pub cuts: AtomicU64,
-    /// Reads stalled.
-    pub stalls: AtomicU64,
-    /// Connections refused, because the server was down or the network was parted.
-    pub refusals: AtomicU64,
+    cuts: AtomicU64,
+    stalls: AtomicU64,
+    refusals: AtomicU64,
+}
+
+impl NetCounts {
+    /// Each by its name: connections broken, reads stalled, connections refused because the server
+    /// was down.
+    pub fn by_name(&self) -> [(&'static str, u64); 3] {
+        [
+            ("connection broken", &self.cuts),
+            ("transfer stalled", &self.stalls),
+            ("connection refused", &self.refusals),
+        ]
+        .map(|(name, count)| (name, count.load(Ordering::Relaxed)))
+    }
+}
+
+/// One member of the network, whose connections can be silenced together.
+#[derive(Debug, Default)]
+pub struct Party {
+    silent_until: Mutex<Option<Instant>>,
+}
+
+impl Party {
+    /// From now on, for this long, nothing arrives on the member's connections; none of them
+    /// breaks.
+    pub fn part(&self, silence: Duration) {
+        *lock(&self.silent_until) = Some(Instant::now() + silence);
+    }
+
+    fn silence(&self) -> Option<Instant> {
+        let until = *lock(&self.silent_until);
+        until.filter(|until| *until > Instant::now())
+    }
 }
 
 /// The network between one server and any number of clients.
@@ -125,18 +159,18 @@ impl SimNet {
         }
     }
 
-    /// A gRPC channel to whatever server is on the network when it connects.
-    pub fn channel(&self) -> Channel {
-        let net = self.clone();
+    /// A gRPC channel of this member to whatever server is on the network when it connects.
+    pub fn channel(&self, party: &Arc<Party>) -> Channel {
+        let (net, party) = (self.clone(), Arc::clone(party));
         let connector = service_fn(move |_: Uri| {
-            let net = net.clone();
-            async move { net.connect().map(TokioIo::new) }
+            let (net, party) = (net.clone(), Arc::clone(&party));
+            async move { net.connect(&party).map(TokioIo::new) }
         });
         with_windows(Endpoint::from_static("http://simulated"))
             .connect_with_connector_lazy(connector)
     }
 
-    fn connect(&self) -> io::Result<SimStream> {
+    fn connect(&self, party: &Arc<Party>) -> io::Result<SimStream> {
         let refuse = || {
             self.0.counts.refusals.fetch_add(1, Ordering::Relaxed);
             io::Error::from(io::ErrorKind::ConnectionRefused)
@@ -152,6 +186,7 @@ impl SimNet {
             entropy: SeededEntropy::new(self.0.seed ^ (2 * number + end as u64) << 24),
             stalls_next: false,
             link: Arc::clone(&link),
+            party: Arc::clone(party),
             end,
             stall: None,
         };
@@ -171,6 +206,7 @@ pub struct SimStream {
     pipe: DuplexStream,
     net: SimNet,
     link: Arc<Link>,
+    party: Arc<Party>,
     /// Which end this is, 0 or 1.
     end: usize,
     entropy: SeededEntropy,
@@ -208,11 +244,16 @@ impl SimStream {
             let stall = Duration::from_millis(1 + self.draw() % ms_max);
             self.stall = Some(Box::pin(tokio::time::sleep(stall)));
         }
-        if let Some(stall) = &mut self.stall {
-            std::task::ready!(stall.as_mut().poll(cx));
-            self.stall = None;
+        loop {
+            if let Some(stall) = &mut self.stall {
+                std::task::ready!(stall.as_mut().poll(cx));
+                self.stall = None;
+            }
+            match self.party.silence() {
+                None => return Poll::Ready(()),
+                Some(until) => self.stall = Some(Box::pin(tokio::time::sleep_until(until))),
+            }
         }
-        Poll::Ready(())
     }
 }
 

@@ -1,62 +1,272 @@
-//! The simulated readers: what they show, as the checker's states.
+//! The simulated readers: how they are opened and read, and what they show, as the checker's states.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::{Token, Value};
 use forebay_core::clock::Clock;
-use forebay_core::id::FieldId;
+use forebay_core::id::{DocumentVersion, FieldId, LogId, PartitionId, Position};
 use forebay_core::key::{KeyType, KeyValue};
 use forebay_core::row::Document;
-use forebay_core::schema::StoreSpec;
+use forebay_core::schema::{StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType};
 use forebay_core::{Error, Result};
-use forebay_reader::{Read, Reader};
+use forebay_log::disk::SimDisk;
+use forebay_reader::{CheckpointOptions, PartitionFilter, Read, Reader, ReaderOptions};
 
 use super::expected::{Fields, Shown, State};
+use super::net::Party;
+use super::plant::{Lineage, Plant};
 use super::world::{STORE, World};
 
 const REVISION: FieldId = FieldId(1);
 const TOTAL: FieldId = FieldId(2);
 const NOTE: FieldId = FieldId(3);
-const PARTITIONS: u32 = 3;
+/// Name of the field that the administrator adds and drops.
+pub(crate) const PASSING: &str = "passing";
+pub(crate) const PARTITIONS: u32 = 3;
 const SCAN_BATCH: usize = 64;
-/// Wait of a read after a token; the caller asks again when a fault takes longer.
-const TOKEN_WAIT: Duration = Duration::from_secs(5);
+/// Wait of a read after a token or for the latest; the caller asks again when a fault takes longer.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+const HEARTBEAT_MS: u32 = 150;
+/// The bound of reads that have one: the lowest that the heartbeats allow.
+pub(crate) const AGE_MAX: Duration = Duration::from_millis(2 * HEARTBEAT_MS as u64);
+const CHECKPOINT_DIR: &str = "/checkpoints";
+/// Longest time that a reader's network is silent right after it was opened.
+const OPENING_SILENCE_MS_MAX: u64 = 60;
 
 /// The store that all of a simulation is about.
 pub(crate) fn spec() -> StoreSpec {
-    StoreSpec::documents(STORE, KeyType::Int64, PARTITIONS)
+    let mut spec = StoreSpec::documents(STORE, KeyType::Int64, PARTITIONS)
         .field("revision", FieldType::Scalar(ScalarType::Int64))
         .field("total", FieldType::Scalar(ScalarType::Int64))
-        .field("note", FieldType::Scalar(ScalarType::String))
+        .field("note", FieldType::Scalar(ScalarType::String));
+    let options = StoreOptions { heartbeat_ms: HEARTBEAT_MS, versioned: true, ..spec.options };
+    spec.options = options;
+    spec
 }
 
-/// A reader, and what it has shown so far.
+/// What a reader is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Follows everything, from the log's start at each opening.
+    Plain,
+    /// Follows two of the three partitions.
+    Filtered,
+    /// Follows everything and goes on from checkpoints on a disk of its own.
+    Checkpointing,
+}
+
+/// The readers of a simulation.
+pub(crate) const ROLES: [Role; 3] = [Role::Plain, Role::Filtered, Role::Checkpointing];
+/// Place of the one with checkpoints among them.
+pub(crate) const CHECKPOINTING: usize = 2;
+
+/// One reader over all its restarts, and what it has shown so far.
 pub(crate) struct SimReader {
+    pub(crate) role: Role,
     pub(crate) reader: Reader,
     pub(crate) shown: Shown,
+    /// Its disk.
+    pub(crate) disk: SimDisk,
+    /// Its place in the network.
+    pub(crate) party: Arc<Party>,
+    /// What a bootstrap from the log's start must be past, at its first opening.
+    first_shown: Shown,
+    positions: BTreeMap<PartitionId, (Option<LogId>, Option<Position>)>,
+    lineage: Arc<Lineage>,
+    /// The two last states shown of each key; only for the plant that turns back.
+    last_shown: BTreeMap<i64, [Option<State>; 2]>,
 }
 
-impl SimReader {
-    pub(crate) async fn open(world: &World) -> Result<Self> {
-        Ok(Self { reader: world.reader().await?, shown: Shown::default() })
+/// How a reader is opened: its role and what outlives its restarts.
+pub(crate) struct Opening<'a> {
+    pub(crate) role: Role,
+    pub(crate) disk: &'a SimDisk,
+    pub(crate) party: &'a Arc<Party>,
+    pub(crate) lineage: &'a Arc<Lineage>,
+}
+
+impl Opening<'_> {
+    fn options(&self, world: &World) -> ReaderOptions {
+        let mut options = ReaderOptions::new(STORE);
+        options.serve_partial = world.plant() == Some(Plant::AbsentBeforeCaughtUp);
+        match self.role {
+            Role::Plain => {}
+            Role::Filtered => {
+                let followed = BTreeSet::from([PartitionId(0), PartitionId(2)]);
+                options.partitions = PartitionFilter::Only(followed);
+            }
+            Role::Checkpointing => {
+                let mut checkpoint = CheckpointOptions::new(CHECKPOINT_DIR);
+                checkpoint.every = Duration::from_millis(40 + world.draw(100));
+                options.checkpoint = Some(checkpoint);
+            }
+        }
+        options
+    }
+
+    async fn open(&self, world: &World) -> Result<Reader> {
+        let reader = world.reader(self, self.options(world)).await?;
+        // Its tails have not begun; what they read first takes a moment.
+        self.party.part(Duration::from_millis(world.draw(OPENING_SILENCE_MS_MAX)));
+        Ok(reader)
     }
 }
 
-/// What is applied, without waiting.
-pub(crate) fn read_local(reader: &Reader, key: i64) -> Result<State> {
-    let document = reader.read_local(None, |view| view.get_document(KeyValue::Int64(key)))?;
-    document.map(|document| fields(&document)).transpose()
+impl SimReader {
+    /// Opens a reader that has never been; `acknowledged` is what it must be past once it answers.
+    pub(crate) async fn open(world: &World, role: Role, acknowledged: Shown) -> Result<Self> {
+        let (disk, party, lineage) = (world.new_disk(), Arc::default(), Arc::default());
+        let opening = Opening { role, disk: &disk, party: &party, lineage: &lineage };
+        let reader = opening.open(world).await?;
+        Ok(Self {
+            role,
+            reader,
+            shown: acknowledged.clone(),
+            disk,
+            party,
+            first_shown: acknowledged,
+            positions: BTreeMap::new(),
+            lineage,
+            last_shown: BTreeMap::new(),
+        })
+    }
+
+    /// What a restart needs to know, so that nobody holds the reader meanwhile.
+    pub(crate) fn restart_parts(&self) -> (Role, SimDisk, Arc<Party>, Arc<Lineage>) {
+        let (disk, party) = (self.disk.clone(), Arc::clone(&self.party));
+        (self.role, disk, party, Arc::clone(&self.lineage))
+    }
+
+    /// Opens it again.
+    pub(crate) async fn reopen(
+        world: &World,
+        (role, disk, party, lineage): &(Role, SimDisk, Arc<Party>, Arc<Lineage>),
+    ) -> Result<Reader> {
+        Opening { role: *role, disk, party, lineage }.open(world).await
+    }
+
+    /// Takes the place of its closed self; `acknowledged` when it was opened again.
+    pub(crate) fn replace(&mut self, reader: Reader, acknowledged: Shown) {
+        self.reader = reader;
+        self.positions.clear();
+        self.last_shown.clear();
+        self.shown = match self.role {
+            // Over a restart from a checkpoint only a token keeps a reader from going back.
+            Role::Checkpointing => self.first_shown.clone(),
+            _ => acknowledged,
+        };
+    }
+
+    /// What was lost is no longer expected.
+    pub(crate) fn forget(&mut self) {
+        self.shown = Shown::default();
+        self.first_shown = Shown::default();
+        self.positions.clear();
+    }
+
+    /// Whether the reader follows a key's partition.
+    pub(crate) fn follows(&self, key: i64) -> bool {
+        let partition = self.reader.partition_of(KeyValue::Int64(key));
+        self.role != Role::Filtered || partition.is_ok_and(|partition| partition.0 != 1)
+    }
+
+    /// What is applied, without waiting. With a bound: no older than that.
+    pub(crate) fn read_local(
+        &mut self,
+        world: &World,
+        key: i64,
+        age_max: Option<Duration>,
+    ) -> Result<State> {
+        let age_max = age_max.filter(|_| world.plant() != Some(Plant::ServesStale));
+        let document =
+            self.reader.read_local(age_max, |view| view.get_document(KeyValue::Int64(key)))?;
+        let state = document.map(|document| self.fields(&document)).transpose()?;
+        if world.plant() != Some(Plant::ReadsBackwards) {
+            return Ok(state);
+        }
+        let [older, newer] = self.last_shown.entry(key).or_default();
+        if newer.as_ref() != Some(&state) {
+            *older = newer.replace(state.clone());
+        }
+        let turns_back = older.is_some() && world.draw_for_plant(20) == 0;
+        Ok(if turns_back { older.clone().flatten() } else { state })
+    }
+
+    fn fields(&self, document: &Document) -> Result<Fields> {
+        fields(&self.reader, document)
+    }
+
+    /// Compares the positions that the reader serves with those that it has served before.
+    ///
+    /// # Errors
+    /// One has fallen.
+    pub(crate) fn check_positions(&mut self) -> std::result::Result<(), String> {
+        for status in self.reader.status().partitions {
+            let now = (status.log_id, status.position);
+            let before = self.positions.insert(status.partition, now).unwrap_or_default();
+            if before.0 == now.0 && now.1 < before.1 {
+                return Err(format!(
+                    "{:?} reader: partition {} went back from {:?} to {:?}",
+                    self.role, status.partition, before.1, now.1
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// Counts what the reader went through since it was opened.
+    pub(crate) fn count(&self, world: &World) {
+        let counts = self.reader.metrics().records;
+        let (checkpoints, fired) = (counts.checkpoints, |what, n| world.trace.fired(what, n));
+        fired("duplicate skipped", counts.repeats);
+        fired("tail held up and gone on", counts.log_errors);
+        fired("copy built anew", counts.rebuilds);
+        fired("checkpoint written", checkpoints.written);
+        fired("checkpoint not written", checkpoints.failed);
+        fired("checkpoint restored", checkpoints.restored);
+        fired("damaged checkpoint ignored", checkpoints.damaged);
+    }
 }
 
-/// What is applied once the token is.
-pub(crate) async fn read_after(reader: &Reader, key: i64, token: &Token) -> Result<State> {
-    let partition = reader.partition_of(KeyValue::Int64(key))?;
-    let read = Read::after_token(token.clone(), TOKEN_WAIT);
-    let document =
-        reader.read(&read, &[partition], |view| view.get_document(KeyValue::Int64(key))).await?;
-    document.map(|document| fields(&document)).transpose()
+/// What is applied once the token is, with the document's version.
+pub(crate) async fn read_after(
+    world: &World,
+    reader: &Reader,
+    key: i64,
+    token: &Token,
+) -> Result<(State, Option<DocumentVersion>)> {
+    let read = match world.plant() {
+        Some(Plant::TokenNotAwaited) => Read::local(),
+        _ => Read::after_token(token.clone(), WAIT_MAX),
+    };
+    read_one(reader, &read, key).await
+}
+
+/// What is applied once everything is that the log holds now.
+pub(crate) async fn read_latest(
+    world: &World,
+    reader: &Reader,
+    key: i64,
+) -> Result<(State, Option<DocumentVersion>)> {
+    let read = match world.plant() {
+        Some(Plant::LatestWithoutBarrier) => Read::local(),
+        _ => Read::latest(WAIT_MAX),
+    };
+    read_one(reader, &read, key).await
+}
+
+async fn read_one(
+    reader: &Reader,
+    read: &Read,
+    key: i64,
+) -> Result<(State, Option<DocumentVersion>)> {
+    let partitions = [reader.partition_of(KeyValue::Int64(key))?];
+    let get = reader.read(read, &partitions, |view| view.get_document(KeyValue::Int64(key)));
+    let Some(document) = get.await? else { return Ok((None, None)) };
+    Ok((Some(fields(reader, &document)?), document.version))
 }
 
 /// Every document.
@@ -68,7 +278,7 @@ pub(crate) fn read_all(reader: &Reader) -> Result<BTreeMap<i64, Fields>> {
             let KeyValue::Int64(key) = scanned.key.primary() else {
                 return Err(Error::internal("a key of another type"));
             };
-            found.insert(key, fields(&scanned.row.document()?)?);
+            found.insert(key, fields(reader, &scanned.row.document()?)?);
             Ok(())
         })?;
         if visited == 0 {
@@ -77,17 +287,26 @@ pub(crate) fn read_all(reader: &Reader) -> Result<BTreeMap<i64, Fields>> {
     }
 }
 
-fn fields(document: &Document) -> Result<Fields> {
+fn fields(reader: &Reader, document: &Document) -> Result<Fields> {
     let number = |field| match document.value(field) {
-        None => Ok(0),
-        Some(Value::Int64(number)) => Ok(*number),
+        None => Ok(None),
+        Some(Value::Int64(number)) => Ok(Some(*number)),
         Some(other) => Err(Error::internal(format!("a number came back as {other:?}"))),
     };
     let note = match document.value(NOTE) {
         Some(Value::String(note)) => Some(note.clone()),
         _ => None,
     };
-    Ok(Fields { revision: number(REVISION)?, total: number(TOTAL)?, note })
+    // A tail shows a document before it tells its schema version: what is unknown may be new.
+    let schema = reader.schema();
+    let passes = |field: &FieldId| *field > NOTE && !schema.definition.retired.contains(field);
+    let passing = document.cells().iter().map(|cell| cell.field).rfind(passes);
+    Ok(Fields {
+        revision: number(REVISION)?.unwrap_or_default(),
+        total: number(TOTAL)?.unwrap_or_default(),
+        note,
+        passing: passing.map(number).transpose()?.flatten(),
+    })
 }
 
 /// Waits until a reader is ready, however often a fault gets in between; bounded all the same.

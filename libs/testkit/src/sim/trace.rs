@@ -2,17 +2,17 @@
 //! must understand a failure, and how often each fault and recovery fired.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use forebay_core::partition::xxh3_64;
 
 /// Events kept for a failure's report.
 const EVENTS_KEPT: usize = 60;
 
-/// The record of one run.
-#[derive(Debug, Default)]
+/// The record of one run; clones are the same record.
+#[derive(Clone, Debug, Default)]
 pub struct Trace {
-    inner: Mutex<Inner>,
+    inner: Arc<Mutex<Inner>>,
     is_printed: bool,
 }
 
@@ -26,7 +26,7 @@ struct Inner {
 impl Trace {
     /// A record that also prints each event as it comes.
     pub fn printed() -> Self {
-        Self { inner: Mutex::default(), is_printed: true }
+        Self { inner: Arc::default(), is_printed: true }
     }
 
     /// Notes an event at a time of the run, in microseconds.
@@ -47,7 +47,9 @@ impl Trace {
 
     /// Counts a fault or a recovery path.
     pub fn fired(&self, what: &'static str, times: u64) {
-        *self.lock().fired.entry(what).or_default() += times;
+        if times > 0 {
+            *self.lock().fired.entry(what).or_default() += times;
+        }
     }
 
     /// The same for two runs of one seed.

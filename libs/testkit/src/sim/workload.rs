@@ -1,23 +1,29 @@
-//! The simulated applications: each writes keys of its own, one change after the other, and reads
-//! through the shared readers.
+//! The simulated applications: each writes keys of its own, one change after the other, races the
+//! others' client for keys of nobody, and reads through the shared readers.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use forebay::{BatchOutcome, Client, PendingWrite, Store, Token, Write, WriteError, WriteOutcome};
+use forebay::{Client, DocumentVersion, Store, Token, Write, WriteOutcome, WriteResult};
 use forebay_core::ErrorCode;
+use forebay_core::clock::Timestamp;
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_reader::Reader;
 
 use super::expected::{Expected, Fields, State};
-use super::readers::{SimReader, read_after, read_local};
-use super::world::{Plant, STORE, World};
+use super::plant::Plant;
+use super::readers::{AGE_MAX, SimReader, read_after, read_latest};
+use super::settle::{ATTEMPTS_MAX, RETRY_WAIT, send_batch, settle};
+use super::world::{STORE, World};
 
 /// Keys that one application owns.
-const KEYS: u64 = 4;
-/// Attempts to settle one change; more would mean that a fault has not been healed.
-const ATTEMPTS_MAX: usize = 200;
-const RETRY_WAIT: Duration = Duration::from_millis(200);
+pub(crate) const KEYS: u64 = 4;
+/// From here on each application has one key whose documents expire.
+pub(crate) const EXPIRING_KEYS: i64 = 1_000;
+/// From here on every key is raced for once.
+const RACED_KEYS: i64 = 10_000;
+/// Longest time that a reader may take to show an acknowledged change; faults are over long before.
+const SHOWN_WITHIN: Duration = Duration::from_secs(90);
 
 /// What the applications of one run share.
 pub(crate) struct Shared {
@@ -26,6 +32,8 @@ pub(crate) struct Shared {
     pub(crate) readers: Mutex<Vec<SimReader>>,
     /// The token of everything acknowledged.
     pub(crate) token: Mutex<Option<Token>>,
+    /// Keys raced for so far.
+    pub(crate) races: Mutex<i64>,
 }
 
 /// Locks what no thread but this one ever holds.
@@ -33,28 +41,76 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
+impl Shared {
+    /// Takes in that these keys' newest changes are acknowledged.
+    ///
+    /// # Errors
+    /// The token is of another log than those before.
+    pub(crate) fn acknowledged(&self, keys: &[i64], token: &Token) -> Result<(), String> {
+        let now = self.world.moment();
+        let mut expected = lock(&self.expected);
+        keys.iter().for_each(|key| expected.key(*key).settle(now));
+        let mut all = lock(&self.token);
+        match all.as_mut() {
+            Some(all) => all.merge(token).map_err(|error| error.to_string()),
+            None => {
+                *all = Some(token.clone());
+                Ok(())
+            }
+        }
+    }
+
+    /// A change of this key is about to be sent.
+    pub(crate) fn begin(&self, key: i64, state: State, ttl_us: Option<i64>) {
+        let now = self.world.moment();
+        lock(&self.expected).key(key).begin(state, ttl_us, now);
+    }
+
+    /// One of the readers that follow a key's partition: its place among all, and itself.
+    pub(crate) fn reader_of(&self, key: i64, draw: u64) -> (usize, Reader) {
+        let readers = lock(&self.readers);
+        let following: Vec<_> =
+            (0..readers.len()).filter(|place| readers[*place].follows(key)).collect();
+        let place = following[draw as usize % following.len()];
+        (place, readers[place].reader.clone())
+    }
+}
+
 /// One application.
 pub(crate) struct Application {
-    shared: Arc<Shared>,
-    number: u64,
+    pub(crate) shared: Arc<Shared>,
+    pub(crate) number: u64,
     entropy: SeededEntropy,
     client: Client,
+    /// A second client, to race against.
+    rival: Client,
     revision: i64,
 }
 
 impl Application {
     pub(crate) fn new(shared: Arc<Shared>, seed: u64, number: u64) -> Result<Self, String> {
         let entropy = SeededEntropy::new(seed ^ ((16 + number) << 48));
-        let client = shared.world.client().map_err(|error| error.to_string())?;
-        Ok(Self { shared, number, entropy, client, revision: 0 })
+        let client = || shared.world.client().map_err(|error| error.to_string());
+        let (client, rival) = (client()?, client()?);
+        Ok(Self { shared, number, entropy, client, rival, revision: 0 })
     }
 
-    fn draw(&self, bound: u64) -> u64 {
+    pub(crate) fn draw(&self, bound: u64) -> u64 {
         self.entropy.next_u64().unwrap_or_default() % bound.max(1)
     }
 
-    fn note(&self, what: &str) {
+    pub(crate) fn note(&self, what: &str) {
         self.shared.world.note(format!("application {}: {what}", self.number));
+    }
+
+    pub(crate) fn fired(&self, what: &'static str) {
+        self.shared.world.trace.fired(what, 1);
+    }
+
+    /// A number of this application that no other change has.
+    pub(crate) fn next_revision(&mut self) -> i64 {
+        self.revision += 1;
+        self.revision * 16 + self.number as i64
     }
 
     /// Makes this many operations.
@@ -62,21 +118,37 @@ impl Application {
     /// # Errors
     /// What broke a rule.
     pub(crate) async fn run(mut self, operations: usize) -> Result<(), String> {
-        let store = self.open_store().await?;
+        let store = self.open_store(&self.client).await?;
+        let rival = self.open_store(&self.rival).await?;
         for _ in 0..operations {
-            tokio::time::sleep(Duration::from_micros(500 + self.draw(9_500))).await;
-            match self.draw(10) {
+            self.pause().await;
+            match self.draw(20) {
                 0..6 => self.write_one(&store).await,
-                6 => self.write_batch(&store).await,
-                _ => self.read(),
+                6 | 7 => self.write_batch(&store).await,
+                8 | 9 => self.write_conditional(&store).await,
+                10 => self.write_expiring(&store).await,
+                11 => self.race(&store, &rival).await,
+                12 => self.read_latest().await,
+                13 | 14 => self.read_expiring(),
+                15..17 => self.read_bounded(),
+                _ => self.read_any(),
             }?;
         }
         Ok(())
     }
 
-    async fn open_store(&self) -> Result<Store, String> {
+    /// What an application does between two operations.
+    pub(crate) async fn pause(&self) {
+        tokio::time::sleep(Duration::from_micros(500 + self.draw(9_500))).await;
+    }
+
+    pub(crate) fn client(&self) -> &Client {
+        &self.client
+    }
+
+    pub(crate) async fn open_store(&self, client: &Client) -> Result<Store, String> {
         for _ in 0..ATTEMPTS_MAX {
-            match self.client.store(STORE).await {
+            match client.store(STORE).await {
                 Ok(store) => return Ok(store),
                 Err(error) => self.note(&format!("the store does not open: {error}")),
             }
@@ -85,22 +157,26 @@ impl Application {
         Err("the store never opened".to_owned())
     }
 
-    fn own_key(&self) -> i64 {
-        (self.number * KEYS + self.draw(KEYS)) as i64
+    pub(crate) fn own_key(&self, number: u64) -> i64 {
+        (self.number * KEYS + number) as i64
+    }
+
+    fn any_own_key(&self) -> i64 {
+        self.own_key(self.draw(KEYS))
     }
 
     /// A random change of a key, and what it makes of the key's newest state.
     fn change(&mut self, store: &Store, key: i64) -> (Write, State) {
-        self.revision += 1;
-        let revision = self.revision * 16 + self.number as i64;
-        let present = lock(&self.shared.expected).key(key).newest().clone();
+        let revision = self.next_revision();
+        let present = lock(&self.shared.expected).key(key).newest();
         let by = 1 + self.draw(5) as i64;
         match self.draw(10) {
             0 => (store.delete(key), None),
             1 | 2 => {
                 let note = format!("note {revision}");
                 let write = store.put(key).set("revision", revision).set("note", note.as_str());
-                (write, Some(Fields { revision, total: 0, note: Some(note) }))
+                let fields = Fields { revision, note: Some(note), ..Fields::default() };
+                (write, Some(fields))
             }
             3 => {
                 let fields = Fields { revision, note: None, ..present.unwrap_or_default() };
@@ -116,170 +192,286 @@ impl Application {
     }
 
     async fn write_one(&mut self, store: &Store) -> Result<(), String> {
-        let key = self.own_key();
+        let key = self.any_own_key();
         let (write, next) = self.change(store, key);
-        self.note(&format!("writes key {key}: {next:?}"));
-        lock(&self.shared.expected).key(key).begin(next);
-        let outcome: WriteOutcome = self.settle(|| write.clone().send()).await?;
-        let mut token = outcome.token;
-        if self.shared.world.plant() == Some(Plant::SendsTwice) && self.draw(20) == 0 {
-            let again: WriteOutcome = self.settle(|| write.clone().send()).await?;
-            token = again.token;
-        }
-        self.acknowledged(&[key], &token)?;
+        let token = self.write(key, write, next, None, WriteResult::Appended).await?;
         if self.draw(2) == 0 {
             self.read_newest(key, &token).await?;
         }
         Ok(())
     }
 
+    /// Sends one change, which must come out so.
+    pub(crate) async fn write(
+        &self,
+        key: i64,
+        write: Write,
+        next: State,
+        ttl_us: Option<i64>,
+        comes_out: WriteResult,
+    ) -> Result<Token, String> {
+        self.note(&format!("writes key {key}: {next:?}"));
+        self.shared.begin(key, next, ttl_us);
+        let outcome: WriteOutcome = settle(&self.shared.world, || write.clone().send()).await?;
+        let is_believed = self.shared.world.plant() == Some(Plant::TakesUnknownForDone);
+        if outcome.result != comes_out && !is_believed {
+            let result = outcome.result;
+            return Err(format!("key {key}: a write came out as {result:?}, not {comes_out:?}"));
+        }
+        self.shared.acknowledged(&[key], &outcome.token)?;
+        self.note("is acknowledged");
+        Ok(outcome.token)
+    }
+
     async fn write_batch(&mut self, store: &Store) -> Result<(), String> {
-        let first = self.number * KEYS;
-        let keys: Vec<i64> = (first..first + 1 + self.draw(KEYS)).map(|key| key as i64).collect();
+        let keys: Vec<i64> = (0..1 + self.draw(KEYS)).map(|number| self.own_key(number)).collect();
         let mut writes = Vec::new();
         for key in &keys {
             let (write, next) = self.change(store, *key);
             self.note(&format!("writes key {key} in a batch: {next:?}"));
-            lock(&self.shared.expected).key(*key).begin(next);
+            self.shared.begin(*key, next, None);
             writes.push(write);
         }
-        let mut all: Option<Token> = None;
-        // What the writer surely refused, and only that, is sent anew.
-        for _ in 0..ATTEMPTS_MAX {
-            let send = || async {
-                let mut batch = store.batch();
-                for write in &writes {
-                    batch.add(write.clone())?;
-                }
-                batch.send().await
-            };
-            let outcome: BatchOutcome = self.settle(send).await?;
-            match all.as_mut() {
-                Some(all) => all.merge(&outcome.token).map_err(|error| error.to_string())?,
-                None => all = Some(outcome.token),
-            }
-            let results = outcome.results.into_iter();
-            writes =
-                writes.into_iter().zip(results).filter(|(_, r)| r.is_err()).map(|w| w.0).collect();
-            if writes.is_empty() {
-                break;
-            }
-            tokio::time::sleep(RETRY_WAIT).await;
-        }
-        match all {
-            Some(token) if writes.is_empty() => self.acknowledged(&keys, &token),
-            _ => Err("a batch never settled".to_owned()),
-        }
-    }
-
-    /// Sends until the change is acknowledged: the same write where there is one to retry.
-    async fn settle<T, F>(&self, send: impl Fn() -> F) -> Result<T, String>
-    where
-        F: Future<Output = Result<T, WriteError>>,
-        T: Settled,
-    {
-        let mut pending = None;
-        for _ in 0..ATTEMPTS_MAX {
-            let result = match pending.take() {
-                Some(pending) => T::retry(pending).await,
-                None => send().await,
-            };
-            let error = match result {
-                Ok(outcome) => return Ok(outcome),
-                Err(error) => error,
-            };
-            let code = error.code();
-            self.note(&format!("is not settled: {code:?}"));
-            self.shared.world.trace.fired(unsettled(code), 1);
-            if matches!(code, ErrorCode::InvalidArgument | ErrorCode::NotFound) {
-                return Err(format!("a write was refused: {error}"));
-            }
-            pending = error.into_pending();
-            tokio::time::sleep(RETRY_WAIT).await;
-        }
-        Err("a change never settled".to_owned())
-    }
-
-    fn acknowledged(&self, keys: &[i64], token: &Token) -> Result<(), String> {
-        let mut expected = lock(&self.shared.expected);
-        keys.iter().for_each(|key| expected.key(*key).settle());
-        let mut all = lock(&self.shared.token);
-        match all.as_mut() {
-            Some(all) => all.merge(token).map_err(|error| error.to_string())?,
-            None => *all = Some(token.clone()),
-        }
+        let token = send_batch(&self.shared.world, store, writes).await?;
+        self.shared.acknowledged(&keys, &token)?;
         self.note("is acknowledged");
-        Ok(())
+        let key = keys[self.draw(keys.len() as u64) as usize];
+        self.read_newest(key, &token).await
     }
 
-    fn any_reader(&self) -> Reader {
-        let readers = lock(&self.shared.readers);
-        readers[self.draw(readers.len() as u64) as usize].reader.clone()
+    /// A change under a condition of which the outcome is known before: nobody else writes the key.
+    async fn write_conditional(&mut self, store: &Store) -> Result<(), String> {
+        let key = self.any_own_key();
+        let present = lock(&self.shared.expected).key(key).newest();
+        let token = lock(&self.shared.token).clone();
+        let (Some(fields), Some(token)) = (present, token) else {
+            return self.write_if_absent(store, key).await;
+        };
+        let (shown, version) = self.read_newest_version(key, &token).await?;
+        let Some(version) = version else {
+            return Err(format!("key {key}: {shown:?} has no version"));
+        };
+        let revision = self.next_revision();
+        let write = store.upsert(key).set("revision", revision);
+        let next = Some(Fields { revision, ..fields.clone() });
+        match self.draw(5) {
+            0 => {
+                let token =
+                    self.write(key, write.if_version(version), next, None, WriteResult::Applied);
+                let token = token.await?;
+                self.read_newest(key, &token).await
+            }
+            1 => {
+                let other = DocumentVersion(version.0 ^ 1);
+                self.refused(key, write.if_version(other), version).await
+            }
+            2 => self.refused(key, write.if_absent(), version).await,
+            3 => {
+                let write = write.if_newer("revision");
+                self.write(key, write, next, None, WriteResult::Applied).await.map(|_| ())
+            }
+            _ => {
+                let older = store.upsert(key).set("revision", fields.revision).if_newer("revision");
+                self.refused(key, older, version).await
+            }
+        }
     }
 
-    /// After the token the reader shows the newest state, exactly: nobody else writes the key.
-    async fn read_newest(&self, key: i64, token: &Token) -> Result<(), String> {
-        for _ in 0..ATTEMPTS_MAX {
-            match read_after(&self.any_reader(), key, token).await {
-                Ok(shown) => {
-                    self.shared.world.trace.fired("read after token", 1);
-                    return lock(&self.shared.expected).check_newest(key, &shown);
+    async fn write_if_absent(&mut self, store: &Store, key: i64) -> Result<(), String> {
+        let revision = self.next_revision();
+        let next = Some(Fields { revision, ..Fields::default() });
+        let write = store.put(key).set("revision", revision).if_absent();
+        self.write(key, write, next, None, WriteResult::Applied).await.map(|_| ())
+    }
+
+    /// Sends a change whose condition does not hold.
+    async fn refused(
+        &self,
+        key: i64,
+        write: Write,
+        version: DocumentVersion,
+    ) -> Result<(), String> {
+        self.note(&format!("writes key {key} under a condition that does not hold"));
+        let outcome: WriteOutcome = settle(&self.shared.world, || write.clone().send()).await?;
+        self.fired("condition not met");
+        if outcome.result == WriteResult::NotMet(Some(version)) {
+            return self.read_newest(key, &outcome.token).await;
+        }
+        let result = outcome.result;
+        Err(format!("key {key}: {result:?} of a condition that does not hold at {version:?}"))
+    }
+
+    async fn write_expiring(&mut self, store: &Store) -> Result<(), String> {
+        let key = EXPIRING_KEYS + self.number as i64;
+        let revision = self.next_revision();
+        let ttl = Duration::from_millis(20 + self.draw(600));
+        let next = Some(Fields { revision, ..Fields::default() });
+        let write = store.put(key).set("revision", revision).ttl(ttl);
+        let ttl_us = ttl.as_micros() as i64;
+        self.write(key, write, next, Some(ttl_us), WriteResult::Appended).await.map(|_| ())
+    }
+
+    /// Two clients at once want to be the first; one of them is, and both know which.
+    async fn race(&mut self, store: &Store, rival: &Store) -> Result<(), String> {
+        let key = {
+            let mut races = lock(&self.shared.races);
+            *races += 1;
+            RACED_KEYS + *races
+        };
+        let revisions = [self.next_revision(), self.next_revision()];
+        self.note(&format!("races for key {key}: {revisions:?}"));
+        let started = self.draw(20_000);
+        let first = self.race_one(store, key, revisions[0], 0);
+        let second = self.race_one(rival, key, revisions[1], started);
+        let (first, second) = tokio::join!(biased; first, second);
+        let (first, second) = (first?, second?);
+        let won = |outcome: &WriteOutcome| outcome.result == WriteResult::Applied;
+        let winner = match (won(&first), won(&second)) {
+            (true, false) => 0,
+            (false, true) => 1,
+            _ => {
+                let results = (first.result, second.result);
+                return Err(format!("key {key}: a race came out as {results:?}"));
+            }
+        };
+        let next = Some(Fields { revision: revisions[winner], ..Fields::default() });
+        self.shared.begin(key, next, None);
+        let mut token = first.token;
+        token.merge(&second.token).map_err(|error| error.to_string())?;
+        self.shared.acknowledged(&[key], &token)?;
+        self.fired("race for a key");
+        self.read_newest(key, &token).await
+    }
+
+    async fn race_one(
+        &self,
+        store: &Store,
+        key: i64,
+        revision: i64,
+        after_us: u64,
+    ) -> Result<WriteOutcome, String> {
+        tokio::time::sleep(Duration::from_micros(after_us)).await;
+        let write = store.put(key).set("revision", revision);
+        if self.shared.world.plant() != Some(Plant::ConditionAtWriter) {
+            return settle(&self.shared.world, || write.clone().if_absent().send()).await;
+        }
+        let (place, _) = self.shared.reader_of(key, 0);
+        let shown = lock(&self.shared.readers)[place].read_local(&self.shared.world, key, None);
+        let is_absent = !matches!(shown, Ok(Some(_)));
+        let write = if is_absent { write } else { write.if_absent() };
+        let mut outcome: WriteOutcome = settle(&self.shared.world, || write.clone().send()).await?;
+        if is_absent {
+            outcome.result = WriteResult::Applied;
+        }
+        Ok(outcome)
+    }
+
+    /// After the token a reader shows the newest state, exactly: nobody else writes the key.
+    pub(crate) async fn read_newest(&self, key: i64, token: &Token) -> Result<(), String> {
+        self.read_newest_version(key, token).await.map(|_| ())
+    }
+
+    async fn read_newest_version(
+        &self,
+        key: i64,
+        token: &Token,
+    ) -> Result<(State, Option<DocumentVersion>), String> {
+        self.checked(key, Some(token)).await
+    }
+
+    async fn read_latest(&self) -> Result<(), String> {
+        self.checked(self.any_own_key(), None).await.map(|_| ())
+    }
+
+    /// Reads after a token, or without one the latest, until a reader answers, and holds the answer
+    /// against the newest state.
+    async fn checked(
+        &self,
+        key: i64,
+        token: Option<&Token>,
+    ) -> Result<(State, Option<DocumentVersion>), String> {
+        let world = &self.shared.world;
+        let what = if token.is_some() { "read after token" } else { "read of the latest" };
+        let until = tokio::time::Instant::now() + SHOWN_WITHIN;
+        while tokio::time::Instant::now() < until {
+            let (place, reader) = self.shared.reader_of(key, self.draw(64));
+            let read = match token {
+                Some(token) => read_after(world, &reader, key, token).await,
+                None => read_latest(world, &reader, key).await,
+            };
+            match read {
+                Ok((state, version)) => {
+                    self.fired(what);
+                    let shown = &mut lock(&self.shared.readers)[place].shown;
+                    let mut expected = lock(&self.shared.expected);
+                    let checked = expected.check_newest(key, &state, shown, world.moment());
+                    return checked.map(|()| (state, version)).map_err(|w| format!("{what}: {w}"));
                 }
                 Err(error) => match error.code() {
-                    ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Closed => {}
-                    _ => return Err(format!("a read after a token failed: {error}")),
+                    ErrorCode::Unavailable | ErrorCode::DeadlineExceeded | ErrorCode::Closed => {
+                        self.fired("read that did not come in time");
+                    }
+                    // A barrier needs room on the node's disk.
+                    ErrorCode::LimitExceeded if token.is_none() => self.fired("barrier refused"),
+                    _ => return Err(format!("key {key}: {what} failed: {error}")),
                 },
             }
             tokio::time::sleep(RETRY_WAIT).await;
         }
-        Err(format!("key {key}: its token was never applied"))
+        Err(format!("key {key}: {what}: no reader ever showed the newest change"))
     }
 
     /// A local read of anybody's key.
-    fn read(&self) -> Result<(), String> {
+    fn read_any(&self) -> Result<(), String> {
+        let key = self.draw((self.number + 1) * KEYS) as i64;
+        self.read_local(key, None)
+    }
+
+    fn read_expiring(&self) -> Result<(), String> {
+        self.read_local(EXPIRING_KEYS + self.draw(self.number + 1) as i64, None)
+    }
+
+    fn read_bounded(&self) -> Result<(), String> {
+        self.read_local(self.any_own_key(), Some(AGE_MAX))
+    }
+
+    fn read_local(&self, key: i64, age_max: Option<Duration>) -> Result<(), String> {
+        let world = &self.shared.world;
         let mut readers = lock(&self.shared.readers);
         let chosen = self.draw(readers.len() as u64) as usize;
-        let SimReader { reader, shown } = &mut readers[chosen];
-        let key = self.draw((self.number + 1) * KEYS) as i64;
-        let fired = |what| self.shared.world.trace.fired(what, 1);
-        match read_local(reader, key) {
+        let reader = &mut readers[chosen];
+        reader.check_positions()?;
+        let now = world.moment();
+        match reader.read_local(world, key, age_max) {
+            Ok(_) if !reader.follows(key) => {
+                Err(format!("key {key}: a reader that does not follow its partition answered"))
+            }
             Ok(state) => {
-                fired("local read");
-                lock(&self.shared.expected).check_local(key, &state, shown)
+                self.fired(if age_max.is_some() { "read within its age" } else { "local read" });
+                let no_older = age_max.map(|bound| before(now.now, bound));
+                let mut expected = lock(&self.shared.expected);
+                expected.check_local(key, &state, &mut reader.shown, no_older, now)
             }
-            Err(error) if error.code() == ErrorCode::Unavailable => {
-                fired("unavailable while bootstrapping");
-                Ok(())
-            }
-            Err(error) => Err(format!("a local read failed: {error}")),
+            Err(error) => match error.code() {
+                ErrorCode::InvalidArgument if !reader.follows(key) => {
+                    self.fired("partition not followed");
+                    Ok(())
+                }
+                ErrorCode::Stale if age_max.is_some() => {
+                    self.fired("read refused as stale");
+                    Ok(())
+                }
+                ErrorCode::Unavailable => {
+                    self.fired("read refused while bootstrapping");
+                    Ok(())
+                }
+                ErrorCode::Closed => Ok(()),
+                _ => Err(format!("a local read failed: {error}")),
+            },
         }
     }
 }
 
-/// A result that a retried write can end with.
-trait Settled: Sized {
-    fn retry(pending: PendingWrite) -> impl Future<Output = Result<Self, WriteError>> + Send;
-}
-
-impl Settled for WriteOutcome {
-    async fn retry(pending: PendingWrite) -> Result<Self, WriteError> {
-        let outcome = pending.retry().await?.into_complete()?;
-        let result = outcome.results.into_iter().flatten().next();
-        let result = result.ok_or_else(|| forebay::Error::internal("no result"))?;
-        Ok(Self { token: outcome.token, result })
-    }
-}
-
-impl Settled for BatchOutcome {
-    async fn retry(pending: PendingWrite) -> Result<Self, WriteError> {
-        pending.retry().await
-    }
-}
-
-fn unsettled(code: ErrorCode) -> &'static str {
-    match code {
-        ErrorCode::UnknownOutcome => "write of unknown outcome",
-        ErrorCode::LimitExceeded => "write pushed back",
-        _ => "write unavailable",
-    }
+fn before(now: Timestamp, bound: Duration) -> Timestamp {
+    now.plus_micros(-(bound.as_micros() as i64))
 }

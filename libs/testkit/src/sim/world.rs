@@ -1,5 +1,6 @@
 //! The simulated world: one node on a model of a disk, behind the simulated network.
 
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -7,6 +8,7 @@ use std::time::Duration;
 use forebay::{Client, ClientOptions, ClientParts};
 use forebay_core::Result;
 use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_core::id::{PartitionId, PartitionRef, StoreId};
 use forebay_log::disk::sim::{Loss, SimDisk};
 use forebay_log::embedded::{CommitMode, Durability};
 use forebay_log::faulty::{FaultRates, FaultyLog};
@@ -20,8 +22,10 @@ use tokio::sync::mpsc;
 use tokio::task::{JoinHandle, JoinSet};
 use tonic::service::Routes;
 
-use super::clock::SimClock;
+use super::clock::{Moment, SimClock};
 use super::net::{NetFaults, SimNet, SimStream};
+use super::plant::{Plant, PlantedLog};
+use super::readers::Opening;
 use super::trace::Trace;
 
 /// Small segments, so that logs roll and recovery has several files to read.
@@ -29,17 +33,9 @@ const SEGMENT_BYTES: u64 = 16 * 1024;
 /// Attempts to start the node; more would mean that a fault has not been healed.
 const STARTS_MAX: usize = 50;
 const START_WAIT: Duration = Duration::from_millis(100);
+const DATA_DIR: &str = "/data";
 /// Name of the store of the simulation.
 pub(crate) const STORE: &str = "simulated";
-
-/// A bug that a run is given on purpose, so that the checker is itself checked.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Plant {
-    /// The log acknowledges what it has not synced.
-    AcknowledgesBeforeSync,
-    /// An application sends a change again under a new sequence.
-    SendsTwice,
-}
 
 /// Everything outside the code under test, and the node.
 pub(crate) struct World {
@@ -52,6 +48,7 @@ pub(crate) struct World {
     /// Processes made so far; each draws from a sequence of its own.
     processes: AtomicU64,
     faults: SeededEntropy,
+    plants: SeededEntropy,
     node: Mutex<Option<Running>>,
 }
 
@@ -67,7 +64,7 @@ impl World {
     pub(crate) fn new(seed: u64, plant: Option<Plant>, trace: Trace) -> Self {
         let entropy = |part: u64| SeededEntropy::new(seed ^ (part << 56));
         Self {
-            net: SimNet::new(seed ^ (1 << 56), NetFaults::default()),
+            net: SimNet::new(seed ^ (1 << 56), NetFaults::CALM),
             disk: SimDisk::new(Arc::new(entropy(2))),
             clock: Arc::new(SimClock::start()),
             trace,
@@ -75,6 +72,7 @@ impl World {
             plant,
             processes: AtomicU64::new(0),
             faults: entropy(3),
+            plants: entropy(5),
             node: Mutex::new(None),
         }
     }
@@ -84,15 +82,30 @@ impl World {
         self.trace.event(self.clock.elapsed_us(), what);
     }
 
+    /// The clock with what it has been through.
+    pub(crate) fn moment(&self) -> Moment {
+        self.clock.moment()
+    }
+
     /// The randomness of one more process.
     fn entropy(&self) -> Arc<dyn Entropy> {
         let number = self.processes.fetch_add(1, Ordering::Relaxed);
         Arc::new(SeededEntropy::new(self.seed ^ (4 << 56) ^ (number << 32)))
     }
 
+    /// An empty disk of one more host.
+    pub(crate) fn new_disk(&self) -> SimDisk {
+        SimDisk::new(self.entropy())
+    }
+
     /// A random number below `bound`, of the faults' own sequence.
     pub(crate) fn draw(&self, bound: u64) -> u64 {
         self.faults.next_u64().unwrap_or_default() % bound.max(1)
+    }
+
+    /// A random number below `bound`, of the plants' own sequence.
+    pub(crate) fn draw_for_plant(&self, bound: u64) -> u64 {
+        self.plants.next_u64().unwrap_or_default() % bound.max(1)
     }
 
     /// Starts the node, again if need be, as a supervisor would.
@@ -107,7 +120,7 @@ impl World {
                 Err(error) if attempts == STARTS_MAX => return Err(error),
                 Err(error) => {
                     self.note(format!("the node does not start: {error}"));
-                    self.trace.fired("start refused", 1);
+                    self.trace.fired("node start refused", 1);
                     attempts += 1;
                     tokio::time::sleep(START_WAIT).await;
                 }
@@ -116,7 +129,7 @@ impl World {
     }
 
     async fn try_start(&self) -> Result<()> {
-        let mut options = EmbeddedOptions::new("/data");
+        let mut options = EmbeddedOptions::new(DATA_DIR);
         options.commit = CommitMode::Task;
         options.segment_bytes = SEGMENT_BYTES;
         if self.plant == Some(Plant::AcknowledgesBeforeSync) {
@@ -127,7 +140,7 @@ impl World {
         let rates = FaultRates::default();
         let faulty = Arc::new(FaultyLog::new(Arc::clone(&log), self.entropy(), rates));
         let parts = NodeParts {
-            log: Arc::clone(&faulty) as Arc<dyn ChangeLog>,
+            log: self.planted(Arc::clone(&faulty) as Arc<dyn ChangeLog>, Plant::WrongPartition),
             clock: self.clock.clone(),
             entropy: self.entropy(),
         };
@@ -145,8 +158,22 @@ impl World {
         Ok(())
     }
 
+    /// The node's log, with the bug of this run if it is this one.
+    fn planted(&self, log: Arc<dyn ChangeLog>, plant: Plant) -> Arc<dyn ChangeLog> {
+        if self.plant != Some(plant) {
+            return log;
+        }
+        Arc::new(PlantedLog::new(log, plant, Arc::clone(&self.clock), Arc::default()))
+    }
+
     fn take_node(&self) -> Option<Running> {
         self.node.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+
+    /// The log of the node that runs, without faults.
+    pub(crate) fn log(&self) -> Option<Arc<EmbeddedLog>> {
+        let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
+        node.as_ref().map(|running| Arc::clone(&running.log))
     }
 
     /// Cuts the power of the node's host.
@@ -160,6 +187,9 @@ impl World {
         }
         // What was on its way inside the dead process ends before the next one starts.
         tokio::time::sleep(Duration::from_millis(1)).await;
+        if self.plant == Some(Plant::LosesTail) {
+            self.lose_tail();
+        }
         self.note(format!("power cut: {loss:?}"));
     }
 
@@ -175,11 +205,60 @@ impl World {
         }
     }
 
+    /// The segment files of the store's logs, those of one partition behind each other.
+    fn segments(&self) -> Vec<PathBuf> {
+        let files = self.disk.files(Path::new(DATA_DIR)).unwrap_or_default();
+        let control = format!("{:016x}", PartitionRef::CONTROL.store.0);
+        let of_store = |path: &PathBuf| {
+            let is_segment = path.extension().is_some_and(|ending| ending == "seg");
+            is_segment && !path.components().any(|part| part.as_os_str() == control.as_str())
+        };
+        files.into_iter().filter(of_store).collect()
+    }
+
+    fn lose_tail(&self) {
+        let segments = self.segments();
+        let last = segments.iter().zip(segments.iter().skip(1).map(Some).chain([None]));
+        let is_last = |(path, next): &(&PathBuf, Option<&PathBuf>)| {
+            next.is_none_or(|next| next.parent() != path.parent())
+        };
+        for (path, _) in last.filter(is_last) {
+            // One byte less, and the last frame is torn.
+            let _ = self.disk.damage(path, |bytes| bytes.truncate(bytes.len() - 1));
+        }
+    }
+
+    /// Takes the log of one partition away while the node is down, as if its disk was replaced.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(crate) fn lose_log(&self, store: StoreId, partition: PartitionId) -> std::io::Result<()> {
+        use forebay_log::disk::Disk;
+        let dir = format!("{DATA_DIR}/logs/{:016x}/{:04}", store.0, partition.0);
+        let files = self.segments().into_iter().filter(|path| path.starts_with(&dir));
+        let files: Vec<_> = files.collect();
+        assert!(!files.is_empty(), "no segment below {dir}");
+        files.iter().try_for_each(|path| self.disk.remove(path))?;
+        self.disk.sync_dir(Path::new(&dir))
+    }
+
     fn count_log_faults(&self, running: &Running) {
-        let counts = running.faulty.counts().by_name();
-        counts.into_iter().filter(|(_, times)| *times > 0).for_each(|(what, times)| {
-            self.trace.fired(what, times);
-        });
+        self.fired(running.faulty.counts().by_name());
+    }
+
+    fn fired(&self, counts: impl IntoIterator<Item = (&'static str, u64)>) {
+        counts.into_iter().for_each(|(what, times)| self.trace.fired(what, times));
+    }
+
+    /// Counts what network and disk did over the whole run.
+    pub(crate) fn count_faults(&self) {
+        self.fired(self.net.counts().by_name());
+        let disk = self.disk.counts();
+        self.fired([
+            ("write to a full disk", disk.full_writes),
+            ("sync failed", disk.failed_syncs),
+            ("file left torn by a power cut", disk.torn_files),
+        ]);
     }
 
     /// From now on the log that the node sees is this unreliable.
@@ -192,11 +271,7 @@ impl World {
 
     /// Waits until the node's log has failed for good, at most this long.
     pub(crate) async fn log_failed(&self, wait_max: Duration) -> bool {
-        let log = {
-            let node = self.node.lock().unwrap_or_else(PoisonError::into_inner);
-            node.as_ref().map(|running| Arc::clone(&running.log))
-        };
-        match log {
+        match self.log() {
             Some(log) => tokio::time::timeout(wait_max, log.failed()).await.is_ok(),
             None => false,
         }
@@ -215,12 +290,20 @@ impl World {
             deadline: Duration::from_millis(800),
             attempt: Duration::from_millis(200),
         };
-        Client::from_channel(self.net.channel(), options, parts)
+        Client::from_channel(self.net.channel(&Arc::default()), options, parts)
     }
 
     /// An embedded reader over the change stream, on a connection of its own.
-    pub(crate) async fn reader(&self) -> Result<Reader> {
-        let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(self.net.channel()));
+    pub(crate) async fn reader(
+        &self,
+        opening: &Opening<'_>,
+        options: ReaderOptions,
+    ) -> Result<Reader> {
+        let mut log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(self.net.channel(opening.party)));
+        if let Some(plant) = self.plant.filter(|plant| plant.is_in_readers_log()) {
+            let (clock, lineage) = (Arc::clone(&self.clock), Arc::clone(opening.lineage));
+            log = Arc::new(PlantedLog::new(log, plant, clock, lineage));
+        }
         let entropy = self.entropy();
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
         let parts = ReaderParts {
@@ -230,9 +313,9 @@ impl World {
             entropy,
             barriers: Arc::new(LogBarriers(log)),
             on_skipped: None,
-            disk: None,
+            disk: options.checkpoint.as_ref().map(|_| Arc::new(opening.disk.clone()) as _),
         };
-        Reader::open(ReaderOptions::new(STORE), parts).await
+        Reader::open(options, parts).await
     }
 }
 
@@ -243,8 +326,9 @@ async fn serve(mut connections: mpsc::Receiver<std::io::Result<SimStream>>, rout
     let mut served = JoinSet::new();
     while let Some(Ok(stream)) = connections.recv().await {
         let mut http2 = http2::Builder::new(TokioExecutor::new());
-        let served_one =
-            http2.timer(TokioTimer::new()).serve_connection(TokioIo::new(stream), service.clone());
+        // A date is the host's: when its second changes, headers get longer, and a run another.
+        http2.timer(TokioTimer::new()).auto_date_header(false);
+        let served_one = http2.serve_connection(TokioIo::new(stream), service.clone());
         // Connections end by faults all the time; the node's state is what is checked.
         served.spawn(async move { drop(served_one.await) });
         while served.try_join_next().is_some() {}

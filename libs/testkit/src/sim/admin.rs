@@ -1,0 +1,86 @@
+//! The administrator: an application that adds a field to the living store, writes it, and drops
+//! it again, while everybody else goes on.
+
+use forebay::{Alteration, FieldSpec, FieldType, ScalarType, Store, WriteResult};
+
+use super::expected::Fields;
+use super::readers::PASSING;
+use super::settle::{ATTEMPTS_MAX, RETRY_WAIT};
+use super::workload::{Application, KEYS, lock};
+use super::world::STORE;
+
+impl Application {
+    /// Makes this many operations of an administrator.
+    ///
+    /// # Errors
+    /// What broke a rule.
+    pub(crate) async fn administer(mut self, operations: usize) -> Result<(), String> {
+        let store = self.open_store(self.client()).await?;
+        let mut made = 0;
+        while made < operations {
+            self.alter(&store, true).await?;
+            for number in 0..KEYS {
+                self.pause().await;
+                self.write_passing(&store, self.own_key(number), true).await?;
+            }
+            for number in 0..KEYS {
+                let key = self.own_key(number);
+                let present = lock(&self.shared.expected).key(key).newest();
+                let without = present.map(|fields| Fields { passing: None, ..fields });
+                self.shared.begin(key, without, None);
+            }
+            self.alter(&store, false).await?;
+            let now = self.shared.world.moment();
+            for number in 0..KEYS {
+                lock(&self.shared.expected).key(self.own_key(number)).settle(now);
+            }
+            self.fired("field added and dropped");
+            for number in 0..KEYS {
+                self.pause().await;
+                self.write_passing(&store, self.own_key(number), false).await?;
+            }
+            made += 2 + 2 * KEYS as usize;
+        }
+        Ok(())
+    }
+
+    /// Writes a document with or without the passing field, and reads it back.
+    async fn write_passing(&mut self, store: &Store, key: i64, with: bool) -> Result<(), String> {
+        let revision = self.next_revision();
+        let present = lock(&self.shared.expected).key(key).newest().unwrap_or_default();
+        let write = store.upsert(key).set("revision", revision);
+        let (write, passing) = match with {
+            true => (write.set(PASSING, revision), Some(revision)),
+            false => (write, None),
+        };
+        let next = Some(Fields { revision, passing, ..present });
+        let token = self.write(key, write, next, None, WriteResult::Appended).await?;
+        self.read_newest(key, &token).await
+    }
+
+    /// Alters the store until the field is there, or is not.
+    async fn alter(&self, store: &Store, wanted: bool) -> Result<(), String> {
+        let alteration = match wanted {
+            true => {
+                Alteration::AddField(FieldSpec::new(PASSING, FieldType::Scalar(ScalarType::Int64)))
+            }
+            false => Alteration::DropField(PASSING.to_owned()),
+        };
+        self.note(&format!("alters the store: {alteration:?}"));
+        for _ in 0..ATTEMPTS_MAX {
+            // Whether it happened that time, only the definition tells.
+            if let Err(error) =
+                self.client().alter_store(STORE, None, std::slice::from_ref(&alteration)).await
+            {
+                self.note(&format!("is not altered: {:?}", error.code()));
+                self.fired("alteration not certain");
+            }
+            let definition = store.refresh().await;
+            if definition.is_ok_and(|now| now.field(PASSING).is_some() == wanted) {
+                return Ok(());
+            }
+            tokio::time::sleep(RETRY_WAIT).await;
+        }
+        Err("an alteration never happened".to_owned())
+    }
+}

@@ -1,0 +1,246 @@
+//! Bugs that a run is given on purpose, so that the checker is itself checked.
+//!
+//! Product code holds none of them: a plant is a wrapper at one of its seams (the log that a node
+//! or a reader sees, the disk's bytes, the options that it is opened with), or stands in the
+//! simulator's own call of a reader or client in place of what the product would do.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::Result;
+use forebay_core::change::{ClientBatch, Entry, EntryBody};
+use forebay_core::clock::Clock;
+use forebay_core::id::{
+    ClientId, Offset, PartitionCount, PartitionId, PartitionRef, Sequence, StoreId,
+};
+use forebay_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
+use forebay_wire::entry::{decode_entry, encode_entry};
+
+use super::clock::SimClock;
+use super::readers::PARTITIONS;
+
+/// One entry in this many goes wrong, where a plant concerns some entries.
+const ENTRIES_PER_FAULT: u64 = 8;
+
+macro_rules! plants {
+    ($($(#[doc = $what:literal])+ $plant:ident),+ $(,)?) => {
+        /// A bug that a run is given.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+        pub enum Plant {
+            $($(#[doc = $what])+ $plant,)+
+        }
+
+        impl Plant {
+            /// All of them.
+            pub const ALL: &[Self] = &[$(Self::$plant),+];
+        }
+    };
+}
+
+plants! {
+    /// The log acknowledges what it has not synced.
+    AcknowledgesBeforeSync,
+    /// Recovery cuts the last whole entry of a log off, as if it were torn.
+    LosesTail,
+    /// A write of unknown outcome is sent again under a new sequence.
+    RetriesUnderNewSequence,
+    /// An unknown outcome is taken for done.
+    TakesUnknownForDone,
+    /// The writer puts some entries into the log of another partition.
+    WrongPartition,
+    /// A condition is evaluated by whoever writes, not where the change is applied.
+    ConditionAtWriter,
+    /// A reader ignores the bound on the age.
+    ServesStale,
+    /// A reader shows what it has shown before it showed something newer.
+    ReadsBackwards,
+    /// A read after a token does not wait.
+    TokenNotAwaited,
+    /// A read of the latest appends no barrier.
+    LatestWithoutBarrier,
+    /// A reader says absent before it has caught up.
+    AbsentBeforeCaughtUp,
+    /// Expiry is counted from when a reader applied a change, not from when the log took it.
+    ExpiryByReaderClock,
+    /// Some entries are applied without their last change.
+    EntryHalfApplied,
+    /// A checkpoint does not hold which sequences it has seen.
+    WindowsNotInCheckpoint,
+    /// A checkpoint is restored at the position behind its own.
+    CheckpointOneTooFar,
+}
+
+impl Plant {
+    /// Whether the bug lies in what a reader's log shows.
+    pub(crate) fn is_in_readers_log(self) -> bool {
+        matches!(
+            self,
+            Self::ExpiryByReaderClock
+                | Self::EntryHalfApplied
+                | Self::WindowsNotInCheckpoint
+                | Self::CheckpointOneTooFar
+        )
+    }
+}
+
+/// What outlives the restarts of one reader, for plants that concern them.
+#[derive(Debug, Default)]
+pub(crate) struct Lineage {
+    /// Where each change was first read.
+    first_read: Mutex<BTreeMap<(PartitionId, ClientId, Sequence), Offset>>,
+}
+
+/// The log that a reader or node with a bug sees.
+pub(crate) struct PlantedLog {
+    inner: Arc<dyn ChangeLog>,
+    plant: Plant,
+    clock: Arc<SimClock>,
+    lineage: Arc<Lineage>,
+    /// Where each partition's tail began to read.
+    began: Mutex<BTreeMap<PartitionRef, Offset>>,
+    /// Records that a reader never sees.
+    hidden: Mutex<BTreeSet<(PartitionRef, Offset)>>,
+}
+
+impl PlantedLog {
+    pub(crate) fn new(
+        inner: Arc<dyn ChangeLog>,
+        plant: Plant,
+        clock: Arc<SimClock>,
+        lineage: Arc<Lineage>,
+    ) -> Self {
+        let (began, hidden) = (Mutex::default(), Mutex::default());
+        Self { inner, plant, clock, lineage, began, hidden }
+    }
+
+    fn change(&self, at: PartitionRef, began: Offset, mut record: LogRecord) -> Option<LogRecord> {
+        match self.plant {
+            Plant::ExpiryByReaderClock => record.append_time = self.clock.now(),
+            Plant::EntryHalfApplied if record.offset.0.is_multiple_of(ENTRIES_PER_FAULT) => {
+                rewrite(&mut record, drop_last_change);
+            }
+            Plant::WindowsNotInCheckpoint => {
+                self.note_first_reads(at, &record);
+                rewrite(&mut record, |batches| self.forget_window(at, began, batches));
+            }
+            Plant::CheckpointOneTooFar => {
+                let mut hidden = lock(&self.hidden);
+                if record.offset == began && began > Offset(0) {
+                    hidden.insert((at, record.offset));
+                }
+                if hidden.contains(&(at, record.offset)) {
+                    return None;
+                }
+            }
+            _ => {}
+        }
+        Some(record)
+    }
+
+    fn note_first_reads(&self, at: PartitionRef, record: &LogRecord) {
+        let Ok(Entry { body: EntryBody::Changes(batches), .. }) = decode_entry(&record.entry)
+        else {
+            return;
+        };
+        let mut first_read = lock(&self.lineage.first_read);
+        for batch in &batches {
+            for change in &batch.changes {
+                let change = (at.partition, batch.client, change.sequence);
+                first_read.entry(change).or_insert(record.offset);
+            }
+        }
+    }
+
+    /// A repeat of what was read before the checkpoint comes as if from somebody else.
+    fn forget_window(&self, at: PartitionRef, began: Offset, batches: &mut Vec<ClientBatch>) {
+        let first_read = lock(&self.lineage.first_read);
+        for batch in batches {
+            let is_forgotten = batch.changes.iter().any(|change| {
+                let change = (at.partition, batch.client, change.sequence);
+                first_read.get(&change).is_some_and(|first| *first < began)
+            });
+            if is_forgotten {
+                batch.client = ClientId(batch.client.0 ^ 1);
+            }
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn rewrite(record: &mut LogRecord, with: impl FnOnce(&mut Vec<ClientBatch>)) {
+    let Ok(mut entry) = decode_entry(&record.entry) else { return };
+    let EntryBody::Changes(batches) = &mut entry.body else { return };
+    with(batches);
+    if let Ok(bytes) = encode_entry(&entry) {
+        record.entry = bytes;
+    }
+}
+
+fn drop_last_change(batches: &mut Vec<ClientBatch>) {
+    let count: usize = batches.iter().map(|batch| batch.changes.len()).sum();
+    if count < 2 {
+        return;
+    }
+    if let Some(last) = batches.last_mut() {
+        last.changes.pop();
+    }
+    batches.retain(|batch| !batch.changes.is_empty());
+}
+
+#[async_trait]
+impl ChangeLog for PlantedLog {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        self.inner.create(store, partitions).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        self.inner.delete(store).await
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        let is_hit = |entry: &Bytes| {
+            let holds_changes =
+                decode_entry(entry).is_ok_and(|entry| matches!(entry.body, EntryBody::Changes(_)));
+            holds_changes && entry.iter().map(|byte| u64::from(*byte)).sum::<u64>() % 32 == 0
+        };
+        if self.plant != Plant::WrongPartition || !is_hit(&entry) {
+            return self.inner.append(at, entry).await;
+        }
+        let beside = PartitionId((at.partition.0 + 1) % PARTITIONS);
+        self.inner.append(PartitionRef { partition: beside, ..at }, entry).await
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        let mut read = self.inner.read(at, from, limit).await?;
+        if at == PartitionRef::CONTROL {
+            return Ok(read);
+        }
+        let began = {
+            let mut began = lock(&self.began);
+            // A tail waits for records; who looks for a log's id or reads one again does not.
+            if limit.wait_max > Duration::ZERO {
+                began.entry(at).or_insert(from);
+            }
+            began.get(&at).copied()
+        };
+        if let Some(began) = began {
+            let records = std::mem::take(&mut read.records).into_iter();
+            read.records = records.filter_map(|record| self.change(at, began, record)).collect();
+        }
+        Ok(read)
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        self.inner.bounds(at).await
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        self.inner.trim(at, before).await
+    }
+}

@@ -1,0 +1,70 @@
+//! Counts recovery paths by what the product itself records: a subscriber for `tracing` that knows
+//! the messages of a few records and looks at nothing else.
+
+use std::fmt;
+
+use tracing::field::{Field, Visit};
+use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id, Record};
+use tracing::{Event, Level, Metadata, Subscriber};
+
+use super::trace::Trace;
+
+/// What a record says, and under which name it counts.
+const PATHS: [(&str, &str); 5] = [
+    ("torn tail cut", "torn tail cut"),
+    ("segment without frames made again", "segment header made again"),
+    ("building a new copy", "log replaced or cut under a reader"),
+    ("embedded log stopped", "log stopped for good"),
+    ("the tail is held up", "tail held up"),
+];
+
+/// Counts in the trace of the run that is on this thread.
+pub(crate) struct RecordCounter(Trace);
+
+impl RecordCounter {
+    pub(crate) fn new(trace: Trace) -> Self {
+        Self(trace)
+    }
+}
+
+impl Subscriber for RecordCounter {
+    fn enabled(&self, metadata: &Metadata<'_>) -> bool {
+        metadata.is_event() && *metadata.level() <= Level::WARN
+    }
+
+    fn max_level_hint(&self) -> Option<LevelFilter> {
+        Some(LevelFilter::WARN)
+    }
+
+    fn new_span(&self, _span: &Attributes<'_>) -> Id {
+        Id::from_u64(1)
+    }
+
+    fn record(&self, _span: &Id, _values: &Record<'_>) {}
+
+    fn record_follows_from(&self, _span: &Id, _follows: &Id) {}
+
+    fn event(&self, event: &Event<'_>) {
+        event.record(&mut Message(&self.0));
+    }
+
+    fn enter(&self, _span: &Id) {}
+
+    fn exit(&self, _span: &Id) {}
+}
+
+struct Message<'a>(&'a Trace);
+
+impl Visit for Message<'_> {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        if field.name() != "message" {
+            return;
+        }
+        let text = format!("{value:?}");
+        let known = PATHS.iter().find(|(message, _)| *message == text);
+        if let Some((_, name)) = known {
+            self.0.fired(name, 1);
+        }
+    }
+}
