@@ -80,7 +80,7 @@ pub struct PartitionState {
     pub partition: PartitionRef,
     /// Partition count of its store.
     pub partitions: PartitionCount,
-    /// Id of the log that it follows; set by the first well-formed entry.
+    /// Id of the log that it follows; set by the log's first opening entry.
     pub log_id: Option<LogId>,
     /// First offset not yet applied.
     pub offset_applied: Offset,
@@ -137,14 +137,16 @@ impl PartitionState {
             }
             Err(error) => return Ok(self.skip(offset, error)),
         };
-        if let Err(error) = self.check_log(&entry) {
-            self.log_id.get_or_insert(entry.log_id);
+        let opens = matches!(entry.body, EntryBody::Opening).then_some(entry.log_id);
+        let log_id = self.log_id.or(opens);
+        if let Err(error) = self.check_log(&entry, log_id) {
+            self.log_id = log_id;
             return Ok(self.skip(offset, error));
         }
         let entry_schema = find(schemas, entry.schema_version)?;
         let current = find(schemas, self.schema_version.max(entry.schema_version))?;
         if let Err(error) = self.check_changes(&entry, entry_schema.as_deref()) {
-            self.log_id.get_or_insert(entry.log_id);
+            self.log_id = log_id;
             self.note_source(&entry);
             return Ok(self.skip(offset, error));
         }
@@ -160,7 +162,7 @@ impl PartitionState {
             _ => Overlay::default(),
         };
         // From here on nothing fails: the state moves by the whole record.
-        self.log_id.get_or_insert(entry.log_id);
+        self.log_id = log_id;
         self.partition_time = now;
         self.schema_version = self.schema_version.max(entry.schema_version);
         self.drop_all_count = self.drop_all_count.max(drop_all_count);
@@ -192,9 +194,13 @@ impl PartitionState {
         }
     }
 
-    /// Refuses an entry that is not one of this log, whatever it holds.
-    fn check_log(&self, entry: &Entry) -> Result<()> {
-        if self.log_id.is_some_and(|log_id| log_id != entry.log_id) {
+    /// Refuses an entry that is not one of the log with this id, whatever it holds.
+    fn check_log(&self, entry: &Entry, log_id: Option<LogId>) -> Result<()> {
+        // A log that was made anew may begin with what was on its way to the old one.
+        let Some(log_id) = log_id else {
+            return Err(Error::corrupt("an entry before the log's opening entry"));
+        };
+        if log_id != entry.log_id {
             return Err(Error::corrupt("an entry of another log"));
         }
         if matches!(entry.body, EntryBody::Control(_)) {

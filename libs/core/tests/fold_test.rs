@@ -258,17 +258,34 @@ fn sums_that_are_no_number_have_the_same_bytes_on_every_processor() {
 }
 
 #[test]
-fn the_first_well_formed_entry_names_the_log_even_when_it_is_skipped() {
+fn the_first_opening_entry_names_the_log_and_what_stands_before_it_is_skipped() {
     let mut replica = replica();
-    let refused = entry(V1, vec![upsert(1, b"k", vec![set(COUNT, text("no int"))])]);
-    let applied = replica.apply(1, refused).unwrap();
-    assert_eq!(applied.skipped.unwrap().code(), ErrorCode::InvalidArgument);
-    assert_eq!(replica.state.log_id, Some(LOG));
-    let other = Entry { log_id: LogId(9), ..heartbeat(V1) };
-    let applied = replica.apply(2, other).unwrap();
-    assert_eq!(applied.skipped.unwrap().context().partition, Some(PartitionId(0)));
-    assert_eq!(replica.state.offset_applied, Offset(2));
+    replica.state.log_id = None;
+    let opening = |log_id| Entry { log_id, body: EntryBody::Opening, ..heartbeat(V1) };
+    let early = entry(V1, vec![upsert(1, b"k", vec![set(COUNT, Value::Int64(1))])]);
+    let applied = replica.apply(1, Entry { log_id: LogId(8), ..early }).unwrap();
+    assert_eq!(applied.skipped.unwrap().code(), ErrorCode::Corrupt);
+    assert_eq!(replica.state.log_id, None);
     assert_eq!(replica.state.partition_time, Timestamp::MIN);
+    assert_eq!(replica.apply(2, opening(LOG)).unwrap().skipped, None);
+    for other in [opening(LogId(9)), Entry { log_id: LogId(8), ..heartbeat(V1) }] {
+        let applied = replica.apply(3, other).unwrap();
+        assert_eq!(applied.skipped.unwrap().context().partition, Some(PartitionId(0)));
+    }
+    assert_eq!(replica.state.log_id, Some(LOG));
+    assert_eq!(replica.state.offset_applied, Offset(4));
+    assert_eq!(replica.state.partition_time, Timestamp::from_micros(2));
+}
+
+#[test]
+fn an_opening_that_waits_for_its_definition_moves_nothing() {
+    let mut replica = replica();
+    replica.state.log_id = None;
+    let before = replica.state.clone();
+    let opening = Entry { body: EntryBody::Opening, ..heartbeat(SchemaVersion(9)) };
+    let blocked = replica.apply(1, opening).unwrap_err();
+    assert!(matches!(blocked, Blocked::NeedsDefinition(SchemaVersion(9))));
+    assert_eq!(replica.state, before);
 }
 
 #[test]

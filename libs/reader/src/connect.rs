@@ -9,11 +9,11 @@ use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READ_BYTES_MAX};
 use forebay_core::{Error, Result};
 use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit, Records};
-use forebay_wire::entry::frame_log_id;
+use forebay_wire::entry::log_id_told;
 
 use crate::age::clock_error_us;
 
-/// Bytes of a read that looks for the first well-formed entry, which is nearly always the first.
+/// Bytes of a read that looks for a log's id, which nearly always stands in its first record.
 const FIRST_READ_BYTES: usize = 4 * 1024;
 
 /// What a log answered.
@@ -21,7 +21,7 @@ const FIRST_READ_BYTES: usize = 4 * 1024;
 pub(crate) struct Connected {
     /// Where it starts and ends.
     pub bounds: Bounds,
-    /// Id in the first well-formed entry that it still holds; `None` when it holds none.
+    /// Its id, as its first records tell; `None` before its opening entry.
     pub log_id: Option<LogId>,
     /// How far apart the clocks may be, in microseconds; `None` when the log does not tell.
     pub clock_error_us: Option<i64>,
@@ -76,7 +76,7 @@ pub(crate) async fn in_time<T>(
         .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
 }
 
-/// Id in the first well-formed entry that a log still holds.
+/// Id of a log, as its first records tell.
 pub(crate) async fn first_log_id(
     log: &dyn ChangeLog,
     at: PartitionRef,
@@ -86,7 +86,8 @@ pub(crate) async fn first_log_id(
     while from < bounds.end {
         let limit = ReadLimit { bytes_max: FIRST_READ_BYTES, wait_max: Duration::ZERO };
         let records = in_time(Duration::ZERO, log.read(at, from, limit)).await?.records;
-        if let Some(log_id) = records.iter().find_map(|record| frame_log_id(&record.entry).ok()) {
+        let told = |record: &LogRecord| log_id_told(&record.entry, bounds.start);
+        if let Some(log_id) = records.iter().find_map(told) {
             return Ok(Some(log_id));
         }
         let Some(last) = records.last() else { return Ok(None) };

@@ -167,7 +167,10 @@ impl Model {
     /// When the entry's definition was never told.
     pub fn apply(&mut self, offset: Offset, append_time: Timestamp, entry: &Entry) -> ModelApplied {
         let skipped = ModelApplied { skipped: true, ..ModelApplied::default() };
-        if *self.log_id.get_or_insert(entry.log_id) != entry.log_id
+        if matches!(entry.body, EntryBody::Opening) {
+            self.log_id.get_or_insert(entry.log_id);
+        }
+        if self.log_id != Some(entry.log_id)
             || matches!(entry.body, EntryBody::Control(_) | EntryBody::DeadLetters(_))
             || entry.schema_version.0 > SCHEMA_VERSION_MAX
         {

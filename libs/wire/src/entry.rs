@@ -3,7 +3,7 @@
 use bytes::{BufMut, Bytes, BytesMut};
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Entry, EntryBody};
-use forebay_core::id::{Epoch, LogId, SchemaVersion};
+use forebay_core::id::{Epoch, LogId, Offset, SchemaVersion};
 use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
 use forebay_core::{Error, Result};
 use prost::Message;
@@ -75,6 +75,17 @@ pub fn decode_entry(frame: &[u8]) -> Result<Entry> {
 /// As [`decode_entry`], as far as the header goes.
 pub fn frame_log_id(frame: &[u8]) -> Result<LogId> {
     open_frame(frame).map(|(log_id, _)| log_id)
+}
+
+/// The id of a log, if this record of it tells. That is the id in the first opening entry: a log
+/// that was made anew may begin with entries that were on their way to the old one. Once a log no
+/// longer starts at 0, each well-formed entry that it holds tells its id.
+pub fn log_id_told(record: &[u8], log_start: Offset) -> Option<LogId> {
+    if log_start > Offset(0) {
+        return frame_log_id(record).ok();
+    }
+    let entry = decode_entry(record).ok()?;
+    matches!(entry.body, EntryBody::Opening).then_some(entry.log_id)
 }
 
 fn open_frame(frame: &[u8]) -> Result<(LogId, &[u8])> {

@@ -9,10 +9,10 @@ use forebay_core::entropy::Entropy;
 use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{Appended, ChangeLog, ReadLimit};
-use forebay_wire::entry::{decode_entry, encode_entry};
+use forebay_wire::entry::{decode_entry, encode_entry, log_id_told};
 use tokio::sync::Mutex;
 
-/// Records that are read at most to find a log's first well-formed entry.
+/// Records that are read at most to find a log's opening entry.
 const OPENING_SEARCH_MAX: usize = 1_024;
 const OPENING_READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 const ATTEMPTS_MAX: usize = 4;
@@ -137,7 +137,7 @@ impl PartitionLog {
             }
             self.open_log().await?;
         }
-        let message = "the log holds no well-formed entry; see what else writes to it";
+        let message = "the log holds no opening entry; see what else writes to it";
         Err(Error::corrupt(message).with_partition(self.at.partition))
     }
 
@@ -165,10 +165,8 @@ impl PartitionLog {
             let Some(last) = read.records.last() else { break };
             from = last.offset.next();
             searched += read.records.len();
-            let opening = read
-                .records
-                .iter()
-                .find_map(|record| decode_entry(&record.entry).ok().map(|entry| entry.log_id));
+            let opening =
+                read.records.iter().find_map(|record| log_id_told(&record.entry, bounds.start));
             if let Some(log_id) = opening {
                 let schema_version = self.last_schema_version(log_id, bounds.end).await?;
                 let last = Offset(bounds.end.0.saturating_sub(1));

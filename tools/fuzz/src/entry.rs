@@ -102,6 +102,8 @@ fn framed(body: &[u8]) -> Vec<u8> {
 fn apply(entry: &Entry) {
     let count = PartitionCount::new(1).expect("one partition");
     let mut state = PartitionState::new(PARTITION, count);
+    // As behind the log's opening entry.
+    state.log_id = Some(entry.log_id);
     let mut rows = Rows::default();
     let Some(first) = apply_once(&mut state, &mut rows, entry) else { return };
     let before = state.clone();

@@ -155,7 +155,10 @@ fn take(index: &Index, definition: &Definition, partition: PartitionId) -> Follo
     let mut writer = index.writer(partition).unwrap();
     writer.set_phase(PartitionPhase::Serving);
     let at = PartitionRef { store: definition.store, partition };
-    Followed { writer, state: PartitionState::new(at, definition.partitions) }
+    let mut state = PartitionState::new(at, definition.partitions);
+    // As behind the log's opening entry.
+    state.log_id = Some(LogId(9));
+    Followed { writer, state }
 }
 
 /// Reads at a time.

@@ -44,7 +44,7 @@ fn copy(index: &Index) -> Generation {
     Generation::first(AT, COUNT, index.writer(AT.partition).unwrap())
 }
 
-/// One entry: a client of this number puts a document, or takes one away.
+/// One entry: a client of this number puts a document, or takes one away. The first opens the log.
 fn record(number: u64, entropy: &SeededEntropy) -> Record {
     let random = entropy.next_u64().unwrap();
     let set = FieldOp::Set(Some(Value::Int64(random as i64)));
@@ -70,8 +70,11 @@ fn record(number: u64, entropy: &SeededEntropy) -> Record {
         log_id: LogId(0xfeed),
         epoch: Epoch(1),
         schema_version: SchemaVersion(1),
-        source: (random.is_multiple_of(4)).then_some(source),
-        body: EntryBody::Changes(vec![ClientBatch { client, changes: vec![change] }]),
+        source: (number > 0 && random.is_multiple_of(4)).then_some(source),
+        body: match number {
+            0 => EntryBody::Opening,
+            _ => EntryBody::Changes(vec![ClientBatch { client, changes: vec![change] }]),
+        },
     };
     let append_time = Timestamp::from_micros(number as i64 * 1_000);
     Record { offset: Offset(number), append_time, entry: Ok(entry) }

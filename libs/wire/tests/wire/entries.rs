@@ -4,13 +4,15 @@ use bytes::Bytes;
 use forebay_core::ErrorCode;
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
-use forebay_core::id::{ClientId, Epoch, FieldId, LogId, SchemaVersion, Sequence, StoreId};
+use forebay_core::id::{ClientId, Epoch, FieldId, LogId, Offset, SchemaVersion, Sequence, StoreId};
 use forebay_core::key::{Key, KeyType};
 use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
 use forebay_core::schema::StoreSpec;
 use forebay_core::value::Value;
 use forebay_wire::dead_letter::Cursor;
-use forebay_wire::entry::{ENTRY_HEADER_BYTES, decode_entry, encode_entry, frame_log_id};
+use forebay_wire::entry::{
+    ENTRY_HEADER_BYTES, decode_entry, encode_entry, frame_log_id, log_id_told,
+};
 use forebay_wire::v1;
 use forebay_wire::v1::entry::Body;
 use forebay_wire::v1::field_change::{Bounded, Op};
@@ -39,6 +41,9 @@ proptest! {
     fn entries_come_back(entry in strategies::entry()) {
         let frame = encode_entry(&entry).unwrap();
         prop_assert_eq!(frame_log_id(&frame), Ok(entry.log_id));
+        let opens = matches!(entry.body, EntryBody::Opening).then_some(entry.log_id);
+        prop_assert_eq!(log_id_told(&frame, Offset(0)), opens);
+        prop_assert_eq!(log_id_told(&frame, Offset(1)), Some(entry.log_id));
         prop_assert_eq!(&decode_entry(&frame).unwrap(), &entry);
         prop_assert_eq!(encode_entry(&entry).unwrap(), frame);
     }

@@ -9,7 +9,7 @@ use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::DEAD_LETTERS_PAGE_BYTES_MAX;
 use forebay_core::{ErrorCode, Result};
 use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
-use forebay_wire::entry::{decode_entry, frame_log_id};
+use forebay_wire::entry::{decode_entry, log_id_told};
 
 pub(super) const READ: ReadLimit =
     ReadLimit { bytes_max: DEAD_LETTERS_PAGE_BYTES_MAX, wait_max: Duration::ZERO };
@@ -70,7 +70,7 @@ fn last_letter(record: &LogRecord, log_id: LogId) -> Option<LastLetter> {
     letters.last().map(|letter| LastLetter { home_log: letter.home_log, offset: letter.offset })
 }
 
-/// Id in the first well-formed entry that a log still holds.
+/// Id of a log, as its first records tell.
 pub(super) async fn first_log_id(
     log: &dyn ChangeLog,
     at: PartitionRef,
@@ -80,7 +80,8 @@ pub(super) async fn first_log_id(
     while from < bounds.end {
         let limit = if from == bounds.start { FIRST_READ } else { READ };
         let records = log.read(at, from, limit).await?.records;
-        if let Some(log_id) = records.iter().find_map(|record| frame_log_id(&record.entry).ok()) {
+        let told = |record: &LogRecord| log_id_told(&record.entry, bounds.start);
+        if let Some(log_id) = records.iter().find_map(told) {
             return Ok(Some(log_id));
         }
         let Some(last) = records.last() else { return Ok(None) };
