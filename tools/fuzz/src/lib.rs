@@ -4,13 +4,19 @@
 //! meant, so that checksums and versions, which no fuzzer guesses, do not keep it at the door.
 
 mod canary;
+mod checkpoint;
 mod entry;
+mod key;
+mod message;
 mod row;
 mod segment;
 mod token;
 
 pub use canary::canary;
+pub use checkpoint::{checkpoint_restore, sound_checkpoint};
 pub use entry::entry_decode;
+pub use key::key_decode;
+pub use message::{MESSAGES, message_decode};
 pub use row::{LAYOUT_NAMES, row_decode};
 pub use segment::{embedded_segment, sound_segment};
 pub use token::token_decode;
@@ -19,9 +25,12 @@ pub use token::token_decode;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, the canary aside.
-pub const TARGETS: [Target; 4] = [
+pub const TARGETS: [Target; 7] = [
     ("row_decode", row_decode),
     ("entry_decode", entry_decode),
     ("token_decode", token_decode),
     ("embedded_segment", embedded_segment),
+    ("checkpoint_restore", checkpoint_restore),
+    ("key_decode", key_decode),
+    ("message_decode", message_decode),
 ];

@@ -5,7 +5,20 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::PathBuf;
 
-use forebay_fuzz::{LAYOUT_NAMES, TARGETS, sound_segment};
+use forebay_core::Error;
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{Change, ClientBatch, Condition, FieldChange, FieldOp, Source, Verb};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{
+    ClientId, Epoch, FieldId, Offset, PartitionId, Position, Sequence, StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::schema::{Alteration, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_fuzz::{LAYOUT_NAMES, MESSAGES, TARGETS, sound_checkpoint, sound_segment};
+use forebay_wire::v1;
+use forebay_wire::value::nullable_value_message;
+use prost::Message;
 use serde_json::Value as Json;
 
 type Inputs = BTreeMap<String, Vec<u8>>;
@@ -83,6 +96,93 @@ fn segments() -> Inputs {
     inputs.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
 }
 
+fn checkpoints() -> Inputs {
+    let sound = sound_checkpoint();
+    let mut forged = sound.clone();
+    // Its rows say another length than they have, and its position lies at the end of time.
+    forged[40..48].fill(0xff);
+    let last = sound.len() - 60;
+    forged[last] ^= 0x55;
+    let inputs = [
+        ("sound", input(0, &sound)),
+        ("empty", input(0, &[])),
+        ("torn", input(0, &sound[..sound.len() - 5])),
+        ("sealed", input(1, &sound)),
+        ("forged", input(1, &forged)),
+        ("edited-version", input(2, &[4, 0, 9])),
+        ("edited-row", input(2, &[200, 0, 9])),
+        ("forged-offset", input(3, &[40, 0, 0xff, 47, 0, 0x7f])),
+        ("forged-items", input(3, &[104, 0, 9])),
+        ("forged-schema-version", input(3, &[68, 0, 9])),
+    ];
+    inputs.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+}
+
+fn keys() -> Inputs {
+    let partitioned = Key::partitioned(b"tenant", b"user").unwrap();
+    let inputs = [
+        ("plain", input(0, b"user")),
+        ("partitioned", input(0, partitioned.as_bytes())),
+        ("short", input(0, &[9, 0, 0, 0, b'x'])),
+        ("no-bytes", input(0, &[])),
+        ("packed", input(1, b"\x03\x01\x00\x01\x00\x04\x00abcd")),
+        ("packed-out-of-order", input(1, b"\x02\x03\x00\x01\x00abcd")),
+        ("packed-beyond", input(1, b"\x01\x09\x00abcd")),
+        ("packed-inside-a-letter", input(1, "\x02\x01\x00\x02\x00\u{e9}".as_bytes())),
+    ];
+    inputs.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+}
+
+fn messages() -> Inputs {
+    let spec = StoreSpec::documents("users", KeyType::String, 4)
+        .field("tenant", FieldType::Scalar(ScalarType::String))
+        .field("taste", FieldType::Vector(VectorType::F16, 2));
+    let spec = StoreSpec { partition_key: Some("tenant".to_owned()), ..spec };
+    let definition = spec.define(StoreId(5)).unwrap();
+    let set = FieldOp::Set(Some(Value::Int64(-1)));
+    let field_change = FieldChange { field: FieldId(1), op: set, ttl_us: Some(9) };
+    let change = Change {
+        sequence: Sequence(3),
+        key: Key::plain(b"k").unwrap(),
+        verb: Verb::Upsert,
+        fields: vec![field_change.clone()],
+        condition: Some(Condition::IfAbsent),
+        ttl_us: None,
+    };
+    let batch = ClientBatch { client: ClientId(1 << 90), changes: vec![change.clone()] };
+    let position = Position { epoch: Epoch(1), offset: Offset(2), place: 3 };
+    let error = Error::limit_exceeded("too long; shorten it", 5, 6).with_store("users");
+    let value = v1::Value::from(&Value::VectorF32(vec![f32::NAN, 0.5]));
+    let alteration = Alteration::DropFieldsByPrefix("old_".to_owned());
+    let source = Source {
+        partition: PartitionId(1),
+        position,
+        previous: Some(position),
+        append_time: Timestamp::from_micros(-1),
+    };
+    let record = ControlRecord::Define(Box::new(definition.clone()));
+    let by_name = [
+        ("value", value.encode_to_vec()),
+        ("nullable-value", nullable_value_message(None).encode_to_vec()),
+        ("field-type", v1::FieldType::from(FieldType::List(ScalarType::Bool)).encode_to_vec()),
+        ("store-spec", v1::StoreSpec::from(&spec).encode_to_vec()),
+        ("definition", v1::Definition::from(&definition).encode_to_vec()),
+        ("alteration", v1::Alteration::from(&alteration).encode_to_vec()),
+        ("field-change", v1::FieldChange::from(&field_change).encode_to_vec()),
+        ("change", v1::Change::from(&change).encode_to_vec()),
+        ("client-batch", v1::ClientBatch::from(&batch).encode_to_vec()),
+        ("position", v1::Position::from(position).encode_to_vec()),
+        ("source", v1::Source::from(source).encode_to_vec()),
+        ("control-record", v1::ControlRecord::from(&record).encode_to_vec()),
+        ("details", v1::Error::from(&error).encode_to_vec()),
+    ];
+    let numbered = |(name, bytes): (&str, Vec<u8>)| {
+        let which = MESSAGES.iter().position(|(message, _)| *message == name).unwrap();
+        (name.to_owned(), input(which, &bytes))
+    };
+    by_name.into_iter().map(numbered).collect()
+}
+
 fn held(target: &str) -> Inputs {
     let folder = root().join("corpus").join(target);
     let files = fs::read_dir(&folder).into_iter().flatten().flatten();
@@ -98,7 +198,8 @@ fn is_update() -> bool {
 
 #[test]
 fn the_corpus_starts_from_the_vectors() {
-    let made = [rows(), entries(), tokens(), segments()];
+    let made = [rows(), entries(), tokens(), segments(), checkpoints(), keys(), messages()];
+    assert_eq!(made.len(), TARGETS.len());
     for ((target, _), inputs) in TARGETS.iter().zip(made) {
         assert!(inputs.len() >= 4, "{target} starts from {} inputs", inputs.len());
         if is_update() {

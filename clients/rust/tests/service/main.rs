@@ -5,6 +5,7 @@ mod admin_test;
 mod common;
 mod fault_test;
 mod gate;
+mod kill_test;
 mod stream_test;
 mod value_test;
 mod world;

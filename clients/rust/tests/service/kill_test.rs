@@ -1,0 +1,262 @@
+//! A reader's process that is killed at any moment while it writes checkpoints: its directory opens
+//! at exactly one position of each partition's log, and the next reader goes on from there.
+
+use std::collections::{BTreeMap, HashSet};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay::{
+    CheckpointOptions, ErrorCode, FieldRead, PartitionId, PartitionStatus, Phase, ReaderOptions,
+    Store,
+};
+use forebay_core::change::EntryBody;
+use forebay_core::clock::SystemClock;
+use forebay_core::entropy::{Entropy, SeededEntropy, SystemEntropy};
+use forebay_core::id::{Offset, PartitionRef};
+use forebay_log::disk::RealDisk;
+use forebay_log::faulty::{FaultRates, FaultyLog};
+use forebay_log::{CatalogFollower, ChangeLog, ReadLimit};
+use forebay_reader::{LogBarriers, Reader, ReaderParts};
+use forebay_wire::entry::decode_entry;
+use futures::future::join_all;
+
+use crate::gate::GatedLog;
+use crate::world::{INT64, PATIENCE, SOON, World, counters};
+
+const ROUNDS: u64 = 60;
+const KEYS: u64 = 400;
+/// Kills come at most so many milliseconds behind the start of the process.
+const KILL_MS_MAX: u64 = 120;
+
+fn key(number: u64) -> String {
+    format!("key-{number}")
+}
+
+/// The example `follow` as a process of its own; killed at the latest when it is dropped.
+struct Follower(Child);
+
+impl Follower {
+    fn start(world: &World, directory: &Path) -> Self {
+        // This test is target/<profile>/deps/service-*; the example is two folders beside it.
+        let own = std::env::current_exe().unwrap();
+        let example = own.parent().unwrap().with_file_name("examples").join("follow");
+        let hint = "build with --all-targets, as every command of this tree does";
+        assert!(example.is_file(), "{} is missing: {hint}", example.display());
+        let mut command = Command::new(example);
+        command.args([&world.endpoint(), "counters"]).arg(directory);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        Self(command.spawn().unwrap())
+    }
+
+    /// The next line that it prints.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+        line
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // By SIGKILL, in the middle of whatever it does.
+        let _ = self.0.kill();
+        self.0.wait().unwrap();
+    }
+}
+
+/// What each key's count is when the entries below an offset are applied: a change counts once,
+/// however often its client has sent it.
+async fn oracle(
+    world: &World,
+    store: &Store,
+    at: PartitionId,
+    end: Offset,
+) -> BTreeMap<Vec<u8>, i64> {
+    let at = PartitionRef { store: store.definition().store, partition: at };
+    let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
+    let (mut counts, mut seen, mut next) = (BTreeMap::new(), HashSet::new(), Offset(0));
+    while next < end {
+        for record in world.log.inner().read(at, next, limit).await.unwrap().records {
+            next = record.offset.next();
+            let body = decode_entry(&record.entry).unwrap().body;
+            let EntryBody::Changes(batches) = body else { continue };
+            let changes = batches.into_iter().flat_map(|batch| {
+                batch
+                    .changes
+                    .into_iter()
+                    .map(move |change| ((batch.client, change.sequence), change))
+            });
+            for (identity, change) in changes {
+                if record.offset < end && seen.insert(identity) {
+                    *counts.entry(change.key.as_bytes().to_vec()).or_default() += 1;
+                }
+            }
+        }
+    }
+    counts
+}
+
+/// Opens the directory that a killed process has left, over a log that cannot be reached.
+struct Looker {
+    parts: ReaderParts,
+    options: ReaderOptions,
+}
+
+impl Looker {
+    fn new(world: &World, directory: &Path) -> Self {
+        let unreachable =
+            FaultRates { read_refused: 10_000, bounds_refused: 10_000, ..FaultRates::default() };
+        let reached: Arc<dyn ChangeLog> = world.log.clone();
+        let entropy = Arc::new(SystemEntropy);
+        let catalog = CatalogFollower::start(Arc::clone(&reached), entropy.clone());
+        let log =
+            FaultyLog::new(GatedLog::new(reached), Arc::new(SeededEntropy::new(3)), unreachable);
+        let log: Arc<dyn ChangeLog> = Arc::new(log);
+        let parts = ReaderParts {
+            barriers: Arc::new(LogBarriers(Arc::clone(&log))),
+            log,
+            catalog: Arc::new(catalog),
+            clock: Arc::new(SystemClock),
+            entropy,
+            on_skipped: None,
+            disk: Some(Arc::new(RealDisk)),
+        };
+        let checkpoint = Some(CheckpointOptions::new(directory));
+        Self { parts, options: ReaderOptions { checkpoint, ..ReaderOptions::new("counters") } }
+    }
+
+    async fn knows_the_store(&self) {
+        while self.parts.catalog.catalog().by_name("counters").is_err() {
+            tokio::time::sleep(SOON / 100).await;
+        }
+    }
+
+    /// Compares what the directory holds with the oracle; answers the offset of each partition.
+    async fn look(&self, world: &World, store: &Store, has_files: &[bool]) -> Vec<u64> {
+        let reader = Reader::open(self.options.clone(), self.parts.clone()).await.unwrap();
+        let is_told = |partition: &PartitionStatus| {
+            let checkpoints = partition.counts.checkpoints;
+            assert_eq!((checkpoints.damaged, checkpoints.ignored), (0, 0), "{partition:?}");
+            checkpoints.restored == 1 || !has_files[partition.partition.0 as usize]
+        };
+        while !reader.status().partitions.iter().all(is_told) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+        let n = reader.handle("n", INT64).unwrap();
+        let mut offsets = Vec::new();
+        for partition in reader.status().partitions {
+            offsets.push(partition.offset_applied.0);
+            if partition.phase != Phase::Serving {
+                continue;
+            }
+            let expected =
+                oracle(world, store, partition.partition, partition.offset_applied).await;
+            let mut documents = 0;
+            for number in 0..KEYS {
+                let key = key(number);
+                if reader.partition_of(key.as_str()).unwrap() != partition.partition {
+                    continue;
+                }
+                let found = reader.read_local(None, |view| view.get_scalar::<i64>(&n, &key));
+                let expected = expected.get(key.as_bytes());
+                let expected = expected.map_or(FieldRead::Absent, |count| FieldRead::Value(*count));
+                assert_eq!(found.unwrap(), expected, "{key} at {}", partition.offset_applied);
+                documents += u64::from(expected != FieldRead::Absent);
+            }
+            assert_eq!(partition.documents, documents);
+        }
+        reader.shut_down(PATIENCE).await.unwrap();
+        offsets
+    }
+}
+
+/// Whether each of four partitions has a whole checkpoint, and whether one is unfinished.
+fn files(directory: &Path) -> ([bool; 4], bool) {
+    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
+    let paths: Vec<PathBuf> = entries.map(|entry| entry.path()).collect();
+    let names = || paths.iter().filter_map(|path| path.file_name()?.to_str());
+    let is_of = |partition: usize, name: &str| {
+        name.ends_with(".checkpoint") && name.get(17..21) == Some(&format!("{partition:04}"))
+    };
+    let whole = std::array::from_fn(|partition| names().any(|name| is_of(partition, name)));
+    (whole, names().any(|name| name.ends_with(".new")))
+}
+
+/// Counts keys up until it is told to stop; answers how often.
+async fn write(store: Store, seed: u64, stop: Arc<AtomicBool>) -> i64 {
+    let entropy = SeededEntropy::new(seed);
+    let mut written = 0;
+    while !stop.load(Ordering::Relaxed) {
+        let key = key(entropy.next_u64().unwrap() % KEYS);
+        let write = store.upsert(key.as_str()).increment("n", 1).set("name", "x".repeat(200));
+        write.send().await.unwrap();
+        written += 1;
+    }
+    written
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_killed_while_it_writes_checkpoints_opens_at_one_position() {
+    let world = World::start().await;
+    let client = world.client().await;
+    let store = counters(&client, 4).await;
+    let directory = tempfile::tempdir().unwrap();
+    let looker = Looker::new(&world, directory.path());
+    tokio::time::timeout(PATIENCE, looker.knows_the_store()).await.unwrap();
+    // Answers that get lost: the log holds some changes twice.
+    world.log.set_rates(FaultRates { append_in_doubt_appended: 300, ..FaultRates::default() });
+    let stop = Arc::new(AtomicBool::new(false));
+    let writers: Vec<_> =
+        (0..4).map(|seed| tokio::spawn(write(store.clone(), seed, stop.clone()))).collect();
+
+    let delays = SeededEntropy::new(SystemEntropy.next_u64().unwrap());
+    let (mut offsets, mut restored, mut unfinished) = (vec![0; 4], 0, 0);
+    for round in 0..ROUNDS {
+        let follower = Follower::start(&world, directory.path());
+        let delay = delays.next_u64().unwrap() % (KILL_MS_MAX * 1_000);
+        tokio::time::sleep(Duration::from_micros(delay)).await;
+        drop(follower);
+        let (has_files, is_unfinished) = files(directory.path());
+        unfinished += u64::from(is_unfinished);
+        restored += u64::from(has_files.contains(&true));
+        let look = looker.look(&world, &store, &has_files);
+        let found = tokio::time::timeout(PATIENCE, look).await.unwrap();
+        let is_behind = found.iter().zip(&offsets).any(|(found, before)| found < before);
+        assert!(!is_behind, "round {round}: {found:?} behind {offsets:?}");
+        offsets = found;
+    }
+    println!("{restored} of {ROUNDS} kills left checkpoints, {unfinished} an unfinished one");
+    assert!(restored > ROUNDS / 2, "{restored} kills left something to open");
+
+    stop.store(true, Ordering::Relaxed);
+    let written: i64 = join_all(writers).await.into_iter().map(Result::unwrap).sum();
+    assert_goes_on(&world, &store, directory.path(), written).await;
+}
+
+/// A last process goes on, is alone in the directory, and ends in order; what it leaves is all that
+/// was written, each once.
+async fn assert_goes_on(world: &World, store: &Store, directory: &Path, written: i64) {
+    let mut follower = Follower::start(world, directory);
+    assert_eq!(follower.line(), "ready, 4 partitions restored\n");
+    let looker = Looker::new(world, directory);
+    tokio::time::timeout(PATIENCE, looker.knows_the_store()).await.unwrap();
+    let second = Reader::open(looker.options.clone(), looker.parts.clone()).await;
+    assert_eq!(second.unwrap_err().code(), ErrorCode::Conflict);
+    drop(follower.0.stdin.take());
+    assert!(follower.line().ends_with("checkpoints written\n"));
+    assert!(follower.0.wait().unwrap().success());
+
+    let look = looker.look(world, store, &[true; 4]);
+    let offsets = tokio::time::timeout(PATIENCE, look).await.unwrap();
+    let (mut counted, mut appended) = (0, 0);
+    for (partition, offset) in (0..).map(PartitionId).zip(offsets) {
+        counted += oracle(world, store, partition, Offset(offset)).await.values().sum::<i64>();
+        appended += world.appended(store, partition).await.len() as i64;
+    }
+    assert_eq!(counted, written, "an orderly end leaves nothing out");
+    assert!(appended > written, "no change stands twice in the log");
+}

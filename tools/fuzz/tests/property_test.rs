@@ -1,0 +1,118 @@
+//! Every decoder holds on bytes that nobody chose: any at all, and those of the corpus with a few
+//! changes. The fuzzer goes further; this runs wherever the tests do, and shrinks what it finds.
+
+use std::fs;
+use std::path::Path;
+
+use forebay_fuzz::{TARGETS, Target};
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use proptest::test_runner::{Config, TestRunner};
+
+/// One change of an input.
+#[derive(Clone, Debug)]
+enum Edit {
+    Put(Index, u8),
+    Flip(Index, u8),
+    Insert(Index, Vec<u8>),
+    Remove(Index, usize),
+    Cut(Index),
+    Repeat(Index, usize),
+}
+
+fn edit() -> impl Strategy<Value = Edit> {
+    let bytes = vec(any::<u8>(), 1..9);
+    prop_oneof![
+        (any::<Index>(), any::<u8>()).prop_map(|(at, byte)| Edit::Put(at, byte)),
+        (any::<Index>(), 0..8_u8).prop_map(|(at, bit)| Edit::Flip(at, bit)),
+        (any::<Index>(), bytes).prop_map(|(at, bytes)| Edit::Insert(at, bytes)),
+        (any::<Index>(), 1..20_usize).prop_map(|(at, count)| Edit::Remove(at, count)),
+        any::<Index>().prop_map(Edit::Cut),
+        (any::<Index>(), 1..20_usize).prop_map(|(at, count)| Edit::Repeat(at, count)),
+    ]
+}
+
+impl Edit {
+    fn apply(&self, bytes: &mut Vec<u8>) {
+        let length = bytes.len();
+        if length == 0 {
+            return;
+        }
+        match self {
+            Self::Put(at, byte) => bytes[at.index(length)] = *byte,
+            Self::Flip(at, bit) => bytes[at.index(length)] ^= 1 << bit,
+            Self::Insert(at, more) => {
+                let at = at.index(length);
+                bytes.splice(at..at, more.iter().copied());
+            }
+            Self::Remove(at, count) => {
+                let at = at.index(length);
+                bytes.drain(at..(at + count).min(length));
+            }
+            Self::Cut(at) => bytes.truncate(at.index(length)),
+            Self::Repeat(at, count) => {
+                let at = at.index(length);
+                let part = bytes[at..(at + count).min(length)].to_vec();
+                bytes.splice(at..at, part);
+            }
+        }
+    }
+}
+
+fn corpus(target: &str) -> Vec<Vec<u8>> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let mut files: Vec<_> = fs::read_dir(folder).unwrap().flatten().map(|at| at.path()).collect();
+    files.sort();
+    files.iter().map(|path| fs::read(path).unwrap()).collect()
+}
+
+/// Inputs of a target: any bytes behind each small `how`, or those of the corpus, changed.
+fn inputs(target: &str) -> impl Strategy<Value = Vec<u8>> {
+    let any_bytes = (0..20_u8, vec(any::<u8>(), 0..400));
+    let any_bytes = any_bytes.prop_map(|(how, bytes)| [&[how], &bytes[..]].concat());
+    let changed = (select(corpus(target)), vec(edit(), 0..6)).prop_map(|(mut bytes, edits)| {
+        edits.iter().for_each(|edit| edit.apply(&mut bytes));
+        bytes
+    });
+    prop_oneof![1 => any_bytes, 3 => changed]
+}
+
+fn holds((target, run): Target, cases: u32) {
+    let config = Config { failure_persistence: None, ..Config::with_cases(cases) };
+    let held = TestRunner::new(config).run(&inputs(target), |input| {
+        run(&input);
+        Ok(())
+    });
+    held.unwrap_or_else(|failure| panic!("{target}: {failure}"));
+}
+
+macro_rules! properties {
+    ($($target:ident: $cases:literal;)*) => {
+        const TESTED: &[&str] = &[$(stringify!($target)),*];
+
+        $(
+            #[test]
+            fn $target() {
+                holds((stringify!($target), forebay_fuzz::$target), $cases);
+            }
+        )*
+    };
+}
+
+// Fewer of those that open a log or a reader each time.
+properties! {
+    row_decode: 2_000;
+    entry_decode: 2_000;
+    token_decode: 2_000;
+    embedded_segment: 300;
+    checkpoint_restore: 300;
+    key_decode: 2_000;
+    message_decode: 4_000;
+}
+
+#[test]
+fn every_target_has_its_property() {
+    let targets: Vec<_> = TARGETS.iter().map(|(target, _)| *target).collect();
+    assert_eq!(TESTED, targets);
+}
