@@ -1,0 +1,200 @@
+//! Clocks that jump, the reader's and the log's, forward and back: what a read says of its age, what
+//! has expired, and that what is served never goes back.
+
+mod world;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay_core::change::Verb;
+use forebay_core::clock::Clock;
+use forebay_core::id::Position;
+use forebay_core::{Error, ErrorCode};
+use forebay_log::MemoryLog;
+use forebay_reader::Reader;
+use forebay_wire::token::Token;
+
+use world::kept::{checkpointed, disk, end, open, status};
+use world::{SECOND, TokioClock, World, age, change};
+
+const MINUTE: Duration = Duration::from_secs(60);
+
+/// A world whose log has a clock that the test may turn, as it may turn the reader's.
+async fn world() -> (World, Arc<TokioClock>) {
+    let log_clock = TokioClock::new();
+    (World::over(Arc::new(MemoryLog::new(log_clock.clone())), 1).await, log_clock)
+}
+
+fn micros(duration: Duration) -> i64 {
+    duration.as_micros() as i64
+}
+
+/// Appends a heartbeat and waits for it; then nothing is older than that.
+async fn beat(world: &World, reader: &Reader) {
+    let appended = world.heartbeat(0).await;
+    let token = world::token(0, world::LOG, appended.offset.0);
+    reader.wait_token(&token, 10 * SECOND).await.unwrap();
+}
+
+fn within(reader: &Reader, bound: Duration) -> Result<(), Error> {
+    reader.read_local(Some(bound), |view| view.get_document("ann")).map(drop)
+}
+
+/// The reason of a stale read; empty for one that is answered.
+fn reason(reader: &Reader, bound: Duration) -> &'static str {
+    match within(reader, bound) {
+        Ok(()) => "",
+        Err(error) => {
+            assert_eq!(error.code(), ErrorCode::Stale, "{error}");
+            let reasons = ["reason clock", "reason age"];
+            reasons.into_iter().find(|reason| error.message().contains(reason)).unwrap()
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_reader_whose_clock_jumps_says_stale_until_the_clocks_agree_again() {
+    for jump_us in [micros(20 * SECOND), -micros(20 * SECOND)] {
+        let (world, _) = world().await;
+        world.put("ann", 1).await;
+        let reader = world.caught_up().await;
+        beat(&world, &reader).await;
+        assert_eq!(reason(&reader, 5 * SECOND), "");
+        world.clock.jump_micros(jump_us);
+        // A clock ahead overstates the age at once; one behind is found by the next measurement.
+        if jump_us > 0 {
+            assert_eq!(reason(&reader, 5 * SECOND), "reason age");
+        }
+        tokio::time::sleep(MINUTE + SECOND).await;
+        beat(&world, &reader).await;
+        for (bound, expected) in [(5, "reason clock"), (39, "reason clock"), (60, "")] {
+            assert_eq!(reason(&reader, bound * SECOND), expected, "{jump_us} {bound}");
+        }
+        let error = status(&reader).clock_error.unwrap();
+        assert!(error >= 20 * SECOND && error < 21 * SECOND, "{error:?}");
+        assert!(reader.read_local(None, |view| view.get_document("ann")).is_ok());
+
+        world.clock.jump_micros(-jump_us);
+        tokio::time::sleep(MINUTE + SECOND).await;
+        beat(&world, &reader).await;
+        assert_eq!(reason(&reader, 5 * SECOND), "");
+        assert_eq!(status(&reader).counts.rebuilds, 0);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_log_whose_clock_jumps_is_told_from_a_late_one() {
+    for jump_us in [micros(20 * SECOND), -micros(20 * SECOND)] {
+        let (world, log_clock) = world().await;
+        world.put("ann", 1).await;
+        let reader = world.caught_up().await;
+        log_clock.jump_micros(jump_us);
+        // Found by the next measurement.
+        tokio::time::sleep(MINUTE + SECOND).await;
+        beat(&world, &reader).await;
+        assert_eq!(reason(&reader, 5 * SECOND), "reason clock");
+        assert_eq!(reason(&reader, MINUTE), "");
+        log_clock.jump_micros(-jump_us);
+        tokio::time::sleep(MINUTE + SECOND).await;
+        beat(&world, &reader).await;
+        assert_eq!(reason(&reader, 5 * SECOND), "");
+    }
+}
+
+/// Puts a document that lives so long; answers its token.
+async fn put_for(world: &World, key: &str, ttl: Duration) -> Token {
+    let mut put = change(key, Verb::Put, &[("age", 1)]);
+    put.ttl_us = Some(micros(ttl));
+    world.write(put).await
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_value_expires_by_the_later_of_two_clocks_to_the_microsecond() {
+    let (world, log_clock) = world().await;
+    let reader = world.caught_up().await;
+    let token = put_for(&world, "ann", 10 * SECOND).await;
+    reader.wait_token(&token, SECOND).await.unwrap();
+    let expires = status(&reader).age.unwrap();
+    assert!(expires < SECOND, "{expires:?}");
+
+    // The reader's clock runs to the last microsecond before the end, over it, and back.
+    world.clock.jump_micros(micros(10 * SECOND) - 1 - passed_since_put(&world, &log_clock));
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1));
+    world.clock.jump_micros(1);
+    assert_eq!(age(&reader, "ann").unwrap(), None);
+    world.clock.jump_micros(-micros(MINUTE));
+    assert_eq!(age(&reader, "ann").unwrap(), Some(1), "neither clock has come to its end");
+
+    // The log's clock runs over the end: from then on no clock of a reader brings it back.
+    log_clock.jump_micros(micros(11 * SECOND));
+    beat(&world, &reader).await;
+    assert_eq!(age(&reader, "ann").unwrap(), None);
+    log_clock.jump_micros(-micros(2 * MINUTE));
+    beat(&world, &reader).await;
+    assert_eq!(age(&reader, "ann").unwrap(), None, "partition time never falls");
+
+    // A time to live begins at partition time, though the log's clock went back.
+    let token = put_for(&world, "bob", 5 * SECOND).await;
+    reader.wait_token(&token, SECOND).await.unwrap();
+    assert_eq!(age(&reader, "bob").unwrap(), Some(1));
+    let fresh = world.caught_up().await;
+    assert_eq!((age(&fresh, "ann").unwrap(), age(&fresh, "bob").unwrap()), (None, Some(1)));
+    log_clock.jump_micros(micros(2 * MINUTE + 5 * SECOND));
+    beat(&world, &reader).await;
+    assert_eq!(age(&reader, "bob").unwrap(), None);
+}
+
+/// Microseconds between the log's clock, which has not moved since the put, and the reader's.
+fn passed_since_put(world: &World, log_clock: &TokioClock) -> i64 {
+    world.clock.now().micros_since(log_clock.now())
+}
+
+#[tokio::test(start_paused = true)]
+async fn positions_never_fall_while_clocks_jump_and_readers_restart() {
+    let (world, log_clock) = world().await;
+    let world = Arc::new(world);
+    let disk = disk();
+    let mut served: Option<Position> = None;
+    let mut last = 0;
+    for round in 0..12_i64 {
+        let reader = open(&world, &disk).await;
+        let stop = Arc::new(AtomicBool::new(false));
+        let watching = tokio::spawn(watch(reader.clone(), stop.clone(), served));
+        for step in 0..4 {
+            let jump_us =
+                micros(SECOND) * (1 + round) * if (round + step) % 2 == 0 { 7 } else { -7 };
+            world.clock.jump_micros(jump_us);
+            log_clock.jump_micros(-jump_us / 2);
+            last = 4 * round + step;
+            let put = world.put("ann", last).await;
+            reader.wait_token(&put, 30 * SECOND).await.unwrap();
+            assert_eq!(age(&reader, "ann").unwrap(), Some(last));
+        }
+        checkpointed(&reader).await;
+        stop.store(true, Ordering::SeqCst);
+        served = watching.await.unwrap();
+        assert_eq!(status(&reader).counts.rebuilds, 0);
+        end(reader).await;
+    }
+    assert_eq!(last, 47);
+    assert_eq!(served.unwrap().offset.0, 48, "behind the opening entry, one put each");
+}
+
+/// Looks at the position again and again; answers the last one.
+async fn watch(
+    reader: Reader,
+    stop: Arc<AtomicBool>,
+    mut before: Option<Position>,
+) -> Option<Position> {
+    while !stop.load(Ordering::SeqCst) {
+        let position = status(&reader).position;
+        // Before the checkpoint is opened there is none.
+        if position.is_some() {
+            assert!(position >= before, "{position:?} behind {before:?}");
+            before = position;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    before
+}
