@@ -37,8 +37,8 @@ impl Client {
     /// ```
     ///
     /// # Errors
-    /// `NotFound` for an unknown store, `InvalidArgument` for a partition that it does not have or a
-    /// cursor that no page has answered, `TokenLost` for the cursor of a log that is gone,
+    /// `NotFound` for an unknown store, `InvalidArgument` for a partition that it does not have or
+    /// a cursor that no page has answered, `TokenLost` for the cursor of a log that is gone,
     /// `Unavailable` when nobody answers in time.
     pub async fn dead_letters(
         &self,
@@ -61,9 +61,6 @@ impl Client {
         };
         let page: v1::ListDeadLettersResponse = self.inner().read(message, call).await?;
         let letters = page.letters.into_iter().map(TryInto::try_into);
-        Ok(DeadLetterPage {
-            letters: letters.collect::<Result<_>>()?,
-            cursor: page.cursor.into(),
-        })
+        Ok(DeadLetterPage { letters: letters.collect::<Result<_>>()?, cursor: page.cursor.into() })
     }
 }

@@ -7,7 +7,7 @@ use forebay_core::{Error, Result};
 use forebay_log::ChangeLog;
 use forebay_log::disk::RealDisk;
 use forebay_log::embedded::{EmbeddedLog, EmbeddedOptions};
-use forebay_log::kafka::{KafkaLog, KafkaOptions};
+use forebay_log::kafka::KafkaLog;
 use forebayd::config::{DevConfig, Durability, LogKind};
 
 /// An open log.
@@ -35,7 +35,7 @@ impl OpenLog {
                 Ok(Self::Embedded(Arc::new(log)))
             }
             LogKind::Kafka => {
-                let options = KafkaOptions::dev(config.brokers.join(","), &config.topic_prefix);
+                let options = config.kafka().options()?;
                 Ok(Self::Kafka(Arc::new(KafkaLog::open(options).await?)))
             }
         }

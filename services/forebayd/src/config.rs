@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use forebay_core::{Error, Result};
+use forebay_serve::KafkaSettings;
 use serde::{Deserialize, Serialize};
 
 /// What an acknowledgement of the embedded log survives.
@@ -78,15 +79,7 @@ impl DevConfig {
     /// # Errors
     /// `InvalidArgument`, saying what to set.
     pub fn check(&self) -> Result<()> {
-        if !self.listen.ip().is_loopback() {
-            let message = format!(
-                "`forebayd dev` has no TLS and no authentication, so it listens on loopback only, \
-                 not on {}; set listen to 127.0.0.1:{}",
-                self.listen.ip(),
-                self.listen.port()
-            );
-            return Err(Error::invalid_argument(message));
-        }
+        forebay_serve::check_loopback("forebayd dev", self.listen)?;
         match self.log {
             LogKind::Embedded => self.check_no_brokers(),
             LogKind::Kafka => self.check_kafka(),
@@ -108,35 +101,14 @@ impl DevConfig {
                            one of them, such as 127.0.0.1:9092 (infra/kafka says how to start one)";
             return Err(Error::invalid_argument(message));
         }
-        if let Some(broker) = self.brokers.iter().find(|broker| !is_address(broker)) {
-            let message = format!("broker `{broker}` is no HOST:PORT; set it like 127.0.0.1:9092");
-            return Err(Error::invalid_argument(message));
-        }
-        if !is_topic_prefix(&self.topic_prefix) {
-            let message = format!(
-                "topic prefix `{}` cannot begin the name of a Kafka topic; use 1 to \
-                 {TOPIC_PREFIX_BYTES_MAX} letters, digits, dots, dashes and underscores",
-                self.topic_prefix
-            );
-            return Err(Error::invalid_argument(message));
-        }
-        Ok(())
+        self.kafka().options().map(|_| ())
     }
-}
 
-/// Kafka takes 249 bytes for a topic; the longest ending is that of a store's 20 digits.
-const TOPIC_PREFIX_BYTES_MAX: usize = 200;
-
-/// `HOST:PORT`, the host being a name or an address; one in brackets is IPv6.
-fn is_address(text: &str) -> bool {
-    let Some((host, port)) = text.rsplit_once(':') else { return false };
-    let is_one_word = !host.is_empty() && !host.contains([',', ' ', '/']);
-    is_one_word && port.parse::<u16>().is_ok_and(|port| port > 0)
-}
-
-fn is_topic_prefix(text: &str) -> bool {
-    let allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"._-".contains(&byte);
-    (1..=TOPIC_PREFIX_BYTES_MAX).contains(&text.len()) && text.bytes().all(allowed)
+    /// Its settings of Kafka, for development.
+    pub fn kafka(&self) -> KafkaSettings {
+        let (brokers, topic_prefix) = (self.brokers.clone(), self.topic_prefix.clone());
+        KafkaSettings { brokers, topic_prefix, dev: true }
+    }
 }
 
 #[cfg(test)]

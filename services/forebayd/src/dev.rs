@@ -2,34 +2,22 @@
 
 use std::io::Write;
 use std::sync::Arc;
-use std::time::Duration;
 
+use forebay_core::Result;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
-use forebay_core::{Error, Result};
 use forebayd::config::DevConfig;
 use forebayd::{Node, NodeParts};
-use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
-use tracing::{info, warn};
+use tracing::info;
 
 use crate::change_log::{OpenLog, describe};
-
-/// Longest wait for open requests after SIGTERM; what is open then is cut.
-const DRAIN_WAIT: Duration = Duration::from_secs(5);
 
 /// Runs until SIGTERM or SIGINT.
 ///
 /// # Errors
 /// When the log cannot be opened or the port is taken; says what to do.
 pub(crate) fn run(config: DevConfig) -> Result<()> {
-    let runtime = tokio::runtime::Builder::new_multi_thread()
-        .enable_all()
-        .build()
-        .map_err(|error| Error::internal(format!("start the runtime: {error}")))?;
-    runtime.block_on(serve(config))
+    forebay_serve::run(serve(config))
 }
 
 async fn serve(config: DevConfig) -> Result<()> {
@@ -40,34 +28,15 @@ async fn serve(config: DevConfig) -> Result<()> {
         entropy: Arc::new(SystemEntropy),
     };
     let node = Node::start(parts).await?;
-    let listener = TcpListener::bind(config.listen).await.map_err(|error| {
-        let message = format!("listen on {}: {error}; choose another --listen", config.listen);
-        Error::unavailable(message)
-    })?;
-    let address = listener
-        .local_addr()
-        .map_err(|error| Error::internal(format!("ask for the listening address: {error}")))?;
-    let stopping = Arc::new(tokio::sync::Notify::new());
-    let stopped = Arc::clone(&stopping);
-    let server = Server::builder().add_routes(node.routes()).serve_with_incoming_shutdown(
-        TcpIncoming::from(listener).with_nodelay(Some(true)),
-        async move { stopped.notified().await },
-    );
-    let server = tokio::spawn(server);
+    let (listener, address) = forebay_serve::bind(config.listen).await?;
     greet(&config, &address.to_string());
-    tokio::select! {
-        signal = wait_for_signal() => signal?,
-        error = log.failed() => return Err(error),
-    }
-    info!("draining");
-    stopping.notify_one();
-    node.drain();
-    match tokio::time::timeout(DRAIN_WAIT, server).await {
-        Ok(Ok(Ok(()))) => {}
-        Ok(Ok(Err(error))) => warn!(%error, "the server ended badly"),
-        Ok(Err(error)) => warn!(%error, "the server's task ended badly"),
-        Err(_) => info!("open requests were cut"),
-    }
+    let ended = async {
+        tokio::select! {
+            signalled = forebay_serve::signalled() => signalled,
+            error = log.failed() => Err(error),
+        }
+    };
+    forebay_serve::serve(listener, node.routes(), ended, || node.drain()).await?;
     node.stop();
     log.close().await;
     info!("stopped");
@@ -85,17 +54,4 @@ fn greet(config: &DevConfig, address: &str) {
         describe(config)
     );
     let _ = out.flush();
-}
-
-async fn wait_for_signal() -> Result<()> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| Error::internal(format!("listen for signals: {error}")))
-    };
-    let (mut terminate, mut interrupt) =
-        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
-    }
-    Ok(())
 }

@@ -1,5 +1,5 @@
-//! `forebay-writer` and `forebay-replicator` as processes on a real Kafka broker: two writers and one
-//! replicator, races between them, kills, wrong settings.
+//! `forebay-writer` and `forebay-replicator` as processes on a real Kafka broker: two writers and
+//! one replicator, races between them, kills, wrong settings.
 
 use std::io::{BufRead, BufReader};
 use std::path::PathBuf;

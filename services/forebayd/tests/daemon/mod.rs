@@ -1,5 +1,7 @@
 //! `forebayd dev` as a process, and what must be true of it on every log.
 
+#![allow(dead_code)] // Each test binary uses its part of it.
+
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, ExitStatus, Stdio};

@@ -1,5 +1,5 @@
-//! Bad input at the edge of the service, sent by hand past every check of a client: each ends in the
-//! typed error, and nothing of it is appended.
+//! Bad input at the edge of the service, sent by hand past every check of a client: each ends in
+//! the typed error, and nothing of it is appended.
 
 use bytes::Bytes;
 use forebay::{

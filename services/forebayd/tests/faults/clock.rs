@@ -1,4 +1,5 @@
-//! A clock that jumps in the process that appends: append times never fall, what has expired stays so.
+//! A clock that jumps in the process that appends: append times never fall, and what has expired
+//! stays so.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Damaged files of the embedded log under a real forebayd: torn tails are cut, all other damage ends
-//! the process with file and byte, at start or when a read finds it.
+//! Damaged files of the embedded log under a real forebayd: torn tails are cut, all other damage
+//! ends the process with file and byte, at start or when a read finds it.
 
 use std::path::{Path, PathBuf};
 

@@ -1,5 +1,5 @@
-//! Conditional writes over kills: each is heard as applied or not met, and exactly one of those that
-//! race for a document is applied.
+//! Conditional writes over kills: each is heard as applied or not met, and exactly one of those
+//! that race for a document is applied.
 
 use std::path::Path;
 use std::sync::Arc;

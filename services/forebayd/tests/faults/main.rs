@@ -1,9 +1,8 @@
-//! `forebayd dev` under what goes wrong around it: records that nobody of us wrote, a full disk, bad
-//! input at the service's edge, damaged files, a clock that jumps, kills.
+//! `forebayd dev` under what goes wrong around it: records that nobody of us wrote, a full disk,
+//! bad input at the service's edge, damaged files, a clock that jumps, kills.
 
 mod bad_input;
 mod clock;
-#[allow(dead_code)] // Each test binary uses its part of it.
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod damage;

@@ -5,6 +5,8 @@
 //! order, `tail` reads back how far an earlier copier came, `list` pages through the letters.
 
 mod copier;
+#[cfg(test)]
+mod copier_test;
 mod list;
 mod tail;
 mod waiting;
