@@ -191,3 +191,53 @@ pub(super) fn unknown(why: &str) -> Error {
 pub(super) fn located(error: Error, at: PartitionRef) -> Error {
     error.with_partition(at.partition)
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+
+    use super::*;
+
+    fn told(failure: Failure) -> Option<ErrorCode> {
+        match failure {
+            Failure::Told(error) => Some(error.code()),
+            Failure::Gone(_) => None,
+        }
+    }
+
+    /// The last error of several attempts says nothing about those before it.
+    #[test]
+    fn after_the_hand_over_only_a_size_is_refused_for_certain() {
+        use RDKafkaErrorCode as Code;
+        let entry = Bytes::from_static(b"entry");
+        for (code, wanted) in [
+            (Code::MessageTimedOut, Some(ErrorCode::UnknownOutcome)),
+            (Code::NotEnoughReplicas, Some(ErrorCode::UnknownOutcome)),
+            (Code::NotEnoughReplicasAfterAppend, Some(ErrorCode::UnknownOutcome)),
+            (Code::BrokerTransportFailure, Some(ErrorCode::UnknownOutcome)),
+            (Code::TopicAuthorizationFailed, Some(ErrorCode::UnknownOutcome)),
+            (Code::PurgeQueue, Some(ErrorCode::UnknownOutcome)),
+            (Code::Fatal, Some(ErrorCode::UnknownOutcome)),
+            (Code::MessageSizeTooLarge, Some(ErrorCode::LimitExceeded)),
+            (Code::UnknownTopicOrPartition, None),
+        ] {
+            let error = KafkaError::MessageProduction(code);
+            assert_eq!(told(failed(error, &entry)), wanted, "{code:?}");
+        }
+    }
+
+    #[test]
+    fn before_the_hand_over_nothing_was_appended() {
+        use RDKafkaErrorCode as Code;
+        let entry = Bytes::from_static(b"entry");
+        for (code, wanted) in [
+            (Code::QueueFull, Some(ErrorCode::Unavailable)),
+            (Code::Fatal, Some(ErrorCode::Unavailable)),
+            (Code::MessageSizeTooLarge, Some(ErrorCode::LimitExceeded)),
+            (Code::UnknownPartition, None),
+        ] {
+            let error = KafkaError::MessageProduction(code);
+            assert_eq!(told(refused(error, &entry)), wanted, "{code:?}");
+        }
+    }
+}

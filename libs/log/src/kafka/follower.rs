@@ -115,8 +115,13 @@ impl Follower {
     ) -> Result<(Following, Queue), KafkaError> {
         let consumer = &self.main.consumer;
         let mut table = self.main.table.lock();
-        if table.assigned.remove(&place).is_some() {
+        if let Some((_, before)) = table.assigned.remove(&place) {
             consumer.incremental_unassign(&list(&place, None)?)?;
+            // Whoever still reads that tail must not wait for what this one gets from now on.
+            if let Some(before) = before.upgrade() {
+                let message = "the log's tail was opened anew; read again";
+                before.break_off(Error::unavailable(message).with_partition(before.at.partition));
+            }
         }
         let queue = consumer.split_partition_queue(&place.0, place.1);
         let queue = queue.ok_or(KafkaError::Subscription("no such partition".to_owned()))?;
