@@ -167,6 +167,8 @@ impl SimNet {
             async move { net.connect(&party).map(TokioIo::new) }
         });
         with_windows(Endpoint::from_static("http://simulated"))
+            // HTTP/2 measures this by the host's clock: no run may be long enough to notice.
+            .http2_reset_stream_duration(Duration::from_secs(24 * 60 * 60))
             .connect_with_connector_lazy(connector)
     }
 

@@ -287,8 +287,8 @@ impl World {
         let parts = ClientParts { clock: self.clock.clone(), entropy: self.entropy() };
         // Short, so that faults outlast some calls and the retry of a write is part of every run.
         let options = ClientOptions {
-            deadline: Duration::from_millis(800),
-            attempt: Duration::from_millis(200),
+            deadline: Duration::from_millis(400),
+            attempt: Duration::from_millis(150),
         };
         Client::from_channel(self.net.channel(&Arc::default()), options, parts)
     }
