@@ -38,8 +38,8 @@ impl Client {
     ///
     /// # Errors
     /// `NotFound`, `InvalidArgument` with the reason why old data would become unreadable,
-    /// `Conflict` with both versions, `UnknownOutcome` at the deadline when it may have happened: the
-    /// same call with the same client settles it, and alters nothing twice.
+    /// `Conflict` with both versions, `UnknownOutcome` at the deadline when it may have happened:
+    /// the same call with the same client settles it, and alters nothing twice.
     pub async fn alter_store(
         &self,
         name: &str,
@@ -55,8 +55,8 @@ impl Client {
     /// Deletes a store and all its data. Its name is free again; handles to it answer `NotFound`.
     ///
     /// # Errors
-    /// `NotFound`, or `UnknownOutcome` at the deadline when it may have happened: the same call with
-    /// the same client settles it.
+    /// `NotFound`, or `UnknownOutcome` at the deadline when it may have happened: the same call
+    /// with the same client settles it.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
         self.inner().delete(name).await
     }

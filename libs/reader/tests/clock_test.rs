@@ -1,5 +1,5 @@
-//! Clocks that jump, the reader's and the log's, forward and back: what a read says of its age, what
-//! has expired, and that what is served never goes back.
+//! Clocks that jump, the reader's and the log's, forward and back: what a read says of its age,
+//! what has expired, and that what is served never goes back.
 
 mod world;
 

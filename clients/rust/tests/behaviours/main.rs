@@ -31,8 +31,8 @@ macro_rules! behaviours {
 behaviours! {
     writer: get_after_put get_after_upsert upsert_union delete_makes_absent remove_field
         all_value_types key_value_store every_key_type partitioned_by_field empty_key largest_key
-        largest_value non_utf8_key batch_writes write_stream unknown_store unknown_field wrong_key_type
-        wrong_value_type oversize_key oversize_value oversize_name increments_exact
+        largest_value non_utf8_key batch_writes write_stream unknown_store unknown_field
+        wrong_key_type wrong_value_type oversize_key oversize_value oversize_name increments_exact
         min_max_and_lists if_absent_race if_version if_newer store_administration;
     reader: absent_null_empty ttl_exact ttl_of_field after_token latest_read max_age
         readiness_and_status partition_filter bootstrap_from_the_start duplicate_keys_in_a_batch
