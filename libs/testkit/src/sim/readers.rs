@@ -1,4 +1,4 @@
-//! The simulated readers: how they are opened and read, and what they show, as the checker's states.
+//! The simulated readers: how they are opened and read, and what they show.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
