@@ -202,15 +202,16 @@ fn split(records: &[LogRecord], changes: usize) -> forebay::Result<Vec<LogRecord
     };
     for record in records {
         let entry = decode_entry(&record.entry)?;
-        let EntryBody::Changes(batches) = &entry.body else {
+        let EntryBody::Changes(batches) = entry.body else {
             push(record.append_time, &entry)?;
             continue;
         };
+        let mut part = Entry { body: EntryBody::Barrier, ..entry };
         for ClientBatch { client, changes: all } in batches {
-            for part in all.chunks(changes) {
-                let part = ClientBatch { client: *client, changes: part.to_vec() };
-                let body = EntryBody::Changes(vec![part]);
-                push(record.append_time, &Entry { body, ..entry.clone() })?;
+            for chunk in all.chunks(changes) {
+                let chunk = ClientBatch { client, changes: chunk.to_vec() };
+                part.body = EntryBody::Changes(vec![chunk]);
+                push(record.append_time, &part)?;
             }
         }
     }

@@ -25,7 +25,7 @@ fn run() -> Result<String, String> {
     let about = format!("{}; {CHANGES} changes, of one stream", data::DATA);
     let mut bench = Bench::start("apply", &about)?;
     let rounds = Bench::rounds(11, 3);
-    let plan = apply::Plan { rounds, changes: CHANGES, shapes: vec![1, 100] };
+    let plan = apply::Plan { rounds, changes: CHANGES, shapes: vec![1, 100, 1_000] };
     apply::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     Ok(bench.finish()?.summary())
 }
