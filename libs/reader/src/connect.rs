@@ -108,6 +108,10 @@ pub(crate) fn check_continues(connected: &Connected, state: &PartitionState) -> 
         (Some(ours), Some(found)) if ours != found => {
             format!("the log was replaced: its id is {found:016x}, not {ours:016x}")
         }
+        // Ours had an opening entry where this one has none.
+        (Some(_), None) if start == Offset(0) => {
+            "the log was replaced, and nobody has opened the new one".to_owned()
+        }
         _ if start > ours => format!("the log starts at {start}, above offset {ours}"),
         _ if end < ours => format!("the log ends at {end}, below offset {ours}"),
         _ => return Ok(()),
@@ -142,6 +146,7 @@ mod tests {
             connected(8, 9, Some(5)),
             connected(0, 6, Some(5)),
             connected(0, 0, None),
+            connected(0, 9, None),
         ] {
             let error = check_continues(&broken, &state).unwrap_err();
             assert_eq!(error.code(), ErrorCode::TokenLost);

@@ -1,5 +1,5 @@
 //! The broker goes away under writers and readers, and comes back: writes end typed and the same
-//! ones settle, readers turn stale and recover, nothing is built anew and forebayd lives through it.
+//! ones settle, readers turn stale and recover, nothing is built anew, and forebayd lives on.
 
 use std::time::Duration;
 
