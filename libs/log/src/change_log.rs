@@ -55,7 +55,9 @@ pub struct Bounds {
     pub start: Offset,
     /// The offset that the next append gets.
     pub end: Offset,
-    /// The clock of whoever serves the log, where it tells it; gives the clock error of a reader.
+    /// The clock that stamps the log, where it tells it; gives the clock error of a reader. Never
+    /// below the last append time: append times do not fall when their clock does, and a reader
+    /// whose clock fell with it would take old data for fresh.
     pub server_time: Option<Timestamp>,
 }
 

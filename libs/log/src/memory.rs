@@ -100,7 +100,7 @@ impl MemoryPartition {
 impl MemoryState {
     fn bounds(&self) -> Bounds {
         let end = Offset(self.start.0 + self.records.len() as u64);
-        Bounds { start: self.start, end, server_time: None }
+        Bounds { start: self.start, end, server_time: Some(self.last_append_time) }
     }
 }
 
@@ -155,7 +155,7 @@ impl ChangeLog for MemoryLog {
 
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
         let bounds = self.partition(at)?.state.lock().bounds();
-        Ok(Bounds { server_time: Some(self.clock.now()), ..bounds })
+        Ok(Bounds { server_time: bounds.server_time.max(Some(self.clock.now())), ..bounds })
     }
 
     async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {

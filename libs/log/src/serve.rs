@@ -112,7 +112,7 @@ impl ChangeStream for ChangeStreamService {
         Ok(Response::new(v1::BoundsResponse {
             start_offset: bounds.start.0,
             end_offset: bounds.end.0,
-            server_time_us: self.clock.now().as_micros(),
+            server_time_us: bounds.server_time.unwrap_or_else(|| self.clock.now()).as_micros(),
         }))
     }
 }

@@ -208,6 +208,8 @@ pub async fn append_times_never_fall(fixture: impl Fixture) {
         }
         let appended = append(&*log, partition(0), entry(number as u64)).await;
         assert!(appended.append_time.as_micros() >= lowest, "below the clock at {number}");
+        let server_time = log.bounds(partition(0)).await.unwrap().server_time;
+        assert!(server_time.is_none_or(|time| time >= appended.append_time), "at {number}");
         told.push(appended.append_time);
     }
     assert!(told.is_sorted(), "append times fell: {told:?}");

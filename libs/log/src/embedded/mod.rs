@@ -381,7 +381,7 @@ impl ChangeLog for EmbeddedLog {
 
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
         let bounds = self.shared.partition(at)?.bounds()?;
-        Ok(Bounds { server_time: Some(self.shared.clock.now()), ..bounds })
+        Ok(Bounds { server_time: bounds.server_time.max(Some(self.shared.clock.now())), ..bounds })
     }
 
     async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {

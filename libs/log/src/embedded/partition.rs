@@ -54,6 +54,7 @@ pub(super) struct ReadState {
     /// Ascending, without gaps.
     segments: VecDeque<Segment>,
     end: Offset,
+    append_time_last: Timestamp,
     cache: TailCache,
     is_deleted: bool,
 }
@@ -144,6 +145,7 @@ impl Partition {
         let read = ReadState {
             segments: opened.segments.into(),
             end,
+            append_time_last: opened.write.append_time_last,
             cache: TailCache::new(budget.clone()),
             is_deleted: false,
         };
@@ -151,6 +153,7 @@ impl Partition {
         Self { at, dir, end: EndSignal::new(end), write, read }
     }
 
+    /// The bounds; their time is the append time of the last record.
     pub(super) fn bounds(&self) -> Result<Bounds> {
         self.read.lock().bounds(self.at)
     }
@@ -232,7 +235,7 @@ impl ReadState {
             return Err(no_such_log(at));
         }
         let start = self.segments.front().map_or(Offset(0), |segment| segment.base);
-        Ok(Bounds { start, end: self.end, server_time: None })
+        Ok(Bounds { start, end: self.end, server_time: Some(self.append_time_last) })
     }
 
     /// Shows readers the next records of a segment, each with its place; answers the new end, or
@@ -257,6 +260,7 @@ impl ReadState {
                 index.learn(record.offset, at);
             }
             self.end = record.offset.next();
+            self.append_time_last = record.append_time;
             self.cache.push(record);
         }
         Some(self.end)
