@@ -1,18 +1,20 @@
 //! A node: everything that one process serves, without sockets and signals.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use forebay_core::Result;
+use forebay_core::change::{Entry, EntryBody};
 use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
-use forebay_core::id::{ClientId, PartitionRef, Position, Sequence, StoreId};
+use forebay_core::id::{ClientId, Epoch, PartitionRef, Position, SchemaVersion, Sequence, StoreId};
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
 use forebay_log::{CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
-    ChangeStreamService, Replicas, ReplicatorParts, ReplicatorService, StoreMetrics, change_stream,
+    ChangeStreamService, Heartbeats, Replicas, ReplicatorParts, ReplicatorService, StoreMetrics,
+    change_stream,
 };
 use forebay_wire::v1::writer_server::WriterServer;
 use forebay_writer_service::service::WriterService;
@@ -48,16 +50,22 @@ impl Node {
         let NodeParts { log, clock, entropy } = parts;
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
         let catalog = Arc::new(catalog);
-        let parts = ReplicatorParts { log, catalog, clock, entropy };
-        let replicas = Arc::new(Replicas::follow(parts.clone()));
-        let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&replicas));
-        let ReplicatorParts { log, catalog, clock, entropy } = parts;
-        let change_stream = ChangeStreamService::new(Arc::clone(&log), clock);
-        let outcomes = Arc::new(ReplicaOutcomes(Arc::clone(&replicas)));
-        let writer = Arc::new(Writer::new(WriterParts { log, catalog, entropy, outcomes }));
+        let replicas = Arc::new(OnceLock::new());
+        let writer = Arc::new(Writer::new(WriterParts {
+            log: Arc::clone(&log),
+            catalog: Arc::clone(&catalog),
+            entropy: Arc::clone(&entropy),
+            outcomes: Arc::new(ReplicaOutcomes(Arc::clone(&replicas))),
+        }));
+        let change_stream = ChangeStreamService::new(Arc::clone(&log), Arc::clone(&clock));
+        let heartbeats = Arc::new(WriterHeartbeats(Arc::clone(&writer)));
+        let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats };
+        let followed = Arc::new(Replicas::follow(parts.clone()));
+        replicas.get_or_init(|| Arc::downgrade(&followed));
+        let replicator = ReplicatorService::new(parts, Arc::clone(&followed));
         writer.repair().await?;
         let writer = WriterService::new(writer);
-        Ok(Self { writer, change_stream, replicator, replicas })
+        Ok(Self { writer, change_stream, replicator, replicas: followed })
     }
 
     /// The gRPC services of this node.
@@ -87,8 +95,25 @@ impl Node {
     }
 }
 
-/// Outcomes as the node's own replicas know them.
-struct ReplicaOutcomes(Arc<Replicas>);
+/// Heartbeats by the node's writer, which therefore sees each log move.
+struct WriterHeartbeats(Arc<Writer>);
+
+#[async_trait]
+impl Heartbeats for WriterHeartbeats {
+    async fn append(&self, at: PartitionRef, version: SchemaVersion) -> Result<()> {
+        let entry = Entry {
+            log_id: self.0.log_id(at).await?,
+            epoch: Epoch(0),
+            schema_version: version,
+            source: None,
+            body: EntryBody::Heartbeat,
+        };
+        self.0.append(at, &entry).await.map(|_| ())
+    }
+}
+
+/// Outcomes as the node's own replicas know them. They append by the writer that asks here.
+struct ReplicaOutcomes(Arc<OnceLock<Weak<Replicas>>>);
 
 #[async_trait]
 impl Outcomes for ReplicaOutcomes {
@@ -99,6 +124,7 @@ impl Outcomes for ReplicaOutcomes {
         change: (ClientId, Sequence),
         wait_max: Duration,
     ) -> Option<Verdict> {
-        self.0.verdict(at, position, change, wait_max).await
+        let replicas = self.0.get()?.upgrade()?;
+        replicas.verdict(at, position, change, wait_max).await
     }
 }

@@ -1,51 +1,102 @@
 //! Heartbeats: when nothing was appended to a partition for the store's interval, its replicator
 //! appends an entry that says nothing, so that readers know how fresh they are.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use async_trait::async_trait;
+use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Entry, EntryBody};
-use forebay_core::id::{Epoch, LogId, PartitionRef};
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_log::ChangeLog;
 use forebay_reader::Reader;
 use forebay_wire::entry::encode_entry;
+use parking_lot::Mutex;
 use tracing::debug;
+
+use crate::log_id;
 
 /// Looks per interval: a beat comes at most a quarter of an interval late.
 const LOOKS_PER_INTERVAL: u32 = 4;
 
+/// How heartbeats get into the log. In a process that writes too they go the way of all its writes,
+/// so that what it knows of each log stays true.
+#[async_trait]
+pub trait Heartbeats: Send + Sync + 'static {
+    /// Appends one heartbeat to a partition, also to one whose log was made anew.
+    ///
+    /// # Errors
+    /// As the log's append.
+    async fn append(&self, at: PartitionRef, version: SchemaVersion) -> Result<()>;
+}
+
+/// What was learned of a log; forgotten after any doubt.
+#[derive(Clone, Copy)]
+struct Known {
+    log_id: LogId,
+    /// Offset of the last beat in it.
+    last: Option<Offset>,
+}
+
+/// Heartbeats straight into the log, for a process that writes nothing else to it.
+pub struct LogHeartbeats {
+    log: Arc<dyn ChangeLog>,
+    entropy: Arc<dyn Entropy>,
+    known: Mutex<BTreeMap<PartitionRef, Known>>,
+}
+
+impl LogHeartbeats {
+    /// Heartbeats into this log; randomness gives the id of one that must be opened.
+    pub fn new(log: Arc<dyn ChangeLog>, entropy: Arc<dyn Entropy>) -> Self {
+        Self { log, entropy, known: Mutex::default() }
+    }
+}
+
+#[async_trait]
+impl Heartbeats for LogHeartbeats {
+    async fn append(&self, at: PartitionRef, version: SchemaVersion) -> Result<()> {
+        let known = self.known.lock().remove(&at);
+        let known = match known {
+            Some(known) => known,
+            None => {
+                let log_id = log_id::open(&*self.log, &*self.entropy, at).await?;
+                Known { log_id, last: None }
+            }
+        };
+        let entry = Entry {
+            log_id: known.log_id,
+            epoch: Epoch(0),
+            schema_version: version,
+            source: None,
+            body: EntryBody::Heartbeat,
+        };
+        let appended = self.log.append(at, encode_entry(&entry)?).await?;
+        // Offsets only grow: else the log was replaced, and its id must be looked up again.
+        if known.last.is_none_or(|last| appended.offset > last) {
+            let known = Known { last: Some(appended.offset), ..known };
+            self.known.lock().insert(at, known);
+        }
+        Ok(())
+    }
+}
+
 /// Beats for one store until it is stopped.
-pub(crate) async fn beat(reader: Reader, log: Arc<dyn ChangeLog>, schema: Arc<SchemaAt>) {
-    let interval = Duration::from_millis(schema.definition.options.heartbeat_ms.into());
+pub(crate) async fn beat(reader: Reader, beats: Arc<dyn Heartbeats>, schema: Arc<SchemaAt>) {
+    let definition = &schema.definition;
+    let interval = Duration::from_millis(definition.options.heartbeat_ms.into());
     loop {
         tokio::time::sleep(interval / LOOKS_PER_INTERVAL).await;
         for status in reader.status().partitions {
-            // Before its first entry a log has no id: whoever announces the store opens it.
-            let Ok(Some(log_id)) = reader.log_id(status.partition) else { continue };
             // Behind the log's end the age says how slow this replica is, not how silent the log.
             let is_silent = status.lag_records == 0 && status.age.is_none_or(|age| age >= interval);
-            let at = PartitionRef { store: schema.definition.store, partition: status.partition };
-            if is_silent && let Err(error) = append(&*log, at, log_id, &schema).await {
+            let at = PartitionRef { store: definition.store, partition: status.partition };
+            if is_silent && let Err(error) = beats.append(at, definition.version).await {
                 // The next look tries again; readers see their age rise meanwhile.
                 debug!(partition = %at, %error, "a heartbeat was not appended");
             }
         }
     }
-}
-
-async fn append(
-    log: &dyn ChangeLog,
-    at: PartitionRef,
-    log_id: LogId,
-    schema: &SchemaAt,
-) -> forebay_core::Result<()> {
-    let entry = Entry {
-        log_id,
-        epoch: Epoch(0),
-        schema_version: schema.definition.version,
-        source: None,
-        body: EntryBody::Heartbeat,
-    };
-    log.append(at, encode_entry(&entry)?).await.map(|_| ())
 }

@@ -7,6 +7,7 @@
 
 mod dead_letters;
 mod heartbeat;
+mod log_id;
 mod replicas;
 mod service;
 
@@ -15,6 +16,7 @@ use forebay_wire::v1::change_stream_server::ChangeStreamServer;
 
 pub use dead_letters::DeadLetterCounts;
 pub use forebay_log::serve::ChangeStreamService;
+pub use heartbeat::{Heartbeats, LogHeartbeats};
 pub use replicas::{Replicas, ReplicatorParts, StoreMetrics};
 pub use service::ReplicatorService;
 

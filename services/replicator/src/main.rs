@@ -12,7 +12,7 @@ use forebay_core::entropy::SystemEntropy;
 use forebay_log::kafka::KafkaLog;
 use forebay_log::{CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
-    ChangeStreamService, Replicas, ReplicatorParts, ReplicatorService, change_stream,
+    ChangeStreamService, LogHeartbeats, Replicas, ReplicatorParts, ReplicatorService, change_stream,
 };
 use forebay_serve::{KafkaSettings, bind, check_loopback, serve, signalled};
 use tonic::service::Routes;
@@ -38,7 +38,8 @@ async fn run(settings: Settings) -> Result<()> {
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
     let stream = ChangeStreamService::new(Arc::clone(&log), clock.clone());
-    let parts = ReplicatorParts { log, catalog, clock, entropy };
+    let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), entropy.clone()));
+    let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats };
     let replicas = Arc::new(Replicas::follow(parts.clone()));
     let replicator = ReplicatorService::new(parts, Arc::clone(&replicas));
     let routes = Routes::new(replicator.into_server()).add_service(change_stream(stream.clone()));

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::dead_letters::{Copier, DeadLetterCounts, Waiting};
-use crate::heartbeat;
+use crate::heartbeat::{self, Heartbeats};
 
 /// Wait before a store whose replica could not be opened is tried again.
 const REOPEN_WAIT: Duration = Duration::from_millis(200);
@@ -35,6 +35,8 @@ pub struct ReplicatorParts {
     pub clock: Arc<dyn Clock>,
     /// Randomness: log ids, and the jitter of back-offs.
     pub entropy: Arc<dyn Entropy>,
+    /// How heartbeats get into the log.
+    pub heartbeats: Arc<dyn Heartbeats>,
 }
 
 /// What a replicator has done for one store.
@@ -229,19 +231,11 @@ impl Keeper {
         });
         let mut options = ReaderOptions::new(&schema.definition.name);
         options.keep_outcomes = true;
-        let ReplicatorParts { log, catalog, clock, entropy } = self.parts.clone();
+        let ReplicatorParts { log, catalog, clock, entropy, heartbeats } = self.parts.clone();
         let barriers = Arc::new(LogBarriers(Arc::clone(&log)));
-        let parts = ReaderParts {
-            log: Arc::clone(&log),
-            catalog,
-            clock,
-            entropy,
-            barriers,
-            on_skipped,
-            disk: None,
-        };
+        let parts = ReaderParts { log, catalog, clock, entropy, barriers, on_skipped, disk: None };
         let reader = Reader::open(options, parts).await?;
-        let beats = heartbeat::beat(reader.clone(), log, Arc::clone(schema));
+        let beats = heartbeat::beat(reader.clone(), heartbeats, Arc::clone(schema));
         let mut tasks = vec![tokio::spawn(beats)];
         tasks.extend(copier.map(|copier| tokio::spawn(copier.run())));
         Ok(Replica { reader, tasks, waiting })

@@ -15,15 +15,16 @@ use forebay_core::limits::{
     DEAD_LETTER_RECORDS_KEPT, DEAD_LETTERS_BACKOFF_MS_MAX, DEAD_LETTERS_BACKOFF_MS_MIN,
 };
 use forebay_core::schema::Definition;
-use forebay_core::{Error, ErrorCode, Result};
+use forebay_core::{Error, Result};
 use forebay_log::ChangeLog;
 use forebay_reader::Skipped;
 use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::sync::Notify;
 use tracing::{debug, info, warn};
 
-use super::tail::{DeadLetterTail, bounds, first_log_id, read_back};
+use super::tail::{DeadLetterTail, bounds, read_back};
 use super::waiting::Waiting;
+use crate::log_id;
 use crate::replicas::ReplicatorParts;
 
 /// Copies the dead letters of one store.
@@ -137,7 +138,7 @@ impl Copier {
         }
         // They stand before the first well-formed entry.
         let at = PartitionRef { store: self.home, partition };
-        let found = first_log_id(&*self.log, at, self.log.bounds(at).await?).await?;
+        let found = log_id::log_id(&*self.log, at, self.log.bounds(at).await?).await?;
         found.ok_or_else(|| Error::unavailable("the home log has no well-formed entry yet"))
     }
 
@@ -149,15 +150,8 @@ impl Copier {
         if bounds(&*self.log, at).await?.is_none() {
             self.log.create(self.letters, self.partitions).await?;
         }
-        let mut found = read_back(&*self.log, at).await?;
-        if found.is_some_and(|tail| tail.log_id.is_none()) {
-            // Whether it was appended shows when the log is read back again.
-            let opening = self.entry(self.entropy.log_id()?, EntryBody::Opening)?;
-            match self.log.append(at, opening).await {
-                Err(error) if error.code() != ErrorCode::UnknownOutcome => return Err(error),
-                _ => found = read_back(&*self.log, at).await?,
-            }
-        }
+        log_id::open(&*self.log, &*self.entropy, at).await?;
+        let found = read_back(&*self.log, at).await?;
         let missing = || Error::unavailable("the dead-letter log is not there yet");
         let tail = found.filter(|tail| tail.log_id.is_some()).ok_or_else(missing)?;
         self.tails.insert(partition, tail);

@@ -18,6 +18,7 @@ use forebay_log::{CatalogFollower, ChangeLog, FaultyLog, MemoryLog};
 use forebay_reader::Skipped;
 
 use super::*;
+use crate::heartbeat::LogHeartbeats;
 use crate::replicas::ReplicatorParts;
 
 const STORE: StoreId = StoreId(1 << 63 | 0xfeed);
@@ -33,7 +34,8 @@ fn parts(log: Arc<dyn ChangeLog>, seed: u64) -> ReplicatorParts {
     let entropy: Arc<dyn Entropy> = Arc::new(SeededEntropy::new(seed));
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy)));
     let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1)));
-    ReplicatorParts { log, catalog, clock, entropy }
+    let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), Arc::clone(&entropy)));
+    ReplicatorParts { log, catalog, clock, entropy, heartbeats }
 }
 
 fn memory() -> Arc<MemoryLog> {

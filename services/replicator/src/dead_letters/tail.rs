@@ -9,7 +9,9 @@ use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::DEAD_LETTERS_PAGE_BYTES_MAX;
 use forebay_core::{ErrorCode, Result};
 use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
-use forebay_wire::entry::{decode_entry, log_id_told};
+use forebay_wire::entry::decode_entry;
+
+use crate::log_id::log_id;
 
 pub(super) const READ: ReadLimit =
     ReadLimit { bytes_max: DEAD_LETTERS_PAGE_BYTES_MAX, wait_max: Duration::ZERO };
@@ -44,9 +46,9 @@ pub(super) async fn read_back(
     at: PartitionRef,
 ) -> Result<Option<DeadLetterTail>> {
     let Some(bounds) = bounds(log, at).await? else { return Ok(None) };
-    let (log_id, start) = (first_log_id(log, at, bounds).await?, bounds.start);
-    let mut tail = DeadLetterTail { log_id, start, last: None };
-    let Some(log_id) = log_id else { return Ok(Some(tail)) };
+    let (found, start) = (log_id(log, at, bounds).await?, bounds.start);
+    let mut tail = DeadLetterTail { log_id: found, start, last: None };
+    let Some(log_id) = found else { return Ok(Some(tail)) };
     let last = Offset(bounds.end.0.saturating_sub(1));
     let records = log.read(at, last, FIRST_READ).await?.records;
     if let Some(last) = records.first().and_then(|record| last_letter(record, log_id)) {
@@ -68,24 +70,4 @@ fn last_letter(record: &LogRecord, log_id: LogId) -> Option<LastLetter> {
     let entry = decode_entry(&record.entry).ok().filter(|entry| entry.log_id == log_id)?;
     let EntryBody::DeadLetters(letters) = entry.body else { return None };
     letters.last().map(|letter| LastLetter { home_log: letter.home_log, offset: letter.offset })
-}
-
-/// Id of a log, as its first records tell.
-pub(super) async fn first_log_id(
-    log: &dyn ChangeLog,
-    at: PartitionRef,
-    bounds: Bounds,
-) -> Result<Option<LogId>> {
-    let mut from = bounds.start;
-    while from < bounds.end {
-        let limit = if from == bounds.start { FIRST_READ } else { READ };
-        let records = log.read(at, from, limit).await?.records;
-        let told = |record: &LogRecord| log_id_told(&record.entry, bounds.start);
-        if let Some(log_id) = records.iter().find_map(told) {
-            return Ok(Some(log_id));
-        }
-        let Some(last) = records.last() else { return Ok(None) };
-        from = last.offset.next();
-    }
-    Ok(None)
 }
