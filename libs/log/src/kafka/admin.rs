@@ -13,6 +13,7 @@ use tokio::sync::Semaphore;
 
 use super::KafkaOptions;
 use super::client::{Context, Ending, base_config, blocking, not_made, unavailable};
+use super::lineages::Lineages;
 use super::settings::Settings;
 
 /// Questions that wait for their answers at once, each on a blocking thread.
@@ -48,7 +49,7 @@ impl Admin {
         // Nobody polls this client's log, so nothing may be put there.
         config.set_log_level(RDKafkaLogLevel::Emerg);
         let client = config
-            .create_with_context(Context::default())
+            .create_with_context(Context::new(Lineages::default()))
             .map_err(|error| not_made("client", &error))?;
         Ok(Self {
             client: Arc::new(Ending::new(client)),

@@ -21,7 +21,8 @@ use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::KafkaOptions;
-use super::client::{Context, Ending, base_config, not_made};
+use super::client::{Context, Ending, base_config, hear_of_topics, not_made};
+use super::lineages::Lineages;
 use super::time_of;
 use crate::change_log::Appended;
 
@@ -33,6 +34,7 @@ type Client = Ending<FutureProducer<Context>>;
 /// The producer and what waits in it.
 pub(super) struct Appender {
     options: KafkaOptions,
+    lineages: Lineages,
     /// Made by the first append, and anew after an error that it does not recover from.
     producer: Mutex<Option<Arc<Client>>>,
     /// Bytes of entries that may still be handed over.
@@ -55,9 +57,9 @@ pub(super) enum Failure {
 }
 
 impl Appender {
-    pub(super) fn new(options: KafkaOptions) -> Self {
+    pub(super) fn new(options: KafkaOptions, lineages: Lineages) -> Self {
         let room = Arc::new(Semaphore::new(COMMIT_QUEUE_BYTES_MAX));
-        Self { options, producer: Mutex::default(), room }
+        Self { options, lineages, producer: Mutex::default(), room }
     }
 
     /// Waits, in the order of the calls, until an entry of this size may be handed over.
@@ -113,6 +115,7 @@ impl Appender {
         let request_timeout = (self.options.append_timeout / 2).max(Duration::from_millis(1));
         let kilobytes_max = (COMMIT_QUEUE_BYTES_MAX + ENTRY_FRAME_BYTES_MAX) / 1024;
         let mut config = base_config(&self.options);
+        hear_of_topics(&mut config);
         for (name, value) in [
             ("acks", "all".to_owned()),
             ("enable.idempotence", "true".to_owned()),
@@ -126,7 +129,7 @@ impl Appender {
         ] {
             config.set(name, value);
         }
-        config.create_with_context(Context::default())
+        config.create_with_context(Context::new(self.lineages.clone()))
     }
 }
 

@@ -22,6 +22,7 @@ use tokio::time::{Instant, timeout};
 use super::KafkaOptions;
 use super::client::{Consumer, Context, Ending, consumer_config, not_made, unavailable};
 use super::follower::{record, remade};
+use super::lineages::Lineages;
 use crate::LogRecord;
 use crate::remote::now;
 
@@ -31,6 +32,7 @@ const CURSORS_MAX: usize = 4;
 /// The consumers, and turns to use them.
 pub(super) struct CatchUp {
     options: KafkaOptions,
+    lineages: Lineages,
     idle: Mutex<Vec<Cursor>>,
     turns: Arc<Semaphore>,
 }
@@ -63,9 +65,9 @@ struct Taken {
 }
 
 impl CatchUp {
-    pub(super) fn new(options: KafkaOptions) -> Self {
+    pub(super) fn new(options: KafkaOptions, lineages: Lineages) -> Self {
         let turns = Arc::new(Semaphore::new(CURSORS_MAX));
-        Self { options, idle: Mutex::default(), turns }
+        Self { options, lineages, idle: Mutex::default(), turns }
     }
 
     /// Records from an offset on, as many as have come and fit, and at least one; none when the log
@@ -117,7 +119,7 @@ impl CatchUp {
         // A partition that is assigned waits for the fetch that is under way.
         config.set("fetch.wait.max.ms", "20");
         config.set("enable.partition.eof", "true");
-        let context = Context::default();
+        let context = Context::new(self.lineages.clone());
         let consumer: Consumer = config
             .create_with_context(context.clone())
             .map_err(|error| not_made("consumer", &error))?;

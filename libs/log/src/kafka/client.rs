@@ -13,6 +13,7 @@ use rdkafka::consumer::{ConsumerContext, StreamConsumer};
 use rdkafka::error::KafkaError;
 
 use super::KafkaOptions;
+use super::lineages::Lineages;
 
 /// Largest batch that clients send and accept, in bytes; the brokers' own limit as `infra/kafka`
 /// sets it.
@@ -22,12 +23,12 @@ pub(super) const BATCH_BYTES_MAX: usize = 24 * 1024 * 1024;
 pub(super) type Consumer = StreamConsumer<Context>;
 
 /// Receives what librdkafka says beside its answers.
-#[derive(Clone, Default)]
+#[derive(Clone)]
 pub(super) struct Context(Arc<Said>);
 
 /// What a client has said and nobody has dealt with.
-#[derive(Default)]
 pub(super) struct Said {
+    lineages: Lineages,
     /// Topics that were deleted and made anew under the client.
     remade: Mutex<BTreeSet<String>>,
     /// No broker could be reached, and none has been since.
@@ -35,6 +36,11 @@ pub(super) struct Said {
 }
 
 impl Context {
+    pub(super) fn new(lineages: Lineages) -> Self {
+        let (remade, is_down) = (Mutex::default(), AtomicBool::new(false));
+        Self(Arc::new(Said { lineages, remade, is_down }))
+    }
+
     pub(super) fn said(&self) -> &Said {
         &self.0
     }
@@ -59,7 +65,8 @@ impl ClientContext for Context {
     fn log(&self, _level: RDKafkaLogLevel, facility: &str, message: &str) {
         if facility == "METADATA" {
             // These are as many as there are partitions; only one kind of them matters.
-            if let Some(topic) = remade_topic(message) {
+            if let Some((topic, id)) = remade_topic(message) {
+                self.0.lineages.note(topic, id);
                 self.0.remade.lock().insert(topic.to_owned());
             }
             return;
@@ -74,17 +81,18 @@ impl ClientContext for Context {
 
 impl ConsumerContext for Context {}
 
-/// The topic that a line of librdkafka's log says was made anew.
+/// The topic that a line of librdkafka's log says was made anew, and its id now.
 ///
 /// librdkafka goes on at its offset when a topic under a name gets another id; that it noticed it
 /// tells only in this line, and no call shows a topic's id. A test with a real broker holds the
 /// line to these words.
-fn remade_topic(line: &str) -> Option<&str> {
+fn remade_topic(line: &str) -> Option<(&str, &str)> {
     /// The id of a topic that was not known yet, in base64.
     const UNKNOWN: &str = "AAAAAAAAAAAAAAAAAAAAAA";
     let (before, ids) = line.split_once(" changed id from ")?;
     let (_, topic) = before.rsplit_once("Topic ")?;
-    (!ids.starts_with(UNKNOWN)).then_some(topic)
+    let (before, now) = ids.split_once(" to ")?;
+    (before != UNKNOWN).then_some((topic, now.trim()))
 }
 
 /// The settings of every client.
@@ -114,13 +122,17 @@ pub(super) fn base_config(options: &KafkaOptions) -> ClientConfig {
     config
 }
 
+/// The only way to hear that a topic was made anew; see `remade_topic`.
+pub(super) fn hear_of_topics(config: &mut ClientConfig) {
+    config.set_log_level(RDKafkaLogLevel::Debug);
+    config.set("debug", "metadata");
+}
+
 /// The settings of every consumer: what to read is assigned, never a group's business.
 pub(super) fn consumer_config(options: &KafkaOptions) -> ClientConfig {
     let mut config = base_config(options);
-    config.set_log_level(RDKafkaLogLevel::Debug);
+    hear_of_topics(&mut config);
     for (name, value) in [
-        // The only way to hear that a topic was made anew; see `remade_topic`.
-        ("debug", "metadata"),
         // Assigning needs a name for a group; nothing is ever committed or joined under it.
         ("group.id", "forebay-readers"),
         ("enable.auto.commit", "false"),
@@ -192,7 +204,7 @@ mod tests {
     #[test]
     fn only_a_topic_that_had_an_id_was_made_anew() {
         let line = "[thrd:main]: Topic a.store-7 changed id from kQ2x to AAAAAAAAAAAAAAAAAAAAAB";
-        assert_eq!(remade_topic(line), Some("a.store-7"));
+        assert_eq!(remade_topic(line), Some(("a.store-7", "AAAAAAAAAAAAAAAAAAAAAB")));
         let first = "[thrd:main]: Topic a.b changed id from AAAAAAAAAAAAAAAAAAAAAA to kQ2x";
         assert_eq!(remade_topic(first), None);
         assert_eq!(remade_topic("Topic a.b [0] Leader 1 Epoch 0"), None);

@@ -24,6 +24,7 @@ use rdkafka::{ClientContext as _, TopicPartitionList};
 use tokio::task::AbortHandle;
 
 use super::client::{Consumer, Context, Ending, blocking, consumer_config, not_made, unavailable};
+use super::lineages::Lineages;
 use super::tail::Tail;
 use super::topics::Topic;
 use super::{KafkaOptions, time_of};
@@ -71,8 +72,8 @@ pub(super) struct Following {
 type Queue = Ending<StreamPartitionQueue<Context>>;
 
 impl Follower {
-    pub(super) fn start(options: &KafkaOptions) -> Result<Arc<Self>> {
-        let context = Context::default();
+    pub(super) fn start(options: &KafkaOptions, lineages: Lineages) -> Result<Arc<Self>> {
+        let context = Context::new(lineages);
         let mut config = consumer_config(options);
         // A partition that is followed from now on waits for the fetch that is under way.
         config.set("fetch.wait.max.ms", "100");

@@ -13,6 +13,7 @@ mod appender;
 mod catch_up;
 mod client;
 mod follower;
+mod lineages;
 mod options;
 mod readers;
 mod settings;
@@ -34,6 +35,7 @@ use tokio::time::{sleep, timeout};
 use self::appender::{Appender, Failure, Sent, located, unknown};
 use self::catch_up::CatchUp;
 use self::client::unavailable;
+use self::lineages::Lineages;
 pub use self::options::KafkaOptions;
 use self::readers::{Open, Readers};
 use self::tail::{Found, Tail};
@@ -64,6 +66,7 @@ struct Shared {
     appender: Appender,
     readers: Readers,
     catch_up: Arc<CatchUp>,
+    lineages: Lineages,
 }
 
 impl KafkaLog {
@@ -77,11 +80,13 @@ impl KafkaLog {
     pub async fn open(options: KafkaOptions) -> Result<Self> {
         let idle_timeout = options.idle_timeout;
         let topics = Topics::open(options.clone()).await?;
+        let lineages = Lineages::default();
         let shared = Arc::new(Shared {
             topics,
-            appender: Appender::new(options.clone()),
-            readers: Readers::new(options.clone()),
-            catch_up: Arc::new(CatchUp::new(options)),
+            appender: Appender::new(options.clone(), lineages.clone()),
+            readers: Readers::new(options.clone(), lineages.clone()),
+            catch_up: Arc::new(CatchUp::new(options, lineages.clone())),
+            lineages,
         });
         let swept = Arc::downgrade(&shared);
         let sweeper = tokio::spawn(async move {
@@ -104,19 +109,20 @@ impl Drop for KafkaLog {
 
 impl Shared {
     /// Hands an entry over; those of one store in the order of the calls.
-    async fn send(&self, at: PartitionRef, entry: &Bytes) -> Result<Sent, Failure> {
+    async fn send(&self, at: PartitionRef, entry: &Bytes) -> Result<(Sent, u64), Failure> {
         let lookup = self.topics.lookup(at.store);
         let mut found = lookup.lock().await;
         let topic = self.topics.find(at, &mut found).await.map_err(Failure::Told)?;
         let number = topic.number(at).map_err(Failure::Told)?;
         let room = self.appender.room(entry).await.map_err(Failure::Told)?;
-        self.appender.send(&topic.name, number, entry, room)
+        let begun = self.lineages.begin(at, &topic.name).map_err(Failure::Told)?;
+        Ok((self.appender.send(&topic.name, number, entry, room)?, begun))
     }
 
     async fn append(&self, at: PartitionRef, entry: &Bytes) -> Result<Appended> {
         check_entry(at, entry)?;
         let sending = timeout(self.topics.options().call_timeout, self.send(at, entry));
-        let sent = match sending.await {
+        let (sent, begun) = match sending.await {
             Ok(Ok(sent)) => sent,
             Ok(Err(Failure::Told(error))) => return Err(error),
             Ok(Err(Failure::Gone(error))) => {
@@ -125,6 +131,9 @@ impl Shared {
             Err(_) => return Err(self.topics.silent(at)),
         };
         match self.appender.settle(sent, entry).await {
+            Ok(_) if !self.lineages.is_same(&self.topics.name(at.store), begun) => {
+                Err(unknown("the topic was deleted and made anew"))
+            }
             Ok(appended) => {
                 if let Some(tail) = self.readers.tail(at) {
                     tail.learn_end(appended.offset.next());
@@ -319,6 +328,7 @@ impl ChangeLog for KafkaLog {
 
     async fn delete(&self, store: StoreId) -> Result<()> {
         check_not_control(store)?;
+        self.shared.lineages.remove(&self.shared.topics.name(store));
         let removed = self.shared.topics.remove(store).await;
         self.shared.catch_up.forget(|at| at.store == store);
         self.shared.readers.break_off(store, no_such_log);

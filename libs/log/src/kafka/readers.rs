@@ -11,6 +11,7 @@ use tokio::sync::OnceCell;
 
 use super::KafkaOptions;
 use super::follower::{Follower, Following};
+use super::lineages::Lineages;
 use super::tail::Tail;
 use super::topics::Topic;
 use crate::change_log::Bounds;
@@ -19,6 +20,7 @@ use crate::tail_cache::CacheBudget;
 /// The tails of all partitions that are read.
 pub(super) struct Readers {
     options: KafkaOptions,
+    lineages: Lineages,
     budget: Arc<CacheBudget>,
     tails: Mutex<BTreeMap<PartitionRef, Arc<Opening>>>,
     /// Lives as long as a tail that it follows.
@@ -41,10 +43,11 @@ impl Open {
 }
 
 impl Readers {
-    pub(super) fn new(options: KafkaOptions) -> Self {
+    pub(super) fn new(options: KafkaOptions, lineages: Lineages) -> Self {
         let budget = CacheBudget::new(options.tail_cache_bytes, options.tail_cache_total_bytes);
         Self {
             options,
+            lineages,
             budget: Arc::new(budget),
             tails: Mutex::default(),
             follower: Mutex::default(),
@@ -81,7 +84,7 @@ impl Readers {
         if let Some(follower) = held.upgrade() {
             return Ok(follower);
         }
-        let follower = Follower::start(&self.options)?;
+        let follower = Follower::start(&self.options, self.lineages.clone())?;
         *held = Arc::downgrade(&follower);
         Ok(follower)
     }

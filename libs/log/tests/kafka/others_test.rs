@@ -146,6 +146,9 @@ async fn a_topic_that_is_made_anew_loses_the_places_in_it() {
         let records = records.await.unwrap();
         assert_eq!(records.len(), entries_new);
         assert!(records.iter().all(|record| record.entry[..] == b"new"[..]));
+        // What was made for the old log must not be acknowledged in the new one.
+        let refused = fixture.log.append(AT, entry(0)).await.unwrap_err();
+        assert_eq!(refused.code(), ErrorCode::Unavailable, "{refused}");
         let appended = fixture.log.append(AT, entry(0)).await;
         assert_eq!(appended.unwrap().offset, Offset(entries_new as u64));
     }
