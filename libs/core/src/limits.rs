@@ -93,6 +93,11 @@ pub const READER_BACKOFF_MS_MIN: u64 = 50;
 pub const READER_BACKOFF_MS_MAX: u64 = 5_000;
 /// Time between two measurements of a reader's clock error, in milliseconds.
 pub const READER_CLOCK_CHECK_MS: u64 = 60_000;
+/// Length of an exchange above which the clock error that it shows is measured again soon, in
+/// microseconds.
+pub const READER_CLOCK_EXCHANGE_SLOW_US: i64 = 200_000;
+/// Time to that measurement, in milliseconds.
+pub const READER_CLOCK_CHECK_SOON_MS: u64 = 2_000;
 /// Copies of a partition that a reader poisons in a row before it halts the partition.
 pub const READER_POISONED_COPIES_MAX: u32 = 3;
 /// Time between two checkpoints of a reader's partition, unless it is told otherwise, in

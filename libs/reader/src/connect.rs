@@ -25,6 +25,8 @@ pub(crate) struct Connected {
     pub log_id: Option<LogId>,
     /// How far apart the clocks may be, in microseconds; `None` when the log does not tell.
     pub clock_error_us: Option<i64>,
+    /// How long the exchange took that told it, in microseconds.
+    pub exchange_us: i64,
 }
 
 /// Asks the log.
@@ -41,7 +43,8 @@ pub(crate) async fn connect(
     let after = clock.now();
     let clock_error_us = bounds.server_time.map(|time| clock_error_us(before, time, after));
     let log_id = first_log_id(log, at, bounds).await?;
-    Ok(Connected { bounds, log_id, clock_error_us })
+    let exchange_us = after.micros_since(before);
+    Ok(Connected { bounds, log_id, clock_error_us, exchange_us })
 }
 
 /// Reads records, with a bound on how long the log may stay silent.
@@ -128,7 +131,7 @@ mod tests {
 
     fn connected(start: u64, end: u64, log_id: Option<u64>) -> Connected {
         let bounds = Bounds { start: Offset(start), end: Offset(end), server_time: None };
-        Connected { bounds, log_id: log_id.map(LogId), clock_error_us: None }
+        Connected { bounds, log_id: log_id.map(LogId), clock_error_us: None, exchange_us: 0 }
     }
 
     #[test]

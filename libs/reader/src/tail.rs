@@ -19,8 +19,8 @@ use forebay_core::fold::Record;
 use forebay_core::id::SchemaVersion;
 use forebay_core::limits::{
     CHECKPOINT_CLOSE_MS, CHECKPOINT_FILES_MAX, READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN,
-    READER_CLOCK_CHECK_MS, READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX,
-    READER_READ_WAIT_MS,
+    READER_CLOCK_CHECK_MS, READER_CLOCK_CHECK_SOON_MS, READER_CLOCK_EXCHANGE_SLOW_US,
+    READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX, READER_READ_WAIT_MS,
 };
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, ErrorCode, Result};
@@ -66,6 +66,8 @@ pub(crate) struct Tail {
     needs_barrier_clock: bool,
     /// Whether the clock error was measured in this run; one of a checkpoint is of an earlier one.
     is_clock_measured: bool,
+    /// How long the exchange took that the clock error was measured by, in microseconds.
+    clock_exchange_us: i64,
     checkpoints: Option<Checkpoints>,
     /// Goes behind everything above, the lock of the checkpoints' directory too.
     _running: Running,
@@ -89,6 +91,7 @@ impl Tail {
             poisoned: 0,
             needs_barrier_clock: false,
             is_clock_measured: false,
+            clock_exchange_us: 0,
             checkpoints,
             _running: running,
         })
@@ -137,7 +140,7 @@ impl Tail {
 
     async fn session(&mut self) -> Result<Infallible, Pause> {
         self.connect().await?;
-        let mut clock_check = next_clock_check();
+        let mut clock_check = self.next_clock_check();
         loop {
             let (shared, partition) = (Arc::clone(&self.shared), Arc::clone(&self.partition));
             let wait_max = Duration::from_millis(READER_READ_WAIT_MS);
@@ -146,12 +149,13 @@ impl Tail {
                 biased;
                 () = partition.board.asked() => {
                     self.connect().await?;
+                    clock_check = self.next_clock_check();
                     continue;
                 }
                 () = &mut clock_check => {
                     self.connect().await?;
                     self.measure_by_barrier().await;
-                    clock_check = next_clock_check();
+                    clock_check = self.next_clock_check();
                     continue;
                 }
                 () = due(&mut self.checkpoints) => {
@@ -166,6 +170,7 @@ impl Tail {
             self.publish(|progress| progress.end = records.end);
             if !self.is_clock_measured {
                 self.measure_by_barrier().await;
+                clock_check = self.next_clock_check();
             }
             tokio::task::yield_now().await;
         }
@@ -198,11 +203,20 @@ impl Tail {
     fn note_clock(&mut self, connected: &Connected) {
         self.needs_barrier_clock = connected.clock_error_us.is_none();
         if let Some(micros) = connected.clock_error_us {
-            self.set_clock_error(micros);
+            self.set_clock_error(micros, connected.exchange_us);
         }
     }
 
-    fn set_clock_error(&mut self, micros: i64) {
+    /// When to measure the clock error again: soon, when the last exchange was slow, as those in an
+    /// outage are, and so told little.
+    fn next_clock_check(&self) -> Pin<Box<Sleep>> {
+        let was_slow = self.clock_exchange_us > READER_CLOCK_EXCHANGE_SLOW_US;
+        let wait_ms = if was_slow { READER_CLOCK_CHECK_SOON_MS } else { READER_CLOCK_CHECK_MS };
+        Box::pin(tokio::time::sleep(Duration::from_millis(wait_ms)))
+    }
+
+    fn set_clock_error(&mut self, micros: i64, exchange_us: i64) {
+        self.clock_exchange_us = exchange_us;
         self.partition.board.set_clock_error(micros);
         self.is_clock_measured = true;
     }
@@ -217,8 +231,9 @@ impl Tail {
         let before = parts.clock.now();
         match self.shared.append_barrier(self.partition.at, &barrier).await {
             Ok(appended) => {
-                let micros = clock_error_us(before, appended.append_time, parts.clock.now());
-                self.set_clock_error(micros);
+                let after = parts.clock.now();
+                let micros = clock_error_us(before, appended.append_time, after);
+                self.set_clock_error(micros, after.micros_since(before));
             }
             Err(error) => tracing::debug!(
                 store = %self.shared.name, partition = %self.partition.at.partition, %error,
@@ -457,10 +472,6 @@ impl Tail {
 pub(crate) fn reader_backoff() -> Backoff {
     let (first, longest) = (READER_BACKOFF_MS_MIN, READER_BACKOFF_MS_MAX);
     Backoff::new(Duration::from_millis(first), Duration::from_millis(longest))
-}
-
-fn next_clock_check() -> Pin<Box<Sleep>> {
-    Box::pin(tokio::time::sleep(Duration::from_millis(READER_CLOCK_CHECK_MS)))
 }
 
 fn unknown_definition(version: SchemaVersion) -> Error {
