@@ -149,7 +149,10 @@ impl Tail {
                 biased;
                 () = partition.board.asked() => {
                     self.connect().await?;
-                    clock_check = self.next_clock_check();
+                    if !self.needs_barrier_clock {
+                        // It measured the clock as well.
+                        clock_check = self.next_clock_check();
+                    }
                     continue;
                 }
                 () = &mut clock_check => {

@@ -137,11 +137,15 @@ impl Tail {
         state.end = state.end.max(end);
     }
 
-    /// Learns the log's bounds, asked for when the follower was at `next`.
+    /// Learns the log's bounds, asked for when the follower was at `next`. A tail that broke has
+    /// said so, and knows nothing of the log that is there now.
     ///
     /// # Errors
     /// `TokenLost` when the log ends below what was received from it; the tail then breaks.
     pub(super) fn learn(&self, bounds: Bounds, next: Offset) -> Result<()> {
+        if self.state.lock().broken.is_some() {
+            return Ok(());
+        }
         if let Err(lost) = bounds.check(self.at, next)
             && bounds.end < next
         {

@@ -87,6 +87,17 @@ async fn check_after(before: &Before) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_topic_that_is_made_anew_under_a_running_node_is_another_log() {
+    let world = World::new("remade");
+    let daemon = world.forebayd("127.0.0.1:0");
+    let before = before(&daemon.address).await;
+    let topic = world.topic(before.store.definition().store);
+    world.delete_topic(&topic).await;
+    world.make_topic(&topic, counts().partitions, &[]).await;
+    check_after(&before).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deleted_topic_ends_calls_typed_and_the_next_start_makes_it_anew() {
     let world = World::new("deleted");
     let daemon = world.forebayd("127.0.0.1:0");
