@@ -63,7 +63,7 @@ impl Node {
         let followed = Arc::new(Replicas::follow(parts.clone()));
         replicas.get_or_init(|| Arc::downgrade(&followed));
         let replicator = ReplicatorService::new(parts, Arc::clone(&followed));
-        writer.repair().await?;
+        writer.start_repairs().await?;
         let writer = WriterService::new(writer);
         Ok(Self { writer, change_stream, replicator, replicas: followed })
     }

@@ -28,7 +28,7 @@ impl Writer {
         }
         let created = self.define(&definition).await?;
         let created = created.ok_or_else(|| name_taken(&definition.name))?;
-        self.announce(&created).await?;
+        self.or_later(self.announce(&created).await)?;
         Ok(created)
     }
 
@@ -57,7 +57,7 @@ impl Writer {
             let now = catalog.by_name(name).map_or(seen, |schema| schema.definition.version);
             overtaken(name, seen, now)
         })?;
-        self.announce(&altered).await?;
+        self.or_later(self.announce(&altered).await)?;
         Ok(altered)
     }
 
@@ -70,11 +70,11 @@ impl Writer {
         let store = self.parts.catalog.catalog().by_name(name)?.definition.store;
         self.control(ControlRecord::Delete(store)).await?;
         self.forget(store);
-        self.delete_logs(store).await
+        self.or_later(self.delete_logs(store).await)
     }
 
     /// Removes the logs of a store, and those of its dead letters.
-    async fn delete_logs(&self, store: StoreId) -> Result<()> {
+    pub(crate) async fn delete_logs(&self, store: StoreId) -> Result<()> {
         self.parts.log.delete(store).await?;
         match store.dead_letters() {
             Some(letters) => self.parts.log.delete(letters).await,
@@ -111,22 +111,8 @@ impl Writer {
         Ok(self.parts.catalog.catalog().living().cloned().collect())
     }
 
-    /// Finishes what a writer that died may have left: logs and announcements of living stores,
-    /// logs of deleted ones. Safe to call at any time, by any number of writers.
-    pub async fn repair(&self) -> Result<()> {
-        self.catch_up().await?;
-        let catalog = self.parts.catalog.catalog();
-        for schema in catalog.living() {
-            self.announce(schema).await?;
-        }
-        for store in catalog.deleted() {
-            self.delete_logs(store).await?;
-        }
-        Ok(())
-    }
-
     /// Waits until the catalog has folded all that the control log holds now.
-    async fn catch_up(&self) -> Result<()> {
+    pub(crate) async fn catch_up(&self) -> Result<()> {
         self.control.log_id().await?;
         let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
         self.parts.catalog.wait_applied(end, FOLD_WAIT).await
@@ -148,7 +134,7 @@ impl Writer {
     }
 
     /// Makes the logs of a store's partitions and puts the definition's version into each.
-    async fn announce(&self, schema: &SchemaAt) -> Result<()> {
+    pub(crate) async fn announce(&self, schema: &SchemaAt) -> Result<()> {
         let definition = &schema.definition;
         let store: StoreId = definition.store;
         self.parts.log.create(store, definition.partitions).await?;

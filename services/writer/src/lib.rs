@@ -14,6 +14,7 @@ mod outcome;
 mod partition;
 mod queue;
 mod remote_outcomes;
+mod repair;
 pub mod service;
 mod writer;
 

@@ -46,7 +46,7 @@ async fn run(settings: Settings) -> Result<()> {
     let entropy = Arc::new(SystemEntropy);
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
     let writer = Arc::new(Writer::new(WriterParts { log, catalog, entropy, outcomes }));
-    writer.repair().await?;
+    writer.start_repairs().await?;
     let service = WriterService::new(writer);
     let server = WriterServer::new(service.clone())
         .max_decoding_message_size(MESSAGE_BYTES_MAX)

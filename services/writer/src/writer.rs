@@ -15,7 +15,7 @@ use forebay_log::{Appended, CatalogFollower, ChangeLog};
 use forebay_wire::outcome::ChangeResult;
 use forebay_wire::token::Token;
 use futures::future::join_all;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::admit::{Part, admit};
 use crate::outcome::Outcomes;
@@ -42,14 +42,16 @@ pub struct Writer {
     pub(crate) parts: WriterParts,
     pub(crate) control: PartitionLog,
     queues: Mutex<HashMap<PartitionRef, Arc<WriteQueue>>>,
+    /// Notified when a definition is in the control log and the rest of it failed.
+    pub(crate) unfinished: Arc<Notify>,
 }
 
 impl Writer {
-    /// A writer over these parts. Appends nothing; call [`Writer::repair`] once it runs.
+    /// A writer over these parts. Appends nothing; call [`Writer::start_repairs`] once it runs.
     pub fn new(parts: WriterParts) -> Self {
         let (log, entropy) = (Arc::clone(&parts.log), Arc::clone(&parts.entropy));
         let control = PartitionLog::new(PartitionRef::CONTROL, log, entropy);
-        Self { parts, control, queues: Mutex::new(HashMap::new()) }
+        Self { parts, control, queues: Mutex::new(HashMap::new()), unfinished: Arc::default() }
     }
 
     /// Appends a batch and answers what became of each change, in their order.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -233,6 +234,58 @@ impl ChangeLog for Stuck {
     async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
         self.0.trim(at, before).await
     }
+}
+
+/// A log on a disk that has no room for another file while it is full.
+struct Full(Arc<MemoryLog>, AtomicBool);
+
+#[async_trait]
+impl ChangeLog for Full {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        if self.1.load(Ordering::Relaxed) {
+            return Err(Error::limit_exceeded("the disk is full; free some of it", 1, 2));
+        }
+        self.0.create(store, partitions).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        self.0.delete(store).await
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        self.0.append(at, entry).await
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        self.0.read(at, from, limit).await
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        self.0.bounds(at).await
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        self.0.trim(at, before).await
+    }
+}
+
+/// A full disk between a definition and the logs of its partitions leaves no store behind that
+/// nobody can ever write to.
+#[tokio::test(start_paused = true)]
+async fn a_store_that_was_made_by_half_is_finished_once_the_log_can() {
+    let log = Arc::new(Full(memory(), AtomicBool::new(true)));
+    let writer = Arc::new(writer(log.clone(), 1));
+    writer.start_repairs().await.unwrap();
+    let error = writer.create_store(&spec("users")).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    let made = writer.describe_store("users", SchemaVersion(0)).await.unwrap();
+    let outcomes = write(&writer, &made.definition, vec![increment(1, "a")]).await.unwrap();
+    let ChangeOutcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
+    assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+    log.1.store(false, Ordering::Relaxed);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let outcomes = write(&writer, &made.definition, vec![increment(1, "a")]).await.unwrap();
+    assert_eq!(outcomes, [ChangeOutcome::Appended]);
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,0 +1,76 @@
+//! Finishes what was begun: a definition that is in the control log and not yet in its partitions,
+//! logs that are not made yet, logs of stores that are deleted.
+//!
+//! A writer may die in between, or its log may fail (a full disk, brokers that are gone). Each start
+//! looks at everything, and so does whoever failed half-way, until it is done.
+
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use forebay_core::Result;
+use forebay_core::backoff::Backoff;
+use tokio::sync::Notify;
+
+use crate::writer::Writer;
+
+const WAIT_FIRST: Duration = Duration::from_millis(200);
+const WAIT_MAX: Duration = Duration::from_secs(30);
+
+impl Writer {
+    /// Finishes what a writer that died may have left, and from now on what this one leaves when
+    /// its log fails half-way. Ends with the writer.
+    ///
+    /// # Errors
+    /// As the log's appends, in what is done at once.
+    pub async fn start_repairs(self: &Arc<Self>) -> Result<()> {
+        self.repair().await?;
+        tokio::spawn(finish(Arc::downgrade(self), Arc::clone(&self.unfinished)));
+        Ok(())
+    }
+
+    /// Looks at every store. Safe at any time, by any number of writers.
+    async fn repair(&self) -> Result<()> {
+        self.catch_up().await?;
+        let catalog = self.parts.catalog.catalog();
+        for schema in catalog.living() {
+            self.announce(schema).await?;
+        }
+        for store in catalog.deleted() {
+            self.delete_logs(store).await?;
+        }
+        Ok(())
+    }
+
+    /// Passes on how a change of a definition ended that is in the control log: what is missing
+    /// elsewhere is done later.
+    pub(crate) fn or_later(&self, ended: Result<()>) -> Result<()> {
+        if ended.is_err() {
+            self.unfinished.notify_one();
+        }
+        ended
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        // Ends the task that waits for it.
+        self.unfinished.notify_one();
+    }
+}
+
+async fn finish(writer: Weak<Writer>, unfinished: Arc<Notify>) {
+    loop {
+        unfinished.notified().await;
+        let mut backoff = Backoff::new(WAIT_FIRST, WAIT_MAX);
+        loop {
+            let Some(writer) = writer.upgrade() else { return };
+            match writer.repair().await {
+                Ok(()) => break,
+                Err(error) => tracing::warn!(%error, "a change of a definition is not finished"),
+            }
+            let wait = backoff.next_wait(&*writer.parts.entropy);
+            drop(writer);
+            tokio::time::sleep(wait).await;
+        }
+    }
+}
