@@ -8,6 +8,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import forebay
@@ -56,6 +57,15 @@ def test_what_a_fork_inherits_answers_closed(server: Server, stores: Stores) -> 
     assert store.upsert("k", {"a": 3}).result == "appended"
 
 
+@pytest.fixture
+def heard_ctrl_c() -> Iterator[None]:
+    """Python's own handler: a suite that a shell put into the background ignores SIGINT."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("heard_ctrl_c")
 def test_ctrl_c_ends_a_wait(own_server: Server) -> None:
     client = forebay.Client(own_server.endpoint, deadline=60)
     store = client.create_store(new_name(), {"a": "int64"}, partitions=1)

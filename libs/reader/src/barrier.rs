@@ -6,16 +6,17 @@
 //! one is in flight share the next.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_core::id::{LogId, PartitionRef, Position};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{Appended, ChangeLog};
+use forebay_log::{Appended, ChangeLog, find_log_id};
 use forebay_wire::entry::frame_log_id;
 use parking_lot::Mutex;
 
-use crate::connect::first_log_id;
+use crate::connect::in_time;
 
 /// Appends a finished barrier entry where the reader itself may not: through a writer, say.
 #[async_trait]
@@ -34,7 +35,8 @@ pub struct LogBarriers(pub Arc<dyn ChangeLog>);
 impl Barriers for LogBarriers {
     async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
         let bounds = self.0.bounds(at).await?;
-        if first_log_id(&*self.0, at, bounds).await? != Some(frame_log_id(&entry)?) {
+        let log_id = in_time(Duration::ZERO, find_log_id(&*self.0, at, bounds)).await?;
+        if log_id != Some(frame_log_id(&entry)?) {
             let message = "the log was replaced; a barrier for the old one would say nothing";
             return Err(Error::token_lost(message).with_partition(at.partition));
         }

@@ -8,13 +8,9 @@ use forebay_core::fold::PartitionState;
 use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READ_BYTES_MAX};
 use forebay_core::{Error, Result};
-use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit, Records};
-use forebay_wire::entry::log_id_told;
+use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit, Records, find_log_id};
 
 use crate::age::clock_error_us;
-
-/// Bytes of a read that looks for a log's id, which nearly always stands in its first record.
-const FIRST_READ_BYTES: usize = 4 * 1024;
 
 /// What a log answered.
 #[derive(Clone, Copy, Debug)]
@@ -42,7 +38,7 @@ pub(crate) async fn connect(
     let bounds = in_time(Duration::ZERO, log.bounds(at)).await?;
     let after = clock.now();
     let clock_error_us = bounds.server_time.map(|time| clock_error_us(before, time, after));
-    let log_id = first_log_id(log, at, bounds).await?;
+    let log_id = in_time(Duration::ZERO, find_log_id(log, at, bounds)).await?;
     let exchange_us = after.micros_since(before);
     Ok(Connected { bounds, log_id, clock_error_us, exchange_us })
 }
@@ -77,26 +73,6 @@ pub(crate) async fn in_time<T>(
     tokio::time::timeout(silence_max, call)
         .await
         .unwrap_or_else(|_| Err(Error::unavailable("the log did not answer in time")))
-}
-
-/// Id of a log, as its first records tell.
-pub(crate) async fn first_log_id(
-    log: &dyn ChangeLog,
-    at: PartitionRef,
-    bounds: Bounds,
-) -> Result<Option<LogId>> {
-    let mut from = bounds.start;
-    while from < bounds.end {
-        let limit = ReadLimit { bytes_max: FIRST_READ_BYTES, wait_max: Duration::ZERO };
-        let records = in_time(Duration::ZERO, log.read(at, from, limit)).await?.records;
-        let told = |record: &LogRecord| log_id_told(&record.entry, bounds.start);
-        if let Some(log_id) = records.iter().find_map(told) {
-            return Ok(Some(log_id));
-        }
-        let Some(last) = records.last() else { return Ok(None) };
-        from = last.offset.next();
-    }
-    Ok(None)
 }
 
 /// Whether a copy may go on with this log from where it is.

@@ -11,13 +11,11 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
-use forebay_log::ChangeLog;
+use forebay_log::{ChangeLog, open_log};
 use forebay_reader::Reader;
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
 use tracing::debug;
-
-use crate::log_id;
 
 /// Looks per interval: a beat comes at most a quarter of an interval late.
 const LOOKS_PER_INTERVAL: u32 = 4;
@@ -62,7 +60,7 @@ impl Heartbeats for LogHeartbeats {
         let known = match known {
             Some(known) => known,
             None => {
-                let log_id = log_id::open(&*self.log, &*self.entropy, at).await?;
+                let log_id = open_log(&*self.log, &*self.entropy, at).await?;
                 Known { log_id, last: None }
             }
         };

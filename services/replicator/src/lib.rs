@@ -7,7 +7,6 @@
 
 mod dead_letters;
 mod heartbeat;
-mod log_id;
 mod replicas;
 mod service;
 

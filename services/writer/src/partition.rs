@@ -7,14 +7,12 @@ use std::time::Duration;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
-use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{Appended, ChangeLog, ReadLimit};
-use forebay_wire::entry::{decode_entry, encode_entry, log_id_told};
+use forebay_core::{Error, Result};
+use forebay_log::{Appended, ChangeLog, ReadLimit, append_opening, find_log_id};
+use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::sync::Mutex;
 
-/// Records that are read at most to find a log's opening entry.
-const OPENING_SEARCH_MAX: usize = 1_024;
-const OPENING_READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+const LAST_READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 const ATTEMPTS_MAX: usize = 4;
 
 /// What the writer has learned of the log; forgotten after any doubt.
@@ -135,52 +133,27 @@ impl PartitionLog {
             if let Some(found) = self.look_up().await? {
                 return Ok(*known.insert(found));
             }
-            self.open_log().await?;
+            append_opening(&*self.log, &*self.entropy, self.at).await?;
         }
         let message = "the log holds no opening entry; see what else writes to it";
         Err(Error::corrupt(message).with_partition(self.at.partition))
     }
 
-    async fn open_log(&self) -> Result<()> {
-        let entry = Entry {
-            log_id: self.entropy.log_id()?,
-            epoch: Epoch(0),
-            schema_version: SchemaVersion(0),
-            source: None,
-            body: EntryBody::Opening,
-        };
-        match self.log.append(self.at, encode_entry(&entry)?).await {
-            // Whether it was appended shows when the log is looked up again.
-            Err(error) if error.code() == ErrorCode::UnknownOutcome => Ok(()),
-            other => other.map(|_| ()),
-        }
-    }
-
     async fn look_up(&self) -> Result<Option<Known>> {
         let bounds = self.log.bounds(self.at).await?;
-        let mut from = bounds.start;
-        let mut searched = 0;
-        while from < bounds.end && searched < OPENING_SEARCH_MAX {
-            let read = self.log.read(self.at, from, OPENING_READ).await?;
-            let Some(last) = read.records.last() else { break };
-            from = last.offset.next();
-            searched += read.records.len();
-            let opening =
-                read.records.iter().find_map(|record| log_id_told(&record.entry, bounds.start));
-            if let Some(log_id) = opening {
-                let schema_version = self.last_schema_version(log_id, bounds.end).await?;
-                let last = Offset(bounds.end.0.saturating_sub(1));
-                return Ok(Some(Known { log_id, schema_version, last }));
-            }
-        }
-        Ok(None)
+        let Some(log_id) = find_log_id(&*self.log, self.at, bounds).await? else {
+            return Ok(None);
+        };
+        let schema_version = self.last_schema_version(log_id, bounds.end).await?;
+        let last = Offset(bounds.end.0.saturating_sub(1));
+        Ok(Some(Known { log_id, schema_version, last }))
     }
 
     /// The schema version that the log's last entry names; 0 when that says nothing, which costs
     /// one more announcement and harms nobody.
     async fn last_schema_version(&self, log_id: LogId, end: Offset) -> Result<SchemaVersion> {
         let Some(last) = end.0.checked_sub(1) else { return Ok(SchemaVersion(0)) };
-        let read = self.log.read(self.at, Offset(last), OPENING_READ).await?;
+        let read = self.log.read(self.at, Offset(last), LAST_READ).await?;
         let entry = read.records.first().and_then(|record| decode_entry(&record.entry).ok());
         Ok(entry
             .filter(|entry| entry.log_id == log_id)

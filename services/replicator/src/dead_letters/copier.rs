@@ -16,7 +16,7 @@ use forebay_core::limits::{
 };
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_log::ChangeLog;
+use forebay_log::{ChangeLog, find_log_id, open_log};
 use forebay_reader::Skipped;
 use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::sync::Notify;
@@ -24,7 +24,6 @@ use tracing::{debug, info, warn};
 
 use super::tail::{DeadLetterTail, bounds, read_back};
 use super::waiting::Waiting;
-use crate::log_id;
 use crate::replicas::ReplicatorParts;
 
 /// Copies the dead letters of one store.
@@ -138,7 +137,7 @@ impl Copier {
         }
         // They stand before the first well-formed entry.
         let at = PartitionRef { store: self.home, partition };
-        let found = log_id::log_id(&*self.log, at, self.log.bounds(at).await?).await?;
+        let found = find_log_id(&*self.log, at, self.log.bounds(at).await?).await?;
         found.ok_or_else(|| Error::unavailable("the home log has no well-formed entry yet"))
     }
 
@@ -150,7 +149,7 @@ impl Copier {
         if bounds(&*self.log, at).await?.is_none() {
             self.log.create(self.letters, self.partitions).await?;
         }
-        log_id::open(&*self.log, &*self.entropy, at).await?;
+        open_log(&*self.log, &*self.entropy, at).await?;
         let found = read_back(&*self.log, at).await?;
         let missing = || Error::unavailable("the dead-letter log is not there yet");
         let tail = found.filter(|tail| tail.log_id.is_some()).ok_or_else(missing)?;

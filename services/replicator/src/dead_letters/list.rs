@@ -4,12 +4,11 @@ use forebay_core::change::EntryBody;
 use forebay_core::dead_letter::{DeadLetter, LastLetter};
 use forebay_core::id::PartitionRef;
 use forebay_core::{Error, Result};
-use forebay_log::ChangeLog;
+use forebay_log::{ChangeLog, find_log_id};
 use forebay_wire::dead_letter::Cursor;
 use forebay_wire::entry::decode_entry;
 
 use super::tail::{READ, bounds};
-use crate::log_id::log_id;
 
 /// Letters behind a cursor, at least one record of the log's and at most about `letters_max`, and
 /// where the next page begins; `None` for a log that has none.
@@ -23,7 +22,7 @@ pub(crate) async fn list(
     letters_max: usize,
 ) -> Result<(Vec<DeadLetter>, Option<Cursor>)> {
     let Some(bounds) = bounds(log, at).await? else { return Ok((Vec::new(), cursor)) };
-    let Some(log_id) = log_id(log, at, bounds).await? else {
+    let Some(log_id) = find_log_id(log, at, bounds).await? else {
         return Ok((Vec::new(), cursor));
     };
     let mut cursor = cursor.unwrap_or(Cursor { log_id, offset: bounds.start, last: None });

@@ -8,10 +8,8 @@ use forebay_core::dead_letter::LastLetter;
 use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::DEAD_LETTERS_PAGE_BYTES_MAX;
 use forebay_core::{ErrorCode, Result};
-use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
+use forebay_log::{Bounds, ChangeLog, LogRecord, ReadLimit, find_log_id};
 use forebay_wire::entry::decode_entry;
-
-use crate::log_id::log_id;
 
 pub(super) const READ: ReadLimit =
     ReadLimit { bytes_max: DEAD_LETTERS_PAGE_BYTES_MAX, wait_max: Duration::ZERO };
@@ -46,7 +44,7 @@ pub(super) async fn read_back(
     at: PartitionRef,
 ) -> Result<Option<DeadLetterTail>> {
     let Some(bounds) = bounds(log, at).await? else { return Ok(None) };
-    let (found, start) = (log_id(log, at, bounds).await?, bounds.start);
+    let (found, start) = (find_log_id(log, at, bounds).await?, bounds.start);
     let mut tail = DeadLetterTail { log_id: found, start, last: None };
     let Some(log_id) = found else { return Ok(Some(tail)) };
     let last = Offset(bounds.end.0.saturating_sub(1));

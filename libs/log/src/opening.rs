@@ -1,0 +1,112 @@
+//! The id of a log, as its first records tell, and the opening entry that gives it one.
+
+use std::time::Duration;
+
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{Epoch, LogId, PartitionRef, SchemaVersion};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::entry::{encode_entry, log_id_told};
+
+use crate::change_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
+
+/// Enough for one record, which is nearly always the opening.
+const FIRST_READ: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
+const NEXT_READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+
+/// Id of a log inside these bounds; `None` for one that nobody has opened. Nearly always one read;
+/// as many as there are bytes of strangers before the opening.
+///
+/// # Errors
+/// Those of [`ChangeLog::read`].
+pub async fn find_log_id(
+    log: &dyn ChangeLog,
+    at: PartitionRef,
+    bounds: Bounds,
+) -> Result<Option<LogId>> {
+    let mut from = bounds.start;
+    while from < bounds.end {
+        let limit = if from == bounds.start { FIRST_READ } else { NEXT_READ };
+        let records = log.read(at, from, limit).await?.records;
+        let told = |record: &LogRecord| log_id_told(&record.entry, bounds.start);
+        if let Some(log_id) = records.iter().find_map(told) {
+            return Ok(Some(log_id));
+        }
+        let Some(last) = records.last() else { return Ok(None) };
+        from = last.offset.next();
+    }
+    Ok(None)
+}
+
+/// Appends an opening entry with a new id. Of several the first in the log counts, so whoever
+/// appends one looks at the log again; also after an unknown outcome, which is no error here.
+///
+/// # Errors
+/// Those of [`ChangeLog::append`] that say that nothing was appended.
+pub async fn append_opening(
+    log: &dyn ChangeLog,
+    entropy: &dyn Entropy,
+    at: PartitionRef,
+) -> Result<()> {
+    let entry = Entry {
+        log_id: entropy.log_id()?,
+        epoch: Epoch(0),
+        schema_version: SchemaVersion(0),
+        source: None,
+        body: EntryBody::Opening,
+    };
+    match log.append(at, encode_entry(&entry)?).await {
+        Err(error) if error.code() == ErrorCode::UnknownOutcome => Ok(()),
+        other => other.map(|_| ()),
+    }
+}
+
+/// Id of a log; opens it when nobody has.
+///
+/// # Errors
+/// Those of the log; `Unavailable` when somebody must look again.
+pub async fn open_log(
+    log: &dyn ChangeLog,
+    entropy: &dyn Entropy,
+    at: PartitionRef,
+) -> Result<LogId> {
+    if let Some(log_id) = find_log_id(log, at, log.bounds(at).await?).await? {
+        return Ok(log_id);
+    }
+    append_opening(log, entropy, at).await?;
+    let found = find_log_id(log, at, log.bounds(at).await?).await?;
+    found.ok_or_else(|| {
+        let message = "the log has no opening entry yet; try again";
+        Error::unavailable(message).with_partition(at.partition)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use bytes::Bytes;
+    use forebay_core::clock::{ManualClock, Timestamp};
+    use forebay_core::entropy::SeededEntropy;
+    use forebay_core::id::{PartitionCount, PartitionId, StoreId};
+
+    use super::*;
+    use crate::MemoryLog;
+
+    const AT: PartitionRef = PartitionRef { store: StoreId(9), partition: PartitionId(0) };
+
+    #[tokio::test]
+    async fn the_first_opening_behind_whatever_strangers_wrote_names_the_log() {
+        let log = MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1))));
+        let entropy = SeededEntropy::new(1);
+        log.create(AT.store, PartitionCount(1)).await.unwrap();
+        for garbage in [&b""[..], b"garbage", &[0; 5_000]] {
+            log.append(AT, Bytes::copy_from_slice(garbage)).await.unwrap();
+        }
+        let bounds = log.bounds(AT).await.unwrap();
+        assert_eq!(find_log_id(&log, AT, bounds).await.unwrap(), None);
+        let log_id = open_log(&log, &entropy, AT).await.unwrap();
+        append_opening(&log, &entropy, AT).await.unwrap();
+        assert_eq!(open_log(&log, &entropy, AT).await.unwrap(), log_id);
+    }
+}
