@@ -1,8 +1,8 @@
 //! Finishes what was begun: a definition that is in the control log and not yet in its partitions,
 //! logs that are not made yet, logs of stores that are deleted.
 //!
-//! A writer may die in between, or its log may fail (a full disk, brokers that are gone). Each start
-//! looks at everything, and so does whoever failed half-way, until it is done.
+//! A writer may die in between, or its log may fail (a full disk, brokers that are gone). Each
+//! start looks at everything, and so does whoever failed half-way, until it is done.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
