@@ -46,33 +46,33 @@ pub fn setup(workspace: &Workspace) -> Result<(), String> {
     process::must(&mut command, SETUP_BOUND)
 }
 
-/// Builds everything and runs the demo on this terminal.
+/// Builds what it needs and runs the demo on this terminal.
 ///
 /// # Errors
 /// The set-up, the build or the demo fails.
 pub fn demo(workspace: &Workspace) -> Result<(), String> {
     setup(workspace)?;
-    workspace.build()?;
+    workspace.build_programs()?;
     process::must(&mut demo_command(workspace)?, DEMO_BOUND)
 }
 
-/// Builds everything and starts `forebayd dev` on this terminal.
+/// Builds what it needs and starts `forebayd dev` on this terminal.
 ///
 /// # Errors
 /// The build fails, or the server cannot be started.
 pub fn dev(workspace: &Workspace) -> Result<(), String> {
-    workspace.build()?;
+    workspace.build_programs()?;
     // Takes our place, so that Ctrl-C is its own and the terminal waits until it has drained.
     let error = Command::new(workspace.binary("forebayd")?).arg("dev").exec();
     Err(format!("start forebayd: {error}"))
 }
 
-/// Builds everything and runs the simulator on this terminal.
+/// Builds what it needs and runs the simulator on this terminal.
 ///
 /// # Errors
 /// The build fails, or a seed does.
 pub fn sim(workspace: &Workspace, seed: u64, seeds: u64) -> Result<(), String> {
-    workspace.build()?;
+    workspace.build_programs()?;
     process::must(&mut sim_command(workspace, seed, seeds)?, SIM_BOUND)
 }
 

@@ -88,6 +88,16 @@ impl Workspace {
         process::must(&mut command, BUILD_BOUND)
     }
 
+    /// Builds everything but tests and benchmarks: what a first run waits for. Examples bring the
+    /// features of the tests' dependencies, so that no later build makes one of them again.
+    ///
+    /// # Errors
+    /// The build fails or reaches its bound.
+    pub fn build_programs(&self) -> Result<(), String> {
+        let form = ["build", "--workspace", "--lib", "--bins", "--examples", "--locked"];
+        process::must(&mut self.cargo(&form), BUILD_BOUND)
+    }
+
     /// The first-party packages, sorted by name.
     ///
     /// # Errors
