@@ -35,7 +35,7 @@ READY_LINE = "forebayd ready "
 RATINGS_FILE = "ratings.csv"
 NOTES = [
     "this data set fits in the processor's cache; larger ones read more slowly",
-    "this is the dev profile: of our own code only the index is optimised",
+    "this is the dev profile: of our own code only the index is fully optimised",
     "freshness counts from the moment at which the acknowledgement reaches the reader's process",
     "a get is timed in blocks of 256, its percentiles are over blocks",
 ]
