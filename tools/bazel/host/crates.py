@@ -1,0 +1,150 @@
+"""Writes @crates: the third-party crates that cargo has built, as targets for rules_rust's stand-in.
+
+Cargo is asked in the one invocation form of the tree (tools/decisions/0002), so after a build it has
+nothing left to do, and says which file each package became. Each such package is a target
+NAME-VERSION, whose dependencies are those of `cargo metadata`; each direct dependency of a
+first-party package is a target NAME beside it, which is what BUILD files name. Files are hard
+links: they cost nothing and outlive `cargo clean`. Usage: crates.py ROOT
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tomllib
+
+BUILD = ["build", "--workspace", "--all-targets", "--locked", "--message-format=json"]
+METADATA = ["metadata", "--locked", "--format-version=1", "--filter-platform"]
+# What `cargo run` leaves in the environment of its program would change build scripts' fingerprints.
+UNWANTED = ("CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_")
+LINKABLE = (".rlib", ".so")
+
+
+def cargo(root, arguments):
+    """What cargo prints, run as the workshop runs it (tools/xtask/src/workspace.rs)."""
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(UNWANTED)}
+    command = ["cargo", *arguments]
+    done = subprocess.run(command, cwd=root, env=environment, stdout=subprocess.PIPE, text=True)
+    if done.returncode != 0:
+        sys.exit(f"{' '.join(command)} failed; fix the Cargo build first: {' '.join(command[:4])}")
+    return done.stdout
+
+
+def triple(root):
+    """The platform that rustc compiles for."""
+    text = subprocess.run(["rustc", "-vV"], cwd=root, check=True, capture_output=True, text=True)
+    return next(line[6:] for line in text.stdout.splitlines() if line.startswith("host: "))
+
+
+def artifacts(root):
+    """Package id -> the linkable files cargo made of it, each with crate name and optimisation."""
+    found = {}
+    for line in cargo(root, BUILD).splitlines():
+        message = json.loads(line)
+        if message["reason"] != "compiler-artifact" or "path+" in message["package_id"]:
+            continue
+        if "custom-build" in message["target"]["kind"]:
+            continue
+        for file in message["filenames"]:
+            if file.endswith(LINKABLE):
+                found.setdefault(message["package_id"], []).append(
+                    {
+                        "crate": message["target"]["name"].replace("-", "_"),
+                        "file": pathlib.Path(file),
+                        "level": message["profile"]["opt_level"],
+                    }
+                )
+    return found
+
+
+def choose(name, made, kinds, host_level):
+    """The artifact that cargo would link: build scripts and macros have their own profile."""
+    for_host = all(kind["kind"] == "build" for kind in kinds)
+    fitting = [one for one in made if (one["level"] == host_level) == for_host] or made
+    if len(fitting) != 1:
+        files = ", ".join(one["file"].name for one in fitting)
+        sys.exit(f"{name}: cargo made several artifacts, and none is plainly meant: {files}")
+    return fitting[0]
+
+
+def link(source, folder):
+    """A hard link, or a copy where file systems differ; its name is the source's."""
+    target = folder / source.name
+    target.unlink(missing_ok=True)
+    try:
+        os.link(source, target)
+    except OSError:
+        shutil.copy2(source, target)
+    return f"{folder.name}/{target.name}"
+
+
+def package_targets(nodes, packages, made, folder):
+    """A target for every third-party package: its files, and the packages it links."""
+    for identity in sorted(made, key=lambda one: (packages[one]["name"], packages[one]["version"])):
+        files = [link(one["file"], folder) for one in made[identity]]
+        deps = []
+        if not any(file.endswith(".so") for file in files):  # A macro holds all it needs.
+            for dep in nodes[identity]["deps"]:
+                linked = any(kind["kind"] is None for kind in dep["dep_kinds"])
+                if linked and dep["pkg"] in made:
+                    deps.append(":" + label(packages[dep["pkg"]]))
+        yield target("crate_files", label(packages[identity]), files=files, deps=sorted(deps))
+
+
+def direct_targets(nodes, packages, members, made, host_level):
+    """A target for every third-party package that a first-party one names."""
+    chosen = {}
+    for member in sorted(members):
+        for dep in nodes[member]["deps"]:
+            if dep["pkg"] not in made:
+                continue
+            name = packages[dep["pkg"]]["name"]
+            one = choose(name, made[dep["pkg"]], dep["dep_kinds"], host_level)
+            if chosen.setdefault(name, (dep["pkg"], one)) != (dep["pkg"], one):
+                sys.exit(f"{name}: first-party packages use two versions or two builds of it")
+    for name, (identity, one) in sorted(chosen.items()):
+        yield target(
+            "crate_import",
+            name,
+            crate_name=one["crate"],
+            library=f"deps/{one['file'].name}",
+            package=":" + label(packages[identity]),
+            visibility=["//visibility:public"],
+        )
+
+
+def label(package):
+    return f"{package['name']}-{package['version']}"
+
+
+def target(rule, name, **attributes):
+    """A target, as a BUILD file writes it."""
+    lines = [f"    {key} = {json.dumps(value)}," for key, value in sorted(attributes.items())]
+    return "\n".join([f"{rule}(", f'    name = "{name}",', *lines, ")"])
+
+
+def main():
+    root, here = pathlib.Path(sys.argv[1]), pathlib.Path.cwd()
+    profile = tomllib.loads((root / "Cargo.toml").read_text())["profile"]["dev"]
+    host_level = str(profile.get("build-override", {}).get("opt-level", 0))
+    metadata = json.loads(cargo(root, [*METADATA, triple(root)]))
+    packages = {package["id"]: package for package in metadata["packages"]}
+    nodes = {node["id"]: node for node in metadata["resolve"]["nodes"]}
+    members = metadata["workspace_members"]
+    made = artifacts(root)
+    folder = here / "deps"
+    folder.mkdir(exist_ok=True)
+    build = ['load("@rules_rust//rust:imports.bzl", "crate_files", "crate_import")']
+    build += package_targets(nodes, packages, made, folder)
+    build += direct_targets(nodes, packages, members, made, host_level)
+    (here / "BUILD.bazel").write_text("\n\n".join(build) + "\n")
+    (here / "WORKSPACE").write_text('workspace(name = "crates")\n')
+    for member in members:
+        manifest = pathlib.Path(packages[member]["manifest_path"]).relative_to(root.resolve())
+        if (root / manifest.parent / "BUILD.bazel").is_file():
+            print(f"watch //{manifest.parent}:Cargo.toml")
+
+
+main()

@@ -1,0 +1,3 @@
+#!/bin/sh
+# The protoc of the machine.
+exec protoc "$@"

@@ -1,0 +1,20 @@
+#!/bin/sh
+# rustc.sh PACKAGE SCRIPT_OUTPUT RUSTC ARGUMENT...
+# Runs rustc as rules_rust does: CARGO_MANIFEST_DIR is the package's folder in the sandbox, messages
+# hold paths relative to it, and what a build script printed (SCRIPT_OUTPUT, or "") is obeyed.
+set -eu
+
+package=$1
+output=$2
+shift 2
+export CARGO_MANIFEST_DIR="$PWD/$package"
+if [ -n "$output" ]; then
+    export OUT_DIR="$PWD/$output/out"
+    while IFS= read -r line; do
+        case $line in
+            env\ *) export "${line#env }" ;;
+            *) set -- "$@" "$line" ;;
+        esac
+    done <"$output/flags"
+fi
+exec "$@" "--remap-path-prefix=$PWD=."
