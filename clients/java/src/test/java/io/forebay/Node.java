@@ -96,8 +96,8 @@ final class Node implements AutoCloseable {
     void start() {
         try {
             Path log = data.resolve("forebayd.log");
-            Path program = Path.of(System.getProperty("forebay.target")).resolve("forebayd");
-            ProcessBuilder builder = new ProcessBuilder(program.toString(), "dev");
+            String program = System.getProperty("forebay.program");
+            ProcessBuilder builder = new ProcessBuilder(program, "dev");
             builder.command().add("--listen=127.0.0.1:" + port);
             builder.command().add("--data-dir=" + data.resolve("log"));
             builder.redirectError(ProcessBuilder.Redirect.appendTo(log.toFile()));

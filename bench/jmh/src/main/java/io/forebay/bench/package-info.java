@@ -1,0 +1,2 @@
+/** Benchmarks of the Java client, on JMH. */
+package io.forebay.bench;

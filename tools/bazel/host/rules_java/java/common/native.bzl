@@ -1,0 +1,3 @@
+"""Bazel 4's own JavaInfo, under a name that a file may load and give on."""
+
+NativeJavaInfo = JavaInfo
