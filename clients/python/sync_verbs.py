@@ -4,15 +4,18 @@ The two differ in nothing but the awaiting, so there is one source. Run it after
 with `--check` it only says whether the file is the one that it would make.
 """
 
+import os
 import re
 import subprocess
 import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).absolute().parent
 SOURCE = HERE / "forebay" / "_async_verbs.py"
 MADE = HERE / "forebay" / "_verbs.py"
 CONFIG = ["--config", str(HERE.parents[1] / "tools" / "setup" / "ruff.toml")]
+# Which packages are ours must not depend on what lies around.
+CONFIG += ["--config", 'lint.isort.known-first-party = ["forebay"]']
 
 HEAD = '''"""What the client that waits can do, store by store and write by write.
 
@@ -30,22 +33,19 @@ RULES = (
 )
 
 
+def ruff() -> list[str]:
+    """Return how to start ruff: the one of this Python, or the one that RUFF names."""
+    named = os.environ.get("RUFF")
+    return [str(Path(named).absolute())] if named else [sys.executable, "-m", "ruff"]
+
+
 def made() -> str:
     """Return the text of the file, formatted."""
     text = SOURCE.read_text()
     for pattern, by in RULES:
         text = re.sub(pattern, by, text, flags=re.DOTALL)
     for arguments in (["check", "--fix-only", "--quiet", "--select", "I"], ["format", "--quiet"]):
-        command = [
-            sys.executable,
-            "-m",
-            "ruff",
-            *arguments,
-            *CONFIG,
-            "--stdin-filename",
-            str(MADE),
-            "-",
-        ]
+        command = [*ruff(), *arguments, *CONFIG, "--stdin-filename", str(MADE), "-"]
         run = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
         if run.returncode != 0:
             raise SystemExit(f"ruff failed; run `make setup`: {run.stderr}")

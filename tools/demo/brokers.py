@@ -11,7 +11,7 @@ from pathlib import Path
 
 from processes import Child, DemoError
 
-SETTINGS = Path(__file__).resolve().parents[2] / "infra" / "kafka"
+SETTINGS = Path(__file__).absolute().parents[2] / "infra" / "kafka"
 TEMPLATES = ("broker.properties", "one-broker.properties")
 READY_TEXT = "Kafka Server started"
 FORMAT_SECONDS = 60.0

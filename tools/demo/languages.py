@@ -2,12 +2,13 @@
 tools/demo/README.md and give it an entry here.
 """
 
+import os
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-CLIENTS = Path(__file__).resolve().parents[2] / "clients"
+CLIENTS = Path(__file__).absolute().parents[2] / "clients"
 
 
 @dataclass(frozen=True)
@@ -22,10 +23,15 @@ class Language:
     run before the reader in each demo, and finds the folder of built programs in FOREBAY_BIN."""
 
 
-def python_command(_programs: Path) -> list[str]:
-    """Run the example with the demo's own Python and the package as it lies in the repository."""
-    package, example = CLIENTS / "python", CLIENTS / "python" / "examples" / "demo_reader.py"
-    return ["env", f"PYTHONPATH={package}", sys.executable, str(example)]
+def python(client: Path) -> Language:
+    """Python runs the example of this client with its own interpreter, and the package there."""
+
+    def command(_programs: Path) -> list[str]:
+        path = os.pathsep.join(filter(None, [str(client), os.environ.get("PYTHONPATH")]))
+        example = client / "examples" / "demo_reader.py"
+        return ["env", f"PYTHONPATH={path}", sys.executable, str(example)]
+
+    return Language("python", command, install=(sys.executable, str(client / "install_native.py")))
 
 
 def java_command(_programs: Path) -> list[str]:
@@ -36,10 +42,6 @@ def java_command(_programs: Path) -> list[str]:
 
 LANGUAGES = (
     Language("rust", lambda programs: [str(programs / "examples" / "demo_reader")]),
-    Language(
-        "python",
-        python_command,
-        install=(sys.executable, str(CLIENTS / "python" / "install_native.py")),
-    ),
+    python(CLIENTS / "python"),
     Language("java", java_command),
 )

@@ -1,15 +1,18 @@
 """Puts the built native module into the package, and gives the tests a real server."""
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import install_native
 import pytest
 
-install_native.install()
+# Bazel, which runs tests with this variable, has put the module there itself.
+if "TEST_SRCDIR" not in os.environ:
+    install_native.install()
 
-import forebay  # noqa: E402  (only now is its native module there)
-from testing import Server, Stores  # noqa: E402
+import forebay  # Only now is its native module there.
+from testing import Server, Stores
 
 
 @pytest.fixture(scope="session")

@@ -5,7 +5,7 @@ import tomllib
 from collections import Counter
 from pathlib import Path
 
-TESTS = Path(__file__).resolve().parent
+TESTS = Path(__file__).absolute().parent
 LIST = TESTS.parents[2] / "proto" / "vectors" / "behaviours.toml"
 
 

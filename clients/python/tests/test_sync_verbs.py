@@ -4,7 +4,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-CLIENT = Path(__file__).resolve().parents[1]
+CLIENT = Path(__file__).absolute().parents[1]
 
 
 def test_the_file_is_the_one_that_the_source_makes() -> None:

@@ -1,5 +1,7 @@
 """The languages: told apart by name, and installed by the demo itself from what cargo built."""
 
+import os
+import shutil
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -7,10 +9,8 @@ from pathlib import Path
 import demo
 import pytest
 from interrupts import Interrupts
-from languages import CLIENTS, LANGUAGES, Language
+from languages import CLIENTS, LANGUAGES, Language, python
 from processes import DemoError
-
-PYTHON = next(language for language in LANGUAGES if language.name == "python")
 
 
 @pytest.fixture
@@ -21,28 +21,45 @@ def stage(tmp_path: Path) -> Iterator[demo.Stage]:
         yield demo.Stage(settings, tmp_path, stack, Interrupts())
 
 
+@pytest.fixture
+def client(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the Python client, for the install to write into."""
+    source, copy = CLIENTS / "python", tmp_path / "client"
+    for pattern in ("install_native.py", "forebay/*.py", "examples/*.py"):
+        for file in source.glob(pattern):
+            place = copy / file.relative_to(source)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(file, place)
+    programs = os.environ.get("FOREBAY_BIN", str(CLIENTS.parent / "target" / "debug"))
+    monkeypatch.setenv("FOREBAY_BIN", programs)
+    return copy
+
+
 def test_every_language_has_a_name_of_its_own() -> None:
     names = [language.name for language in LANGUAGES]
     assert sorted(set(names)) == sorted(names)
 
 
-def test_the_python_reader_runs_with_what_the_demo_installs(stage: demo.Stage) -> None:
-    demo.install(stage, PYTHON)
-    built = CLIENTS / "python" / "forebay" / "_native.abi3.so"
-    installed = built.stat()
-    demo.install(stage, PYTHON)
-    again = built.stat()
+def test_the_python_reader_runs_with_what_the_demo_installs(
+    stage: demo.Stage, client: Path
+) -> None:
+    language = python(client)
+    demo.install(stage, language)
+    module = client / "forebay" / "_native.abi3.so"
+    installed = module.stat()
+    demo.install(stage, language)
+    again = module.stat()
     assert (again.st_ino, again.st_mtime_ns) == (installed.st_ino, installed.st_mtime_ns)
-    reader = stage.start("reader", [*PYTHON.command(stage.settings.programs), "--help"])
+    reader = stage.start("reader", [*language.command(stage.settings.programs), "--help"])
     reader.await_end(demo.END_SECONDS)
 
 
 def test_an_install_without_a_built_module_names_the_fix(
-    stage: demo.Stage, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    stage: demo.Stage, client: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("FOREBAY_BIN", str(tmp_path))
     with pytest.raises(DemoError, match="install-python failed"):
-        demo.install(stage, PYTHON)
+        demo.install(stage, python(client))
     (installer,) = stage.children
     assert "run: cargo build" in installer.last_words()
 
