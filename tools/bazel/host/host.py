@@ -41,7 +41,7 @@ def main():
     constants = {
         "OPT_LEVELS": opt_levels(root),
         "PATH": os.environ["PATH"],
-        "PYTHON": str(root / ".venv/bin/python"),
+        "PYTHON": sys.executable,
         "RUSTC": str(tools / "rustc"),
         "RUSTDOC": str(tools / "rustdoc"),
         "RUSTFLAGS": cargo["build"]["rustflags"],

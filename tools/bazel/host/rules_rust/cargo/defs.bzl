@@ -1,6 +1,6 @@
 """Stand-in for rules_rust's cargo_build_script: compiled by rustc, run with its declared data."""
 
-load("@host//:host.bzl", "PATH", "RUSTC", "TRIPLE")
+load("@host//:host.bzl", "PATH", "PYTHON", "RUSTC", "TRIPLE")
 load("//rust:compile.bzl", "COMPILE_ATTRIBUTES", "check_deps", "compile")
 load("//rust:providers.bzl", "BuildScriptInfo")
 
@@ -28,9 +28,9 @@ def _cargo_build_script_impl(ctx):
         value = value.replace("$(execpath ", "${pwd}/$(execpath ")
         environment[name] = ctx.expand_location(value, ctx.attr.data + ctx.attr.tools)
     ctx.actions.run(
-        executable = ctx.executable._run,
-        arguments = [program.path, output.path, ctx.label.package],
-        inputs = [program] + ctx.files.data,
+        executable = PYTHON,
+        arguments = [ctx.file._run.path, program.path, output.path, ctx.label.package],
+        inputs = [ctx.file._run, program] + ctx.files.data,
         tools = ctx.files.tools,
         outputs = [output],
         env = environment,
@@ -46,6 +46,6 @@ cargo_build_script = rule(
         build_script_env = attr.string_dict(),
         pkg_name = attr.string(),
         tools = attr.label_list(allow_files = True),
-        _run = attr.label(default = "//cargo:run_build_script", executable = True, cfg = "host"),
+        _run = attr.label(default = "//cargo:run_build_script.py", allow_single_file = True),
     ),
 )
