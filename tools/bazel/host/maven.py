@@ -61,7 +61,8 @@ def installed(module_file: Path, name: str) -> list[str]:
         if isinstance(node, ast.Call) and getattr(node.func, "attr", "") == "install":
             given = {word.arg: ast.literal_eval(word.value) for word in node.keywords}
             if given.get("name", "maven") == name:
-                return given["artifacts"]
+                artifacts: list[str] = given["artifacts"]
+                return artifacts
     sys.exit(f'MODULE.bazel has no maven.install(name = "{name}")')
 
 
@@ -73,8 +74,13 @@ def resolve(artifacts: list[str], folder: Path) -> tuple[str, list[Path]]:
     command += [f"{PLUGIN}:build-classpath", "-Dmdep.outputFile=jars.txt"]
     for network in (["--offline"], []):
         ended = subprocess.run(
-            [*command, *network], cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-            text=True, timeout=SECONDS_MAX, check=False,
+            [*command, *network],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=SECONDS_MAX,
+            check=False,
         )
         if ended.returncode == 0:
             jars = (folder / "jars.txt").read_text(encoding="utf-8").strip()
