@@ -62,7 +62,7 @@ class LifecycleBehavioursTest extends Behaviours {
                         () -> reader.field("a"),
                         () -> reader.partitionOf(K),
                         reader::scan,
-                        scan::hasNext,
+                        scan::next,
                         () -> reader.awaitReady(PATIENCE),
                         () -> reader.awaitToken(token, PATIENCE),
                         reader::status,

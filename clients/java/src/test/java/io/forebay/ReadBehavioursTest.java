@@ -161,7 +161,7 @@ class ReadBehavioursTest extends Behaviours {
                         });
                 refused(StaleException.class, () -> bounded.getLong(a, K, -1));
                 refused(StaleException.class, () -> bounded.getDocument(K));
-                refused(StaleException.class, () -> bounded.scan().hasNext());
+                refused(StaleException.class, () -> bounded.scan().next());
                 assertEquals(1, reader.getLong(a, K, -1));
             }
         }
