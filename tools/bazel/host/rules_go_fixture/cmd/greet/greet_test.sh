@@ -1,0 +1,3 @@
+#!/bin/sh
+# The program says what its library makes.
+[ "$("$1" Ada)" = "good morning Ada" ]

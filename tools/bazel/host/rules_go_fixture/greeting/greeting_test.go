@@ -1,0 +1,20 @@
+package greeting
+
+import (
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWords(t *testing.T) {
+	if difference := cmp.Diff([]string{"good", "morning", "Ada"}, Words("Ada")); difference != "" {
+		t.Error(difference)
+	}
+}
+
+func TestRunsInItsPackage(t *testing.T) {
+	if _, err := os.Stat("testdata/name.txt"); err != nil {
+		t.Error(err)
+	}
+}
