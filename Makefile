@@ -3,10 +3,12 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bench sim fuzz dev
+.PHONY: help setup demo test check bazel bazel-plant bench sim fuzz dev
 MAKEFLAGS += --no-print-directory
 
 SETUP := @sh tools/setup/setup.sh
+# What a first run waits for: no Kafka, unless LOG=kafka, and none of the tests' tools.
+SETUP_DEMO := $(SETUP) demo
 XTASK := @cargo run --quiet --locked --package xtask --
 
 # `make demo LOG=kafka`, `make sim SEEDS=10`: make puts what stands on its command line into the
@@ -15,22 +17,30 @@ XTASK := @cargo run --quiet --locked --package xtask --
 help: ## This list
 	@echo "Forebay: write once through a durable log; read anywhere, in process."
 	@echo
-	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{printf "%-16s %s\n", $$1, $$2}'
+	@sed -n 's/^\([a-z%-]*\):.*## \(.*\)/  make \1#\2/p' Makefile | awk -F'#' '{printf "%-18s %s\n", $$1, $$2}'
 
 setup: ## Check the toolchains, install what is missing, make .venv (seconds when done before)
 	$(SETUP)
 
 demo: ## The main job on real data: writer, change log, embedded readers, an oracle
-	$(SETUP)
+	$(SETUP_DEMO)
 	$(XTASK) demo
 
 test: ## Every stage of the tests; closes with "N passed, M failed"
 	$(SETUP)
 	$(XTASK) test
 
-check: ## Format, lints, layers, tidiness, types
+check: ## Format, lints, layers, tidiness, types, the Bazel graph
 	$(SETUP)
 	$(XTASK) check
+
+bazel: ## bazel test //... by this machine's Bazel, on what cargo has built
+	$(SETUP)
+	$(XTASK) bazel
+
+bazel-plant: ## Plant every known fault of a BUILD file, and see each one caught
+	$(SETUP)
+	$(XTASK) bazel-plant
 
 bench: ## All benchmarks (QUICK=1: fewer rounds)
 	$(SETUP)
@@ -41,13 +51,13 @@ bench-%: ## One benchmark, such as make bench-NAME QUICK=1
 	$(XTASK) bench $*
 
 sim: ## The simulator: SEEDS=1000 SEED=1
-	$(SETUP)
+	$(SETUP_DEMO)
 	$(XTASK) sim
 
 fuzz: ## The fuzz targets: FUZZ_SECONDS=10 for each
-	$(SETUP)
+	$(SETUP_DEMO)
 	$(XTASK) fuzz
 
 dev: ## forebayd dev in the foreground
-	$(SETUP)
+	$(SETUP_DEMO)
 	$(XTASK) dev

@@ -1,8 +1,12 @@
 #!/bin/sh
 # Gets a fresh machine ready: checks the language toolchains, installs missing Debian packages
 # (as root; otherwise prints the command), and makes .venv from the pinned requirements. Safe to
-# run at any time: stamps make a second run take no time. Kafka, for the tests and `make demo
-# LOG=kafka`, comes from Maven into cargo's target folder. Every failure prints its fix.
+# run at any time: stamps make a second run take no time. Every failure prints its fix.
+#
+#   setup.sh demo   what demo, dev and simulator need, and Kafka only when LOG=kafka
+#   setup.sh        that, and what tests and checks need: Kafka, Go, Bazel, protoc, buildifier
+#
+# Kafka comes from Maven and buildifier from its Go module, both into cargo's target folder.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -12,6 +16,9 @@ apt_seconds_max=600
 pip_seconds_max=900
 maven_seconds_max=600
 lock_seconds_max=900
+go_seconds_max=600
+# The version that the pinned gazelle (MODULE.bazel) is built with; buildtools tags no Go versions.
+buildifier=github.com/bazelbuild/buildtools/buildifier@v0.0.0-20250930140053-2eb4fccefb52
 
 fail() {
     echo "setup: $1" >&2
@@ -56,6 +63,12 @@ check_java() {
     check mvn "$found" 3.8 "apt-get install -y maven"
 }
 
+# Bazel's rules for Go run it, and buildifier is compiled by it.
+check_go() {
+    found=$(go env GOVERSION 2>/dev/null | version_in || true)
+    check go "$found" 1.26 "install Go 1.26 or newer, and put its bin folder on PATH"
+}
+
 # debian PACKAGE PROBE...: installs the Debian package when the probe fails.
 debian() {
     package=$1
@@ -65,7 +78,11 @@ debian() {
     [ "$(id -u)" = 0 ] || fail "Debian package $package is missing" "sudo $fix"
     command -v apt-get >/dev/null 2>&1 || fail "package $package is missing" "install it"
     echo "setup: installing Debian package $package"
-    timeout "$apt_seconds_max" apt-get update -qq || fail "apt-get update failed" "apt-get update"
+    if [ -z "$apt_updated" ]; then
+        timeout "$apt_seconds_max" apt-get update -qq ||
+            fail "apt-get update failed" "apt-get update"
+        apt_updated=yes
+    fi
     DEBIAN_FRONTEND=noninteractive timeout "$apt_seconds_max" \
         apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
         fail "cannot install $package" "$fix"
@@ -100,11 +117,15 @@ make_venv() {
             "check the network and pip's settings (pip config list), then run: make setup"
 }
 
-# The jars of Kafka that infra/kafka/pom.xml pins. They lie where cargo builds, wherever that is.
-fetch_kafka() {
+# Where cargo builds, wherever that is.
+find_target() {
     target=$(cd "$root" && cargo metadata --no-deps --format-version 1 |
         sed -n 's/.*"target_directory":"\([^"]*\)".*/\1/p')
     [ -n "$target" ] || fail "cargo does not say where it builds" "cargo metadata --no-deps"
+}
+
+# The jars of Kafka that infra/kafka/pom.xml pins.
+fetch_kafka() {
     kafka=$target/kafka
     pins=$(cksum <"$root/infra/kafka/pom.xml")
     if [ -f "$kafka/forebay.stamp" ] && [ "$(cat "$kafka/forebay.stamp")" = "$pins" ]; then
@@ -121,18 +142,27 @@ fetch_kafka() {
     mv "$kafka.new" "$kafka"
 }
 
-main() {
-    python=${PYTHON:-python3}
-    # Two set-ups at once would write one .venv: the second waits for the first.
-    if command -v flock >/dev/null 2>&1; then
-        exec 9<"$folder/requirements.txt"
-        flock -w "$lock_seconds_max" 9 || fail "another set-up still runs" "wait, then: make setup"
+# The formatter of BUILD files, at the version pinned above.
+fetch_buildifier() {
+    tools=$target/tools
+    pin="$buildifier $(go env GOVERSION)"
+    if [ -x "$tools/buildifier" ] && [ "$(cat "$tools/buildifier.stamp" 2>&1)" = "$pin" ]; then
+        return 0
     fi
-    check_rust
+    echo "setup: building $buildifier"
+    mkdir -p "$tools"
+    # The proxy and the checksums that go's own settings name verify what comes.
+    (cd "$tools" && GOBIN=$tools \
+        timeout "$go_seconds_max" go install "$buildifier") ||
+        fail "go could not install buildifier" \
+            "check the network and go's settings (go env GOPROXY GOFLAGS), then: make setup"
+    printf '%s\n' "$pin" >"$tools/buildifier.stamp"
+}
+
+# The JVM's and Python's side of every verb, and .venv.
+prepare_languages() {
     stamp=$(stamp_of "$folder/requirements.txt")
     if [ -f "$venv/forebay.stamp" ] && [ "$(cat "$venv/forebay.stamp")" = "$stamp" ]; then
-        fetch_kafka
-        echo "setup: ready"
         return 0
     fi
     check_python
@@ -140,8 +170,35 @@ main() {
     check_native
     make_venv
     printf '%s\n' "$stamp" >"$venv/forebay.stamp"
-    fetch_kafka
+}
+
+# What tests and checks need beside the demo.
+prepare_tests() {
+    check_go
+    debian bazel-bootstrap bazel-4 --version
+    debian protobuf-compiler protoc --version
+    fetch_buildifier
+}
+
+main() {
+    scope=${1:-all}
+    case $scope in
+        all | demo) ;;
+        *) fail "there is no part '$scope'" "sh tools/setup/setup.sh, with 'demo' or nothing" ;;
+    esac
+    python=${PYTHON:-python3}
+    apt_updated=
+    # Two set-ups at once would write one .venv: the second waits for the first.
+    if command -v flock >/dev/null 2>&1; then
+        exec 9<"$folder/requirements.txt"
+        flock -w "$lock_seconds_max" 9 || fail "another set-up still runs" "wait, then: make setup"
+    fi
+    check_rust
+    prepare_languages
+    find_target
+    if [ "$scope" = all ] || [ "${LOG:-}" = kafka ]; then fetch_kafka; fi
+    if [ "$scope" = all ]; then prepare_tests; fi
     echo "setup: ready"
 }
 
-main
+main "$@"

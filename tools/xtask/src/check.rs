@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::stages::{ended, show};
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{layers, process, tidy};
+use crate::{bazel, layers, process, tidy};
 
 const TOOL_BOUND: Duration = Duration::from_secs(5 * 60);
 
@@ -22,6 +22,12 @@ const RULES: &[Rule] = &[
     Rule { name: "fmt", check: fmt },
     Rule { name: "tidy", check: |tree| listed(tidy::problems(tree)?) },
     Rule { name: "layers", check: |tree| listed(layers::problems(tree)?) },
+    Rule { name: "bazel-format", check: |tree| listed(bazel::format::problems(tree)?) },
+    Rule { name: "bazel-pins", check: |tree| listed(bazel::pins::problems(tree)?) },
+    Rule { name: "bazel-sources", check: |tree| listed(bazel::sources::problems(tree)?) },
+    Rule { name: "bazel-deps", check: |tree| listed(bazel::deps::problems(tree)?) },
+    Rule { name: "bazel-visibility", check: |tree| listed(bazel::visibility::problems(tree)?) },
+    Rule { name: "bazel-suites", check: |tree| listed(bazel::suites::problems(tree)?) },
     Rule { name: "clippy", check: clippy },
     Rule { name: "ruff", check: ruff },
     Rule { name: "mypy", check: mypy },

@@ -36,14 +36,18 @@ const SIM_TEST_BOUND: Duration = Duration::from_secs(10 * 60);
 /// A bound all the same: any number of seeds is welcome, a hang is not.
 const SIM_BOUND: Duration = Duration::from_secs(12 * 60 * 60);
 
-/// Runs the set-up script.
+/// Runs the set-up script: all that the tests need.
 ///
 /// # Errors
 /// It fails; it has printed the fix.
 pub fn setup(workspace: &Workspace) -> Result<(), String> {
+    process::must(&mut setup_command(workspace), SETUP_BOUND)
+}
+
+fn setup_command(workspace: &Workspace) -> Command {
     let mut command = Command::new("sh");
     command.arg("tools/setup/setup.sh").current_dir(&workspace.root);
-    process::must(&mut command, SETUP_BOUND)
+    command
 }
 
 /// Builds what it needs and runs the demo on this terminal.
@@ -51,7 +55,7 @@ pub fn setup(workspace: &Workspace) -> Result<(), String> {
 /// # Errors
 /// The set-up, the build or the demo fails.
 pub fn demo(workspace: &Workspace) -> Result<(), String> {
-    setup(workspace)?;
+    process::must(setup_command(workspace).arg("demo"), SETUP_BOUND)?;
     workspace.build_programs()?;
     process::must(&mut demo_command(workspace)?, DEMO_BOUND)
 }

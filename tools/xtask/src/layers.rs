@@ -12,13 +12,15 @@ const DOCUMENT: &str = "ARCHITECTURE.md";
 
 /// A row of the layer table.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Layer {
+pub struct Layer {
     /// `None` is `dev`: imported by tests only, or by nobody.
-    level: Option<u32>,
-    folder: String,
+    pub level: Option<u32>,
+    /// The package's folder, relative to the root.
+    pub folder: String,
 }
 
-type Layers = BTreeMap<String, Layer>;
+/// The layer table, by the packages' names.
+pub type Layers = BTreeMap<String, Layer>;
 
 /// Prints every wrong edge.
 ///
@@ -35,9 +37,7 @@ pub fn run(workspace: &Workspace) -> Result<(), String> {
 /// # Errors
 /// The tables cannot be read, or cargo fails.
 pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
-    let path = workspace.root.join(DOCUMENT);
-    let document =
-        fs::read_to_string(&path).map_err(|error| format!("read {DOCUMENT}: {error}"))?;
+    let document = document(workspace)?;
     let layers = layer_table(&document)?;
     let packages = workspace.packages()?;
     let mut problems = Vec::new();
@@ -55,6 +55,19 @@ pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
     Ok(problems)
 }
 
+/// The layer table of ARCHITECTURE.md.
+///
+/// # Errors
+/// The document or its table cannot be read.
+pub fn table(workspace: &Workspace) -> Result<Layers, String> {
+    layer_table(&document(workspace)?)
+}
+
+fn document(workspace: &Workspace) -> Result<String, String> {
+    fs::read_to_string(workspace.root.join(DOCUMENT))
+        .map_err(|error| format!("read {DOCUMENT}: {error}"))
+}
+
 fn package_problems(workspace: &Workspace, package: &Package, layers: &Layers) -> Vec<String> {
     let Some(own) = layers.get(&package.name) else {
         let fix = "add a row to its layer table, or rename the package";
@@ -67,7 +80,7 @@ fn package_problems(workspace: &Workspace, package: &Package, layers: &Layers) -
     }
     for dependency in package.dependencies.iter().filter(|edge| edge.first_party && !edge.dev) {
         let Some(other) = layers.get(&dependency.name) else { continue };
-        if let Some(reason) = refusal(package, own, &dependency.name, other) {
+        if let Some(reason) = refusal(&package.name, own, &dependency.name, other) {
             let place = place(workspace, package, &dependency.name);
             let (from, to) = (label(&package.name, own), label(&dependency.name, other));
             problems.push(format!("{from} may not import {to}: {reason}: {place}"));
@@ -77,7 +90,8 @@ fn package_problems(workspace: &Workspace, package: &Package, layers: &Layers) -
 }
 
 /// Why an edge is refused: the only place where the layering rule is written as code.
-fn refusal(package: &Package, own: &Layer, name: &str, other: &Layer) -> Option<&'static str> {
+#[must_use]
+pub fn refusal(package: &str, own: &Layer, name: &str, other: &Layer) -> Option<&'static str> {
     let service = |folder: &str| folder.starts_with("services/");
     let Some(other_level) = other.level else {
         let own_is_dev = own.level.is_none();
@@ -87,8 +101,8 @@ fn refusal(package: &Package, own: &Layer, name: &str, other: &Layer) -> Option<
     if other_level >= own_level {
         return Some("a crate imports only lower levels");
     }
-    let may_import_services = package.name == "forebayd";
-    if service(&other.folder) && !may_import_services && name != package.name {
+    let may_import_services = package == "forebayd";
+    if service(&other.folder) && !may_import_services && name != package {
         return Some("services are imported by forebayd alone");
     }
     None
@@ -181,36 +195,31 @@ fn rows(document: &str, name: &str) -> Result<Vec<Vec<String>>, String> {
 mod tests {
     use super::*;
 
-    fn package(name: &str, folder: &str) -> Package {
-        let (name, folder) = (name.to_owned(), folder.to_owned());
-        Package { name, folder, dependencies: vec![], binaries: vec![] }
-    }
-
     fn layer(level: Option<u32>, folder: &str) -> Layer {
         Layer { level, folder: folder.to_owned() }
     }
 
     #[test]
     fn the_rule_refuses_what_the_design_refuses() {
-        let index = (package("forebay-index", "libs/index"), layer(Some(1), "libs/index"));
+        let index = layer(Some(1), "libs/index");
         let log = layer(Some(2), "libs/log");
         let core = layer(Some(0), "libs/core");
         let testkit = layer(None, "libs/testkit");
         let writer = layer(Some(4), "services/writer");
-        assert!(refusal(&index.0, &index.1, "forebay-core", &core).is_none());
-        assert!(refusal(&index.0, &index.1, "forebay-log", &log).is_some());
-        assert!(refusal(&index.0, &index.1, "forebay-index", &index.1).is_some());
-        assert!(refusal(&index.0, &index.1, "forebay-testkit", &testkit).is_some());
-        let bench = (package("forebay-bench-micro", "bench/micro"), layer(None, "bench/micro"));
-        assert!(refusal(&bench.0, &bench.1, "forebay-testkit", &testkit).is_none());
-        assert!(refusal(&bench.0, &bench.1, "forebay-writer-service", &writer).is_none());
-        let dev = (package("forebayd", "services/forebayd"), layer(Some(5), "services/forebayd"));
-        assert!(refusal(&dev.0, &dev.1, "forebay-writer-service", &writer).is_none());
-        let ffi = (package("forebay-ffi", "clients/c"), layer(Some(5), "clients/c"));
-        assert!(refusal(&ffi.0, &ffi.1, "forebay-writer-service", &writer).is_some());
-        let features = package("forebay-features-service", "services/features");
-        let own = layer(Some(4), "services/features");
-        assert!(refusal(&features, &own, "forebay-writer-service", &writer).is_some());
+        assert!(refusal("forebay-index", &index, "forebay-core", &core).is_none());
+        assert!(refusal("forebay-index", &index, "forebay-log", &log).is_some());
+        assert!(refusal("forebay-index", &index, "forebay-index", &index).is_some());
+        assert!(refusal("forebay-index", &index, "forebay-testkit", &testkit).is_some());
+        let bench = layer(None, "bench/micro");
+        assert!(refusal("forebay-bench-micro", &bench, "forebay-testkit", &testkit).is_none());
+        let service = "forebay-writer-service";
+        assert!(refusal("forebay-bench-micro", &bench, service, &writer).is_none());
+        let dev = layer(Some(5), "services/forebayd");
+        assert!(refusal("forebayd", &dev, service, &writer).is_none());
+        let ffi = layer(Some(5), "clients/c");
+        assert!(refusal("forebay-ffi", &ffi, service, &writer).is_some());
+        let features = layer(Some(4), "services/features");
+        assert!(refusal("forebay-features-service", &features, service, &writer).is_some());
     }
 
     #[test]

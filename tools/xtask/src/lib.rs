@@ -2,6 +2,7 @@
 //! test` walks, `check` the list of rules that hold the tree in shape. It is a library so that
 //! its own tests can plant a violation for every rule and see it caught.
 
+pub mod bazel;
 pub mod bench;
 pub mod check;
 pub mod clock;

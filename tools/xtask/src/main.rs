@@ -4,7 +4,7 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bench, check, demo, fuzz, layers, stages, tidy, workspace::Workspace};
+use xtask::{bazel, bench, check, demo, fuzz, layers, stages, tidy, workspace::Workspace};
 
 #[derive(Parser)]
 #[command(about = "Forebay's workshop; `make help` lists the everyday verbs")]
@@ -23,9 +23,9 @@ enum Verb {
         #[arg(long)]
         only: Vec<String>,
     },
-    /// Format, lints, layers, tidiness, types: seconds
+    /// Format, lints, layers, tidiness, types, the Bazel graph: seconds
     Check {
-        /// Run only this rule (may be repeated): fmt, clippy, layers, tidy, ruff, mypy
+        /// Run only this rule (may be repeated); a name that is none prints those there are
         #[arg(long)]
         only: Vec<String>,
     },
@@ -33,6 +33,13 @@ enum Verb {
     Layers,
     /// Hold the sources against the house rules
     Tidy,
+    /// `bazel test //...` by this machine's Bazel, on what cargo has built
+    Bazel,
+    /// Plant every fault of tools/bazel/faults.toml in a copy of the tree, and see each one caught
+    BazelPlant {
+        /// Plant only the fault of this name
+        only: Option<String>,
+    },
     /// The main job on a real data set (LOG=kafka, PLANT=1, SMALL=1 are read by the demo itself)
     Demo,
     /// Run one benchmark, or all of them (QUICK=1 for the minutes-long form)
@@ -73,6 +80,8 @@ fn main() -> ExitCode {
         Verb::Check { only } => check::run(&workspace, &only),
         Verb::Layers => layers::run(&workspace),
         Verb::Tidy => tidy::run(&workspace),
+        Verb::Bazel => bazel::run::run(&workspace),
+        Verb::BazelPlant { only } => bazel::plant::run(&workspace, only.as_deref()),
         Verb::Demo => demo::demo(&workspace),
         Verb::Bench { name } => bench::run(&workspace, name.as_deref()),
         Verb::Fuzz { seconds } => fuzz::run(&workspace, seconds),

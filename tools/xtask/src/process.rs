@@ -72,6 +72,25 @@ pub fn read(command: &mut Command) -> Result<String, String> {
     Err(format!("{}: {}", words(command), String::from_utf8_lossy(&output.stderr).trim()))
 }
 
+/// The standard output of a command that may take a while; it is kept in `log`, and what the
+/// command says beside it in a file of that name and `.err`.
+///
+/// # Errors
+/// The command cannot be started, fails or reaches its bound; its standard error is in the message.
+pub fn read_bounded(command: &mut Command, log: &Path, bound: Duration) -> Result<String, String> {
+    let beside = log.with_extension("err");
+    command.stdin(Stdio::null()).stdout(create(log)?).stderr(create(&beside)?);
+    let outcome = wait(command, bound)?;
+    let text = |path: &Path| {
+        let bytes = fs::read(path).map_err(|error| format!("read {}: {error}", path.display()))?;
+        Ok::<_, String>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    if outcome.ok {
+        return text(log);
+    }
+    Err(format!("{}: {}\n{}", words(command), outcome.ending, text(&beside)?.trim_end()))
+}
+
 /// The command as a person would type it.
 #[must_use]
 pub fn words(command: &Command) -> String {
@@ -216,5 +235,11 @@ mod tests {
         assert_eq!(read(&mut shell("echo fine")).unwrap(), "fine\n");
         let problem = read(&mut shell("echo broken >&2; exit 1")).unwrap_err();
         assert!(problem.contains("broken"), "{problem}");
+        let folder = tempfile::tempdir().unwrap();
+        let (log, bound) = (folder.path().join("out.log"), Duration::from_secs(20));
+        let fine = read_bounded(&mut shell("echo chatter >&2; echo fine"), &log, bound);
+        assert_eq!(fine.unwrap(), "fine\n");
+        let broken = read_bounded(&mut shell("echo no; echo broken >&2; exit 1"), &log, bound);
+        assert!(broken.unwrap_err().contains("broken"));
     }
 }

@@ -49,9 +49,17 @@ fn folders(files: &[String]) -> BTreeSet<String> {
     files.iter().filter_map(test).collect()
 }
 
-/// Reads pytest's last line: `2 failed, 3 passed, 1 skipped in 0.12s`.
+/// The suite of a folder.
 fn suite(folder: &str, output: &str, ok: bool, ending: &str) -> Suite {
-    let name = format!("{folder}/pytest");
+    let suite = parse_pytest(output);
+    let unexplained = !ok && suite.failed == 0 && suite.ran > 0;
+    let problem = unexplained.then(|| ending.to_owned());
+    Suite { name: format!("{folder}/pytest"), problem, ..suite }
+}
+
+/// Reads pytest's last line: `2 failed, 3 passed, 1 skipped in 0.12s`. Unnamed.
+#[must_use]
+pub fn parse_pytest(output: &str) -> Suite {
     let last = output.lines().rev().find(|line| line.contains(" in ")).unwrap_or_default();
     let counts = last.trim_matches(['=', ' ']).rsplit_once(" in ").map_or("", |(counts, _)| counts);
     let count = |noun: &str| {
@@ -63,9 +71,7 @@ fn suite(folder: &str, output: &str, ok: bool, ending: &str) -> Suite {
     let failed = count("failed") + count("error") + count("xpassed");
     let ran = count("passed") + failed;
     let skipped = count("skipped") + count("xfailed") + count("deselected");
-    let unexplained = !ok && failed == 0 && ran > 0;
-    let problem = unexplained.then(|| ending.to_owned());
-    Suite { name, ran, failed, skipped, problem }
+    Suite { ran, failed, skipped, ..Suite::default() }
 }
 
 #[cfg(test)]

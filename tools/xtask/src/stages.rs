@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::suite::{Counts, Suite, parse_libtest};
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{check, demo, fuzz, heavy, java, process, python, unit};
+use crate::{bazel, check, demo, fuzz, heavy, java, process, python, unit};
 
 type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
 
@@ -35,6 +35,8 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "sim", needs: &["build"], run: demo::sim_suites },
     Stage { name: "demo", needs: &["build"], run: demo::demo_suites },
     Stage { name: "plant", needs: &["build"], run: demo::plant_suites },
+    Stage { name: "bazel", needs: &["build"], run: bazel::run::suites },
+    Stage { name: "bazel-plant", needs: &["bazel"], run: bazel::plant::suites },
     Stage { name: "once", needs: &["build"], run: heavy::suites },
 ];
 
@@ -88,10 +90,10 @@ fn walk(workspace: &Workspace, stages: &[&Stage]) -> Counts {
 
 fn print_times(times: &[(&str, Duration)]) {
     for (name, time) in times {
-        println!("time {name:8} {:8.1} s", time.as_secs_f64());
+        println!("time {name:11} {:8.1} s", time.as_secs_f64());
     }
     let total: Duration = times.iter().map(|(_, time)| *time).sum();
-    println!("time {:8} {:8.1} s", "total", total.as_secs_f64());
+    println!("time {:11} {:8.1} s", "total", total.as_secs_f64());
 }
 
 /// Prints one suite's line, and everything it wrote if it failed.

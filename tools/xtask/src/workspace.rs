@@ -42,6 +42,10 @@ pub struct Dependency {
     pub name: String,
     /// Whether the edge exists only for tests, examples and benchmarks.
     pub dev: bool,
+    /// Whether the edge exists only for the build script.
+    pub build: bool,
+    /// Whether only a cargo feature brings it.
+    pub optional: bool,
     /// Whether it leads to a folder of this tree.
     pub first_party: bool,
 }
@@ -189,6 +193,8 @@ fn dependency(value: &Value) -> Dependency {
     Dependency {
         name: text(value, "name").to_owned(),
         dev: value["kind"] == "dev",
+        build: value["kind"] == "build",
+        optional: value["optional"] == true,
         first_party: value["path"].is_string(),
     }
 }

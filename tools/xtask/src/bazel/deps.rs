@@ -1,0 +1,197 @@
+//! A crate's dependencies stand in its Cargo.toml and in its BUILD file. Cargo's list is the one
+//! that is true; here the other is held against it, one kind of dependency at a time.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::graph::{self, Graph, Rule, package};
+use crate::workspace::{Package, Workspace};
+
+/// Where BUILD files stand below a crate's folder for what only dev-dependencies may serve.
+const APART: [&str; 3] = ["tests", "examples", "benches"];
+const LISTS: [&str; 2] = ["deps", "proc_macro_deps"];
+
+/// Dependencies that one side has and the other has not.
+///
+/// # Errors
+/// cargo or Bazel cannot load the tree.
+pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
+    Ok(differences(&workspace.packages()?, &graph::load(workspace)?))
+}
+
+fn differences(packages: &[Package], graph: &Graph) -> Vec<String> {
+    let by_folder: BTreeMap<&str, &str> =
+        packages.iter().map(|package| (package.folder.as_str(), package.name.as_str())).collect();
+    packages.iter().flat_map(|package| package_problems(package, &by_folder, graph)).collect()
+}
+
+/// What the targets of one crate take, by kind.
+#[derive(Default)]
+struct Taken {
+    normal: BTreeSet<String>,
+    dev: BTreeSet<String>,
+    build: BTreeSet<String>,
+    targets: usize,
+}
+
+fn package_problems(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Graph) -> Vec<String> {
+    let mut taken = taken(own, by_folder, graph);
+    let build_file = format!("{}/BUILD.bazel", own.folder);
+    if taken.targets == 0 {
+        return vec![format!("{build_file} has no target of {}; fix: add them", own.name)];
+    }
+    let edges = |test: fn(&crate::workspace::Dependency) -> bool| -> BTreeSet<String> {
+        let edges = own.dependencies.iter().filter(|edge| test(edge));
+        edges.map(|edge| edge.name.clone()).collect()
+    };
+    let normal = edges(|edge| !edge.dev && !edge.build);
+    let needed = edges(|edge| !edge.dev && !edge.build && !edge.optional);
+    let dev = edges(|edge| edge.dev);
+    let build = edges(|edge| edge.build);
+    taken.dev.remove(&own.name);
+    let may_dev: BTreeSet<String> = dev.union(&normal).cloned().collect();
+    let only_dev: BTreeSet<String> = dev.difference(&normal).cloned().collect();
+    let mut problems = Vec::new();
+    let mut say = |kind: &str, taken: &BTreeSet<String>, may, must: &BTreeSet<String>| {
+        for extra in taken.difference(may) {
+            let fix =
+                format!("fix: take it out, or add it to [{kind}] of {}/Cargo.toml", own.folder);
+            problems.push(format!("{build_file}: {extra} is not among the {kind} of cargo; {fix}"));
+        }
+        for missing in must.difference(taken) {
+            let fix = "fix: add it there, or take it out of Cargo.toml";
+            problems.push(format!("{build_file}: {missing} of [{kind}] is in no target; {fix}"));
+        }
+    };
+    say("dependencies", &taken.normal, &normal, &needed);
+    say("dev-dependencies", &taken.dev, &may_dev, &only_dev);
+    say("build-dependencies", &taken.build, &build, &build);
+    problems
+}
+
+fn taken(own: &Package, by_folder: &BTreeMap<&str, &str>, graph: &Graph) -> Taken {
+    let mut taken = Taken::default();
+    for (label, rule) in &graph.rules {
+        let Some(kind) = kind(own, label, rule) else { continue };
+        let list = match kind {
+            Kind::Normal => &mut taken.normal,
+            Kind::Dev => &mut taken.dev,
+            Kind::Build => &mut taken.build,
+        };
+        taken.targets += 1;
+        let labels = LISTS.iter().flat_map(|list| rule.list(list));
+        list.extend(labels.filter_map(|label| named(label, by_folder, own, kind)));
+    }
+    taken
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Normal,
+    Dev,
+    Build,
+}
+
+/// What kind of dependencies a target has, when it is one of this crate's.
+fn kind(own: &Package, label: &str, rule: &Rule) -> Option<Kind> {
+    let inside = package(label).strip_prefix(own.folder.as_str())?;
+    let apart = inside.strip_prefix('/').map(|rest| rest.split('/').next().unwrap_or(rest));
+    match rule.class.as_str() {
+        "cargo_build_script" => inside.is_empty().then_some(Kind::Build),
+        class if !class.starts_with("rust_") => None,
+        _ if apart.is_some_and(|folder| APART.contains(&folder)) => Some(Kind::Dev),
+        _ if !inside.is_empty() => None,
+        _ if rule.is_test() => Some(Kind::Dev),
+        _ => Some(Kind::Normal),
+    }
+}
+
+/// Cargo's name of what a label stands for; `None` for parts of the crate itself, such as its
+/// build script or, for a program, its library.
+fn named(
+    label: &str,
+    by_folder: &BTreeMap<&str, &str>,
+    own: &Package,
+    kind: Kind,
+) -> Option<String> {
+    if let Some(name) = label.strip_prefix("@crates//:") {
+        return Some(name.to_owned());
+    }
+    let folder = package(label);
+    if folder == own.folder && kind != Kind::Dev {
+        return None;
+    }
+    // Helpers of tests stand below their crate's folder.
+    if folder.strip_prefix(own.folder.as_str()).is_some_and(|rest| rest.starts_with('/')) {
+        return None;
+    }
+    Some(by_folder.get(folder).map_or_else(|| label.to_owned(), |name| (*name).to_owned()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::graph::fixture::{graph, rule};
+    use super::*;
+    use crate::workspace::Dependency;
+
+    fn edge(name: &str) -> Dependency {
+        let (dev, build) = (false, false);
+        Dependency { name: name.to_owned(), dev, build, optional: false, first_party: false }
+    }
+
+    fn crate_of(name: &str, folder: &str, dependencies: Vec<Dependency>) -> Package {
+        let (name, folder) = (name.to_owned(), folder.to_owned());
+        Package { name, folder, dependencies, binaries: vec![] }
+    }
+
+    fn packages() -> Vec<Package> {
+        let dev = |name| Dependency { dev: true, ..edge(name) };
+        let build = |name| Dependency { build: true, ..edge(name) };
+        let optional = Dependency { optional: true, ..edge("libfuzzer-sys") };
+        let edges =
+            vec![edge("serde"), edge("forebay-b"), dev("proptest"), build("protox"), optional];
+        vec![crate_of("forebay-a", "libs/a", edges), crate_of("forebay-b", "libs/b", vec![])]
+    }
+
+    fn tree(library: &str, test: &str, script: &str) -> Vec<String> {
+        let graph = graph(&[
+            rule("rust_library", "//libs/a:forebay_a", &[("deps", library)]),
+            rule("rust_test", "//libs/a/tests:x_test", &[("deps", test)]),
+            rule("cargo_build_script", "//libs/a:build_script", &[("deps", script)]),
+            rule("rust_library", "//libs/b:forebay_b", &[]),
+        ]);
+        differences(&packages(), &graph)
+    }
+
+    const LIBRARY: &str = "@crates//:serde,//libs/b:forebay_b,:build_script,//libs/a:build_script";
+    const TEST: &str = "//libs/a:forebay_a,@crates//:proptest,@crates//:serde";
+
+    fn only(problems: &[String], words: &[&str]) {
+        assert_eq!(problems.len(), 1, "{problems:?}");
+        assert!(words.iter().all(|word| problems[0].contains(word)), "{problems:?}");
+    }
+
+    #[test]
+    fn equal_lists_are_no_problem() {
+        let library = LIBRARY.replace(":build_script,", "");
+        assert_eq!(tree(&library, TEST, "@crates//:protox"), Vec::<String>::new());
+    }
+
+    #[test]
+    fn what_one_side_lacks_is_named_with_its_file() {
+        let library = LIBRARY.replace(":build_script,", "");
+        let protox = "@crates//:protox";
+        let more = format!("{library},@crates//:tokio");
+        only(&tree(&more, TEST, protox), &["libs/a/BUILD.bazel", "tokio", "[dependencies]"]);
+        only(&tree("@crates//:serde", TEST, protox), &["forebay-b", "in no target"]);
+        let dev = ["proptest", "[dev-dependencies]"];
+        only(&tree(&library, "//libs/a:forebay_a", protox), &dev);
+        only(&tree(&library, &format!("{TEST},@crates//:csv"), protox), &["csv", "take it out"]);
+        only(&tree(&library, TEST, ""), &["protox", "[build-dependencies]"]);
+    }
+
+    #[test]
+    fn a_crate_without_targets_is_named() {
+        let graph = graph(&[rule("rust_library", "//libs/b:forebay_b", &[])]);
+        only(&differences(&packages(), &graph), &["libs/a/BUILD.bazel", "forebay-a"]);
+    }
+}

@@ -1,0 +1,45 @@
+//! The pins of MODULE.bazel, which nothing here can resolve, are held against the manifests that
+//! the other tools resolve: cargo's, Maven's, pip's, Go's. The comparison is Python, in whose
+//! syntax MODULE.bazel is written.
+
+use std::time::Duration;
+
+use crate::process;
+use crate::workspace::Workspace;
+
+const BOUND: Duration = Duration::from_secs(60);
+const SCRIPT: &str = "tools/bazel/pins.py";
+
+/// Pins that differ.
+///
+/// # Errors
+/// The script cannot be started, or dies.
+pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let mut command = workspace.python(&[SCRIPT]);
+    let log = super::log(workspace, "pins.log")?;
+    let outcome = process::capture(&mut command, &log, BOUND)?;
+    findings(&outcome.output, outcome.ok, &outcome.ending)
+}
+
+/// The script prints `pins: FINDING` for each, and ends well only without any.
+fn findings(output: &str, ok: bool, ending: &str) -> Result<Vec<String>, String> {
+    let found: Vec<String> =
+        output.lines().filter_map(|line| line.strip_prefix("pins: ")).map(str::to_owned).collect();
+    if ok == found.is_empty() {
+        return Ok(found);
+    }
+    Err(format!("{SCRIPT}: {ending}\n{}", output.trim_end()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_script_that_dies_is_no_clean_bill() {
+        assert_eq!(findings("", true, "exit 0").unwrap(), Vec::<String>::new());
+        assert_eq!(findings("pins: a\npins: b\n", false, "exit 1").unwrap(), ["a", "b"]);
+        assert!(findings("Traceback\n", false, "exit 1").is_err());
+        assert!(findings("pins: a\n", true, "exit 0").is_err());
+    }
+}

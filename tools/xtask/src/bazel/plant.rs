@@ -1,0 +1,151 @@
+//! `xtask bazel-plant`: proof that the Bazel build catches what it is for. A list of faults,
+//! `tools/bazel/faults.toml`, says of each how it is planted, what must notice it, and the words by
+//! which it must be named. It is planted in a copy of the tree, alone, and taken back. A fault that
+//! goes unnoticed fails, and so does one that is noticed by accident, or that cannot be planted.
+
+mod copy;
+mod fault;
+
+use std::env;
+use std::process::Command;
+use std::time::Duration;
+
+use crate::process::{self, Outcome};
+use crate::stages::{ended, show};
+use crate::suite::{Counts, Suite};
+use crate::workspace::Workspace;
+
+use copy::Copy;
+use fault::{Fault, Witness};
+
+/// Bound of one look at a fault.
+const LOOK_BOUND: Duration = Duration::from_secs(5 * 60);
+/// Bound of the same looks at the tree without a fault, which build what the others find built.
+const SOUND_BOUND: Duration = Duration::from_secs(20 * 60);
+
+/// Plants all faults, or the one of this name, and prints the closing line.
+///
+/// # Errors
+/// A fault is not caught, or the tree without a fault is not sound.
+pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<(), String> {
+    let mut counts = Counts::default();
+    plant(workspace, only)?.iter().for_each(|suite| counts.add(suite.counts()));
+    println!("{counts}");
+    if counts.failed == 0 { Ok(()) } else { Err("faults went unnoticed; see above".to_owned()) }
+}
+
+/// All faults as a stage of the tests: one suite for each.
+///
+/// # Errors
+/// The list cannot be read, or the tree without a fault is not sound.
+pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+    plant(workspace, None)
+}
+
+fn plant(workspace: &Workspace, only: Option<&str>) -> Result<Vec<Suite>, String> {
+    let faults = fault::read(workspace, only)?;
+    let copy = Copy::make(workspace)?;
+    sound(&copy, &faults)?;
+    let mut suites = Vec::new();
+    for fault in &faults {
+        let (verdict, output) = planted(&copy, fault)?;
+        let suite = Suite::single(&format!("bazel-plant/{}", fault.name), verdict);
+        show(&suite, &output);
+        suites.push(suite);
+    }
+    Ok(suites)
+}
+
+/// The witnesses must be content with the tree as it is: else a fault's failure proves nothing.
+fn sound(copy: &Copy, faults: &[Fault]) -> Result<(), String> {
+    let mut witnesses: Vec<Witness> = Vec::new();
+    for witness in faults.iter().flat_map(|fault| fault.sound()) {
+        if !witnesses.contains(&witness) {
+            witnesses.push(witness);
+        }
+    }
+    let (bazel, mut looks): (Vec<Witness>, Vec<Witness>) =
+        witnesses.into_iter().partition(|witness| matches!(witness, Witness::Bazel { .. }));
+    looks.extend(Witness::together(bazel));
+    for witness in &looks {
+        let outcome = look(copy, witness, SOUND_BOUND)?;
+        let unsound = |ending| format!("{witness} fails without a fault: {ending}");
+        ended(outcome.ok, &outcome.ending)
+            .map_err(|ending| format!("{}\n{}", unsound(ending), outcome.output.trim_end()))?;
+    }
+    Ok(())
+}
+
+/// Plants one fault, looks, and takes it back.
+fn planted(copy: &Copy, fault: &Fault) -> Result<(Result<(), String>, String), String> {
+    let mut edited = Vec::new();
+    let mut applied = Ok(());
+    for edit in &fault.edits {
+        applied = applied.and_then(|()| copy.edit(edit));
+        edited.push(edit.file.as_str());
+    }
+    let looked = applied.and_then(|()| look(copy, &fault.witness, LOOK_BOUND));
+    edited.iter().try_for_each(|file| copy.restore(file))?;
+    let outcome = looked.map_err(|problem| format!("fault {}: {problem}", fault.name))?;
+    Ok((verdict(fault, &outcome), outcome.output))
+}
+
+fn look(copy: &Copy, witness: &Witness, bound: Duration) -> Result<Outcome, String> {
+    let mut command = match witness {
+        Witness::Check(rule) => {
+            let own = env::current_exe().map_err(|error| format!("find xtask: {error}"))?;
+            let mut command = Command::new(own);
+            command.args(["check", "--only", rule]).current_dir(&copy.tree.root);
+            command
+        }
+        Witness::Bazel { verb, labels } => {
+            let mut command = super::host(&copy.tree, &[verb, "--keep_going"]);
+            command.args(labels);
+            command
+        }
+    };
+    command.env("CARGO_TARGET_DIR", &copy.target);
+    process::capture(&mut command, &copy.log, bound)
+}
+
+fn verdict(fault: &Fault, outcome: &Outcome) -> Result<(), String> {
+    if outcome.timed_out {
+        return Err(outcome.ending.clone());
+    }
+    if outcome.ok {
+        return Err(format!("{} did not notice: {}", fault.witness, fault.what));
+    }
+    let unnamed = fault.names.iter().find(|name| !outcome.output.contains(*name));
+    match unnamed {
+        Some(name) => Err(format!("{} failed, but did not name '{name}'", fault.witness)),
+        None => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn outcome(ok: bool, output: &str) -> Outcome {
+        let (ending, output) = ("exit code 1".to_owned(), output.to_owned());
+        Outcome { ok, timed_out: false, ending, output }
+    }
+
+    #[test]
+    fn a_fault_is_caught_only_by_a_failure_that_names_it() {
+        let fault = Fault {
+            name: "a".to_owned(),
+            what: "b".to_owned(),
+            witness: Witness::Check("tidy".to_owned()),
+            sound: vec![],
+            names: vec!["serde".to_owned(), "libs/core".to_owned()],
+            edits: vec![],
+        };
+        assert_eq!(verdict(&fault, &outcome(false, "libs/core: no serde")), Ok(()));
+        assert!(verdict(&fault, &outcome(false, "out of memory")).is_err());
+        assert!(verdict(&fault, &outcome(false, "no serde")).unwrap_err().contains("libs/core"));
+        assert!(verdict(&fault, &outcome(true, "libs/core: no serde")).is_err());
+        let late = Outcome { timed_out: true, ..outcome(false, "libs/core: no serde") };
+        assert!(verdict(&fault, &late).is_err());
+    }
+}

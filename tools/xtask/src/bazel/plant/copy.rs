@@ -1,0 +1,230 @@
+//! The copy of the tree in which faults are planted. It lies in cargo's target folder and is kept:
+//! a later run writes only the files that changed, so Bazel builds only what they touch. Crates and
+//! jars are those of the tree itself, for the copy's own cargo would compile all of them again.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::fault::Edit;
+use crate::process;
+use crate::workspace::Workspace;
+
+/// Repositories that the copy borrows: made from nothing that a fault changes, at a price.
+const BORROWED: [&str; 2] = ["crates", "maven"];
+/// Where the tree's own Bazel keeps them, in cargo's target folder.
+const REPOSITORIES: &str = "bazel/base/external";
+/// The settings of Bazel that say so.
+const SETTINGS: &str = "tools/bazel/host.bazelrc";
+
+/// A copy, ready.
+#[derive(Debug)]
+pub struct Copy {
+    /// The copy.
+    pub tree: Workspace,
+    /// What stands in for cargo's target folder there.
+    pub target: PathBuf,
+    /// Where whoever looks at the copy writes.
+    pub log: PathBuf,
+    /// The tree that it is a copy of.
+    original: Workspace,
+    /// What stands in the copy's settings of Bazel.
+    settings: String,
+}
+
+impl Copy {
+    /// Makes the copy, or brings it up to date.
+    ///
+    /// # Errors
+    /// A file cannot be copied, or the tree has not been built by Bazel yet.
+    pub fn make(workspace: &Workspace) -> Result<Self, String> {
+        let target = workspace.target()?;
+        let copy = Self {
+            tree: Workspace { root: target.join("bazel/plant/tree") },
+            target: target.join("bazel/plant/target"),
+            log: super::super::log(workspace, "plant.log")?,
+            original: workspace.clone(),
+            settings: settings(workspace, &target.join(REPOSITORIES))?,
+        };
+        make_folder(&copy.tree.root)?;
+        make_folder(&copy.target)?;
+        link(&workspace.root.join(".venv"), &copy.tree.root.join(".venv"))?;
+        link(&target.join("tools"), &copy.target.join("tools"))?;
+        copy.update()?;
+        if !copy.tree.root.join(".git").exists() {
+            let mut command = Command::new("git");
+            process::read(command.args(["init", "--quiet"]).current_dir(&copy.tree.root))?;
+        }
+        Ok(copy)
+    }
+
+    /// Plants an edit.
+    ///
+    /// # Errors
+    /// What it wants to replace does not stand there exactly once, or the file cannot be written.
+    pub fn edit(&self, edit: &Edit) -> Result<(), String> {
+        let path = self.tree.root.join(&edit.file);
+        let changed = if edit.find.is_empty() {
+            if path.exists() {
+                return Err(format!("cannot be planted: {} exists already", edit.file));
+            }
+            edit.replace.clone()
+        } else {
+            let text = fs::read_to_string(&path)
+                .map_err(|error| format!("cannot be planted: read {}: {error}", edit.file))?;
+            let times = text.matches(&edit.find).count();
+            if times != 1 {
+                let what = format!("'{}' stands {times} times in {}", edit.find, edit.file);
+                return Err(format!("cannot be planted: {what}, not once"));
+            }
+            text.replace(&edit.find, &edit.replace)
+        };
+        write(&path, changed.as_bytes())
+    }
+
+    /// Takes back all that was planted in a file.
+    ///
+    /// # Errors
+    /// The file cannot be written.
+    pub fn restore(&self, file: &str) -> Result<(), String> {
+        let path = self.tree.root.join(file);
+        match self.content(file) {
+            Some(content) => write(&path, &content),
+            None if path.exists() => remove(&path),
+            None => Ok(()),
+        }
+    }
+
+    /// What a file of the copy holds without a fault; `None`: there is no such file.
+    fn content(&self, file: &str) -> Option<Vec<u8>> {
+        if file == SETTINGS {
+            return Some(self.settings.clone().into_bytes());
+        }
+        fs::read(self.original.root.join(file)).ok()
+    }
+
+    fn update(&self) -> Result<(), String> {
+        let files: BTreeSet<String> = self.original.files()?.into_iter().collect();
+        for file in &files {
+            let (from, to) = (self.original.root.join(file), self.tree.root.join(file));
+            let content = self.content(file).ok_or_else(|| format!("{file} has gone"))?;
+            if fs::read(&to).is_ok_and(|old| old == content) {
+                continue;
+            }
+            write(&to, &content)?;
+            let about = fs::metadata(&from).map_err(|error| format!("{file}: {error}"))?;
+            fs::set_permissions(&to, about.permissions())
+                .map_err(|error| format!("{file}: {error}"))?;
+        }
+        self.drop_others(&self.tree.root, &files)
+    }
+
+    /// Removes what the tree no longer has.
+    fn drop_others(&self, folder: &Path, files: &BTreeSet<String>) -> Result<(), String> {
+        for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let kind = entry.file_type().map_err(|error| format!("{}: {error}", path.display()))?;
+            let name = path.strip_prefix(&self.tree.root).unwrap_or(&path).to_string_lossy();
+            if kind.is_dir() && name != ".git" {
+                self.drop_others(&path, files)?;
+            } else if kind.is_file() && !files.contains(name.as_ref()) {
+                remove(&path)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The tree's settings of Bazel, and where the borrowed repositories lie.
+fn settings(workspace: &Workspace, repositories: &Path) -> Result<String, String> {
+    let mut settings = fs::read_to_string(workspace.root.join(SETTINGS))
+        .map_err(|error| format!("read {SETTINGS}: {error}"))?;
+    for name in BORROWED {
+        let repository = repositories.join(name);
+        if !repository.is_dir() {
+            return Err(format!("there is no {}; fix: make bazel", repository.display()));
+        }
+        for command in ["build", "query"] {
+            let option = format!("--override_repository={name}={}", repository.display());
+            settings.push_str(&format!("{command} {option}\n"));
+        }
+    }
+    Ok(settings)
+}
+
+fn write(path: &Path, content: &[u8]) -> Result<(), String> {
+    let folder = path.parent().unwrap_or(path);
+    make_folder(folder)?;
+    fs::write(path, content).map_err(|error| format!("write {}: {error}", path.display()))
+}
+
+fn remove(path: &Path) -> Result<(), String> {
+    fs::remove_file(path).map_err(|error| format!("remove {}: {error}", path.display()))
+}
+
+fn make_folder(folder: &Path) -> Result<(), String> {
+    fs::create_dir_all(folder).map_err(|error| format!("make {}: {error}", folder.display()))
+}
+
+fn link(from: &Path, to: &Path) -> Result<(), String> {
+    if fs::read_link(to).is_ok_and(|old| old == from) {
+        return Ok(());
+    }
+    if to.is_symlink() {
+        remove(to)?;
+    }
+    symlink(from, to).map_err(|error| format!("link {}: {error}", to.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn copy(folder: &Path) -> Copy {
+        let original = folder.join("original");
+        write(&original.join("a/BUILD.bazel"), b"one two two\n").unwrap();
+        let copy = Copy {
+            tree: Workspace { root: folder.join("copy") },
+            target: folder.join("target"),
+            log: folder.join("log"),
+            original: Workspace { root: original },
+            settings: String::new(),
+        };
+        write(&copy.tree.root.join("a/BUILD.bazel"), b"one two two\n").unwrap();
+        copy
+    }
+
+    fn edit(file: &str, find: &str, replace: &str) -> Edit {
+        let [file, find, replace] = [file, find, replace].map(str::to_owned);
+        Edit { file, find, replace }
+    }
+
+    #[test]
+    fn what_is_planted_is_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = copy(folder.path());
+        let read = |file: &str| fs::read_to_string(copy.tree.root.join(file)).ok();
+        copy.edit(&edit("a/BUILD.bazel", "one", "three")).unwrap();
+        assert_eq!(read("a/BUILD.bazel").as_deref(), Some("three two two\n"));
+        copy.restore("a/BUILD.bazel").unwrap();
+        assert_eq!(read("a/BUILD.bazel").as_deref(), Some("one two two\n"));
+        copy.edit(&edit("a/new.rs", "", "//! New.\n")).unwrap();
+        assert!(read("a/new.rs").is_some());
+        copy.restore("a/new.rs").unwrap();
+        assert!(read("a/new.rs").is_none());
+        copy.restore("a/new.rs").unwrap();
+    }
+
+    #[test]
+    fn a_fault_that_cannot_be_planted_is_an_error() {
+        let folder = tempfile::tempdir().unwrap();
+        let copy = copy(folder.path());
+        let refused = |edit: &Edit| copy.edit(edit).unwrap_err();
+        assert!(refused(&edit("a/BUILD.bazel", "four", "five")).contains("0 times"));
+        assert!(refused(&edit("a/BUILD.bazel", "two", "five")).contains("2 times"));
+        assert!(refused(&edit("b/BUILD.bazel", "two", "five")).contains("b/BUILD.bazel"));
+        assert!(refused(&edit("a/BUILD.bazel", "", "five")).contains("exists"));
+    }
+}

@@ -1,0 +1,214 @@
+//! The list of faults, read from TOML. What is wrong with the list itself is an error: a planter
+//! that skips what it cannot read would promise more than it does.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::fs;
+
+use toml::{Table, Value};
+
+use crate::workspace::Workspace;
+
+const LIST: &str = "tools/bazel/faults.toml";
+
+/// Who must notice a fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Witness {
+    /// A rule of `xtask check`.
+    Check(String),
+    /// Bazel, asked to build or test some targets.
+    Bazel {
+        /// `build` or `test`.
+        verb: String,
+        /// What to build or test.
+        labels: Vec<String>,
+    },
+}
+
+/// One fault.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Its name, unique.
+    pub name: String,
+    /// What is wrong, in words.
+    pub what: String,
+    /// Who must notice.
+    pub witness: Witness,
+    /// What must be content without the fault, when that is not the witness itself.
+    pub sound: Vec<Witness>,
+    /// What the witness must say.
+    pub names: Vec<String>,
+    /// How it is planted.
+    pub edits: Vec<Edit>,
+}
+
+/// One change of a file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Edit {
+    /// The file, relative to the root.
+    pub file: String,
+    /// What stands there, exactly once; empty for a file that does not exist yet.
+    pub find: String,
+    /// What stands there instead.
+    pub replace: String,
+}
+
+impl Fault {
+    /// Who must be content without the fault.
+    #[must_use]
+    pub fn sound(&self) -> Vec<Witness> {
+        if self.sound.is_empty() { vec![self.witness.clone()] } else { self.sound.clone() }
+    }
+}
+
+impl Witness {
+    /// The fewest runs of Bazel that do the same.
+    #[must_use]
+    pub fn together(witnesses: Vec<Self>) -> Vec<Self> {
+        let mut by_verb: Vec<(String, Vec<String>)> = Vec::new();
+        for witness in witnesses {
+            let Self::Bazel { verb, labels } = witness else { continue };
+            match by_verb.iter_mut().find(|(other, _)| *other == verb) {
+                Some((_, all)) => all.extend(labels),
+                None => by_verb.push((verb, labels)),
+            }
+        }
+        by_verb.into_iter().map(|(verb, labels)| Self::Bazel { verb, labels }).collect()
+    }
+
+    /// Reads `check RULE`, `build LABEL...` or `test LABEL...`.
+    fn read(text: &str) -> Option<Self> {
+        let mut words = text.split_whitespace().map(str::to_owned);
+        let (verb, labels) = (words.next()?, words.collect::<Vec<String>>());
+        match (verb.as_str(), labels.as_slice()) {
+            (_, []) => None,
+            ("check", [rule]) => Some(Self::Check(rule.clone())),
+            ("build" | "test", _) => Some(Self::Bazel { verb, labels }),
+            _ => None,
+        }
+    }
+}
+
+impl fmt::Display for Witness {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Check(rule) => write!(out, "check {rule}"),
+            Self::Bazel { verb, labels } => write!(out, "bazel {verb} {}", labels.join(" ")),
+        }
+    }
+}
+
+/// The faults, or the one of this name.
+///
+/// # Errors
+/// The list cannot be read, or holds no such fault.
+pub fn read(workspace: &Workspace, only: Option<&str>) -> Result<Vec<Fault>, String> {
+    let text = fs::read_to_string(workspace.root.join(LIST))
+        .map_err(|error| format!("read {LIST}: {error}"))?;
+    let faults = parse(&text)?;
+    let chosen: Vec<Fault> =
+        faults.iter().filter(|fault| only.is_none_or(|only| only == fault.name)).cloned().collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = faults.iter().map(|fault| fault.name.as_str()).collect();
+        return Err(format!("no such fault; there are: {}", names.join(", ")));
+    }
+    Ok(chosen)
+}
+
+fn parse(text: &str) -> Result<Vec<Fault>, String> {
+    let table: Table = text.parse().map_err(|error| format!("{LIST}: {error}"))?;
+    let entries = table.get("fault").and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+    let mut faults = Vec::new();
+    let mut names = BTreeSet::new();
+    for entry in entries {
+        let fault = fault(entry)?;
+        if !names.insert(fault.name.clone()) {
+            return Err(format!("{LIST}: two faults are called {}", fault.name));
+        }
+        faults.push(fault);
+    }
+    if faults.is_empty() { Err(format!("{LIST} holds no fault")) } else { Ok(faults) }
+}
+
+fn fault(entry: &Value) -> Result<Fault, String> {
+    let name = text(entry, "name")?;
+    let what = |field: &str| format!("{LIST}: fault {name}: {field}");
+    let witness = |words: &str| {
+        Witness::read(words).ok_or_else(|| what(&format!("'{words}' is nobody to ask")))
+    };
+    let list = |field: &str| -> Vec<String> {
+        let values = entry.get(field).and_then(Value::as_array).into_iter().flatten();
+        values.filter_map(Value::as_str).map(str::to_owned).collect()
+    };
+    let fault = Fault {
+        what: text(entry, "what")?,
+        witness: witness(&text(entry, "witness")?)?,
+        sound: list("sound").iter().map(|words| witness(words)).collect::<Result<_, _>>()?,
+        names: list("names"),
+        edits: edits(entry)?,
+        name: name.clone(),
+    };
+    if fault.names.is_empty() || fault.names.iter().any(String::is_empty) {
+        return Err(what("it says no names by which it must be caught"));
+    }
+    if fault.edits.is_empty() { Err(what("it edits nothing")) } else { Ok(fault) }
+}
+
+fn edits(entry: &Value) -> Result<Vec<Edit>, String> {
+    let edits = entry.get("edit").and_then(Value::as_array).into_iter().flatten();
+    let edit = |edit: &Value| {
+        let find = edit.get("find").and_then(Value::as_str).unwrap_or_default().to_owned();
+        Ok(Edit { file: text(edit, "file")?, find, replace: text(edit, "replace")? })
+    };
+    edits.map(edit).collect()
+}
+
+fn text(entry: &Value, field: &str) -> Result<String, String> {
+    let found = entry.get(field).and_then(Value::as_str).map(str::to_owned);
+    found.ok_or_else(|| format!("{LIST}: an entry without {field}: {entry}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ONE: &str = "[[fault]]\nname = 'a'\nwhat = 'w'\nwitness = 'build //a:a //b'\n\
+        names = ['x']\n[[fault.edit]]\nfile = 'f'\nfind = '1'\nreplace = '2'\n";
+
+    #[test]
+    fn a_fault_is_read_whole() {
+        let fault = &parse(ONE).unwrap()[0];
+        assert_eq!((fault.name.as_str(), fault.names.len()), ("a", 1));
+        assert_eq!(fault.witness.to_string(), "bazel build //a:a //b");
+        assert_eq!(fault.sound(), vec![fault.witness.clone()]);
+        assert_eq!((fault.edits[0].find.as_str(), fault.edits[0].replace.as_str()), ("1", "2"));
+    }
+
+    #[test]
+    fn a_list_that_cannot_be_meant_is_an_error() {
+        assert!(parse("").is_err());
+        assert!(parse(&format!("{ONE}{ONE}")).unwrap_err().contains("two faults"));
+        for (from, to) in [
+            ("names = ['x']", "names = []"),
+            ("names = ['x']", "names = ['']"),
+            ("build //a:a //b", "build"),
+            ("build //a:a //b", "run //a:a"),
+            ("build //a:a //b", "check tidy layers"),
+            ("what = 'w'\n", ""),
+            ("replace = '2'\n", ""),
+        ] {
+            assert!(parse(&ONE.replace(from, to)).is_err(), "{from} -> {to}");
+        }
+        let (without, _) = ONE.split_once("[[fault.edit]]").unwrap();
+        assert!(parse(without).unwrap_err().contains("edits nothing"));
+    }
+
+    #[test]
+    fn runs_of_one_verb_become_one() {
+        let read = |words| Witness::read(words).unwrap();
+        let all = [read("test //a"), read("build //b"), read("test //c //d"), read("check tidy")];
+        let together = Witness::together(all.to_vec());
+        let words: Vec<String> = together.iter().map(ToString::to_string).collect();
+        assert_eq!(words, ["bazel test //a //c //d", "bazel build //b"]);
+    }
+}

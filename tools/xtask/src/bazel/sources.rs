@@ -1,0 +1,86 @@
+//! Every source is in a target: a file that Bazel has never heard of is a file that it does not
+//! build, and nobody would notice.
+
+use std::collections::BTreeSet;
+
+use super::graph::{self, Graph};
+use crate::workspace::Workspace;
+
+/// What counts as a source by its name's end.
+const EXTENSIONS: [&str; 9] = ["rs", "java", "py", "pyi", "proto", "go", "c", "h", "sh"];
+/// Folders all of whose files are read by tests.
+const FOLDERS: [&str; 2] = ["proto/vectors/", "tools/fuzz/corpus/"];
+/// Parts of Bazel's set-up, which no target can take: the stand-ins are repositories of their own,
+/// and the front starts Bazel.
+const APART: [&str; 2] = ["tools/bazel/host/", "tools/bazel/host.sh"];
+
+/// Sources in no target.
+///
+/// # Errors
+/// git cannot list the files, or Bazel cannot load a BUILD file.
+pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
+    Ok(uncovered(&workspace.files()?, &graph::load(workspace)?))
+}
+
+fn uncovered(files: &[String], graph: &Graph) -> Vec<String> {
+    let inputs = graph.rules.values().flat_map(|rule| &rule.inputs);
+    let covered: BTreeSet<String> = inputs.filter_map(|label| file(label)).collect();
+    let packages = graph.packages();
+    let missing = files.iter().filter(|file| is_source(file) && !covered.contains(*file));
+    let problem = |file: &String| {
+        let folder = owner(file, &packages);
+        format!("{file} is in no target; fix: name it in {folder}, in srcs or data")
+    };
+    missing.map(problem).collect()
+}
+
+/// The BUILD file that a source belongs to.
+fn owner(file: &str, packages: &BTreeSet<&str>) -> String {
+    let mut folder = file;
+    while let Some((above, _)) = folder.rsplit_once('/') {
+        if packages.contains(above) {
+            return format!("{above}/BUILD.bazel");
+        }
+        folder = above;
+    }
+    "BUILD.bazel".to_owned()
+}
+
+/// `//libs/core:src/lib.rs` is `libs/core/src/lib.rs`; another repository's file is none of ours.
+fn file(label: &str) -> Option<String> {
+    let (package, name) = label.strip_prefix("//")?.split_once(':')?;
+    Some(if package.is_empty() { name.to_owned() } else { format!("{package}/{name}") })
+}
+
+fn is_source(file: &str) -> bool {
+    let apart = APART.iter().any(|folder| file.starts_with(folder));
+    let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
+    let kept = FOLDERS.iter().any(|folder| file.starts_with(folder)) && extension != "bazel";
+    !apart && (kept || EXTENSIONS.contains(&extension))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::graph::fixture;
+    use super::*;
+
+    #[test]
+    fn a_source_outside_all_targets_is_named_with_its_build_file() {
+        let lists = [("srcs", "//libs/a:src/lib.rs,//:root.py,@x//:libs/a/src/far.rs")];
+        let graph = fixture::graph(&[fixture::rule("rust_library", "//libs/a:a", &lists)]);
+        let files = [
+            "libs/a/src/lib.rs",
+            "root.py",
+            "libs/a/src/far.rs",
+            "libs/a/README.md",
+            "tools/bazel/host/rules_x/a.sh",
+            "proto/vectors/a.json",
+            "proto/vectors/BUILD.bazel",
+        ];
+        let problems = uncovered(&files.map(str::to_owned), &graph);
+        assert_eq!(problems.len(), 2, "{problems:?}");
+        assert!(problems[0].contains("libs/a/src/far.rs"), "{problems:?}");
+        assert!(problems[0].contains("in libs/a/BUILD.bazel"), "{problems:?}");
+        assert!(problems[1].contains("proto/vectors/a.json"), "{problems:?}");
+    }
+}

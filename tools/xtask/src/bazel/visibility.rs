@@ -1,0 +1,163 @@
+//! Visibility is the layer table of ARCHITECTURE.md, so that Bazel itself refuses a wrong import: a
+//! crate's library is seen by exactly the crates that the table lets import it. Folders of tests
+//! and examples are seen apart: they may import anything, as dev-dependencies may.
+
+use std::collections::BTreeSet;
+
+use super::graph::{self, Graph, package};
+use crate::layers::{self, Layer, Layers};
+use crate::workspace::Workspace;
+
+/// What other crates link.
+const LIBRARIES: [&str; 2] = ["rust_library", "rust_proc_macro"];
+/// Parts of a crate's folder that the table does not speak of.
+const APART: [&str; 3] = ["tests", "examples", "benches"];
+
+/// Libraries that are seen by more or by fewer than the table says.
+///
+/// # Errors
+/// The table cannot be read, or Bazel cannot load a BUILD file.
+pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
+    Ok(differences(&layers::table(workspace)?, &graph::load(workspace)?))
+}
+
+fn differences(layers: &Layers, graph: &Graph) -> Vec<String> {
+    let packages = graph.packages();
+    let mut problems = Vec::new();
+    let libraries = graph.rules.iter().filter(|(_, rule)| LIBRARIES.contains(&&*rule.class));
+    for (label, rule) in libraries {
+        let folder = package(label);
+        let row = layers.iter().find(|(_, layer)| layer.folder == folder);
+        let Some((name, layer)) = row else { continue };
+        let visibility = rule.list("visibility");
+        for other in packages.iter().filter(|other| **other != folder && !is_apart(other)) {
+            let may = may_import(layers, other, name, layer);
+            let sees = visibility.iter().any(|label| shows(label, other, graph));
+            if may != sees {
+                problems.push(problem(label, other, sees, visibility));
+            }
+        }
+    }
+    problems
+}
+
+fn problem(label: &str, other: &str, sees: bool, visibility: &[String]) -> String {
+    let (is, table) = if sees { ("is", "refuses that") } else { ("is not", "lets it") };
+    let fix = "fix: its visibility, or the package groups in tools/bazel";
+    let now = visibility.join(", ");
+    format!("{label} [{now}] {is} seen by //{other}, and the layer table {table}; {fix}")
+}
+
+/// Whether the table lets what stands in a folder import this package.
+fn may_import(layers: &Layers, folder: &str, name: &str, layer: &Layer) -> bool {
+    let row = layers.iter().find(|(_, layer)| layer.folder == folder);
+    row.is_some_and(|(own_name, own)| layers::refusal(own_name, own, name, layer).is_none())
+}
+
+/// `libs/core/tests` and what is below it.
+fn is_apart(folder: &str) -> bool {
+    folder.split('/').any(|part| APART.contains(&part))
+}
+
+/// Whether one entry of a visibility list shows its target to a package.
+fn shows(entry: &str, other: &str, graph: &Graph) -> bool {
+    match entry {
+        "//visibility:public" => return true,
+        "//visibility:private" => return false,
+        _ => {}
+    }
+    match entry.rsplit_once(':') {
+        Some((_, "__pkg__")) => package(entry) == other,
+        Some((_, "__subpackages__")) => is_below(other, package(entry)),
+        _ => graph.groups.get(entry).is_some_and(|group| holds(group, other)),
+    }
+}
+
+/// Whether a package group holds a package. Bazel 4 answers without the slashes at the front.
+fn holds(group: &BTreeSet<String>, other: &str) -> bool {
+    let matches = |word: &str| {
+        let word = word.trim_start_matches('@').trim_start_matches("//");
+        match word.strip_suffix("...") {
+            Some(above) => is_below(other, above.trim_end_matches('/')),
+            None => word == other,
+        }
+    };
+    let refused = group.iter().filter_map(|word| word.strip_prefix('-')).any(matches);
+    let held = group.iter().filter(|word| !word.starts_with('-')).any(|word| matches(word));
+    held && !refused
+}
+
+fn is_below(folder: &str, above: &str) -> bool {
+    above.is_empty()
+        || folder == above
+        || folder.strip_prefix(above).is_some_and(|rest| rest.starts_with('/'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::graph::fixture::{graph, group, rule};
+    use super::*;
+
+    fn layers() -> Layers {
+        let rows = [
+            ("forebay-core", Some(0), "libs/core"),
+            ("forebay-log", Some(2), "libs/log"),
+            ("forebay-writer-service", Some(4), "services/writer"),
+            ("forebay-ffi", Some(5), "clients/c"),
+            ("forebayd", Some(5), "services/forebayd"),
+            ("xtask", None, "tools/xtask"),
+        ];
+        let row = |(name, level, folder): (&str, Option<u32>, &str)| {
+            (name.to_owned(), Layer { level, folder: folder.to_owned() })
+        };
+        rows.map(row).into_iter().collect()
+    }
+
+    /// A tree with one library of each, where libs/log and the writer have the visibility given.
+    fn tree(log: &str, writer: &str) -> Vec<String> {
+        let above = ["services/writer", "clients/c", "services/forebayd/...", "//tools/xtask"];
+        let graph = graph(&[
+            group("//l:above_log", &above, &["//l:tests"]),
+            group("//l:tests", &["libs/core/tests"], &[]),
+            group("//l:all", &["//...", "-//libs/core", "-//tools/demo"], &[]),
+            rule("rust_library", "//libs/log:forebay_log", &[("visibility", log)]),
+            rule("rust_library", "//services/writer:writer", &[("visibility", writer)]),
+            rule("rust_test", "//libs/core/tests:a_test", &[]),
+            rule("rust_test", "//libs/core:core_test", &[]),
+            rule("rust_binary", "//clients/c:c", &[]),
+            rule("rust_binary", "//services/forebayd:forebayd", &[]),
+            rule("rust_binary", "//tools/xtask:xtask", &[]),
+            rule("py_test", "//tools/demo:test", &[]),
+        ]);
+        differences(&layers(), &graph)
+    }
+
+    const WRITER: &str = "//services/forebayd:__pkg__,//tools/xtask:__subpackages__";
+
+    #[test]
+    fn the_table_and_nothing_else_is_no_problem() {
+        assert_eq!(tree("//l:above_log", WRITER), Vec::<String>::new());
+        assert_eq!(tree("//l:all", WRITER), Vec::<String>::new());
+    }
+
+    #[test]
+    fn who_sees_too_much_is_named() {
+        let public = tree("//visibility:public", WRITER);
+        let seen: Vec<_> = public.iter().map(|problem| problem.contains("table refuses")).collect();
+        assert_eq!(seen, [true, true], "{public:?}");
+        assert!(public[0].contains("//libs/log:forebay_log") && public[0].contains("//libs/core"));
+        assert!(public[1].contains("//tools/demo"), "{public:?}");
+        let wide = tree("//l:above_log", &format!("{WRITER},//clients/c:__pkg__"));
+        assert_eq!(wide.len(), 1, "{wide:?}");
+        assert!(wide[0].contains("//clients/c"), "{wide:?}");
+    }
+
+    #[test]
+    fn who_sees_too_little_is_named() {
+        let narrow = tree("//l:above_log", "//services/forebayd:__pkg__");
+        assert_eq!(narrow.len(), 1, "{narrow:?}");
+        assert!(narrow[0].contains("//tools/xtask") && narrow[0].contains("lets it"));
+        assert_eq!(tree("", WRITER).len(), 4);
+        assert_eq!(tree("//visibility:private", WRITER).len(), 4);
+    }
+}
