@@ -14,6 +14,10 @@ use crate::workspace::Workspace;
 /// Bound of the whole run, cold: our own crates are compiled once more, and all tests run.
 const BOUND: Duration = Duration::from_secs(40 * 60);
 
+/// The test of the stand-in of rules_go: a dozen runs of a Bazel of its own.
+const GO_FIXTURE: &str = "tools/bazel/go_fixture_test.sh";
+const GO_FIXTURE_BOUND: Duration = Duration::from_secs(15 * 60);
+
 /// Builds, tests, and prints the closing line.
 ///
 /// # Errors
@@ -48,8 +52,29 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     println!("bazel: {} test targets, {cached} unchanged since their last run", targets.len());
     let whole = whole(&suites, outcome.ok, &outcome.ending);
     show(&whole, &outcome.output);
-    suites.push(whole);
+    suites.extend([whole, go_fixture(workspace)?]);
     Ok(suites)
+}
+
+/// The stand-in of rules_go, on a small workspace of its own until the tree has a target in Go.
+fn go_fixture(workspace: &Workspace) -> Result<Suite, String> {
+    let mut command = Command::new("sh");
+    command.arg(GO_FIXTURE).current_dir(&workspace.root);
+    let log = super::log(workspace, "go_fixture.log")?;
+    let outcome = process::capture(&mut command, &log, GO_FIXTURE_BOUND)?;
+    let suite = go_fixture_suite(&outcome.output, outcome.ok, &outcome.ending);
+    show(&suite, &outcome.output);
+    Ok(suite)
+}
+
+/// Reads its last line: `go_fixture: 10 passed, 0 failed`.
+fn go_fixture_suite(output: &str, ok: bool, ending: &str) -> Suite {
+    let name = "bazel/go_fixture".to_owned();
+    let count = |line: &str| line.strip_prefix("go_fixture: ")?.split_once(' ')?.0.parse().ok();
+    match output.lines().rev().find_map(count) {
+        Some(ran) if ok => Suite { name, ran, ..Suite::default() },
+        _ => Suite::broken(&name, ending.to_owned()),
+    }
 }
 
 fn test(workspace: &Workspace, events: &str) -> Command {
@@ -80,5 +105,13 @@ mod tests {
         assert!(!whole(&good, false, "exit 1").passed());
         assert!(!whole(&[], true, "exit 0").passed());
         assert!(whole(&bad, false, "exit 3").passed());
+    }
+
+    #[test]
+    fn the_fixture_of_go_counts_its_own_faults() {
+        let good = go_fixture_suite("a\ngo_fixture: 10 passed, 0 failed\n", true, "exit 0");
+        assert_eq!((good.ran, good.passed()), (10, true));
+        assert!(!go_fixture_suite("go_fixture: the fixture fails\n", false, "exit 1").passed());
+        assert!(!go_fixture_suite("", true, "exit 0").passed());
     }
 }

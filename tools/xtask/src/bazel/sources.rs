@@ -10,9 +10,8 @@ use crate::workspace::Workspace;
 const EXTENSIONS: [&str; 9] = ["rs", "java", "py", "pyi", "proto", "go", "c", "h", "sh"];
 /// Folders all of whose files are read by tests.
 const FOLDERS: [&str; 2] = ["proto/vectors/", "tools/fuzz/corpus/"];
-/// Parts of Bazel's set-up, which no target can take: the stand-ins are repositories of their own,
-/// and the front starts Bazel.
-const APART: [&str; 2] = ["tools/bazel/host/", "tools/bazel/host.sh"];
+/// The stand-ins, which are repositories of their own: no target of the tree can take their files.
+const APART: &str = "tools/bazel/host/";
 
 /// Sources in no target.
 ///
@@ -53,10 +52,9 @@ fn file(label: &str) -> Option<String> {
 }
 
 fn is_source(file: &str) -> bool {
-    let apart = APART.iter().any(|folder| file.starts_with(folder));
     let extension = file.rsplit_once('.').map_or("", |(_, extension)| extension);
     let kept = FOLDERS.iter().any(|folder| file.starts_with(folder)) && extension != "bazel";
-    !apart && (kept || EXTENSIONS.contains(&extension))
+    !file.starts_with(APART) && (kept || EXTENSIONS.contains(&extension))
 }
 
 #[cfg(test)]
