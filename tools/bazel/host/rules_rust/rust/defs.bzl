@@ -5,7 +5,6 @@ nothing else. Third-party crates are the files that cargo has made, one target @
 """
 
 load("@host//:host.bzl", "PATH", "RUSTDOC", "RUSTFLAGS")
-load("//rust:providers.bzl", "CrateInfo")
 load(
     "//rust:compile.bzl",
     "COMPILE_ATTRIBUTES",
@@ -17,6 +16,7 @@ load(
     "expand",
     "fingerprint",
 )
+load("//rust:providers.bzl", "BuildScriptInfo", "CrateInfo")
 
 def _aliases(ctx):
     return {target.label: name for target, name in ctx.attr.aliases.items()}
@@ -110,41 +110,43 @@ def _test_impl(ctx):
     ]
 
 _DOC_TEST = """#!/bin/sh
-# Runs the crate's documentation tests, in the runfiles.
-set -eu
-export PATH='{path}' CARGO_MANIFEST_DIR="$PWD/{package}"
-exec '{rustdoc}' --test '{root}' --crate-name={name} --edition={edition} {arguments}
+# Runs the documentation tests of a crate, in the runfiles.
+PATH='{path}' exec {command}
 """
 
 def _doc_test_impl(ctx):
     tested = ctx.attr.crate[CrateInfo]
     deps = [ctx.attr.crate] + tested.deps + ctx.attr.deps + ctx.attr.proc_macro_deps
     closure = closure_of(deps)
-    arguments = RUSTFLAGS + ["--cfg=feature=\"%s\"" % name for name in tested.crate_features]
+    outputs = [dep[BuildScriptInfo].output for dep in deps if BuildScriptInfo in dep]
+    command = [
+        ctx.executable._rustc.short_path,
+        ctx.attr.crate.label.package,
+        outputs[0].short_path if outputs else "",
+        RUSTDOC,
+        "--test",
+        tested.root.short_path,
+        "--crate-name=" + tested.name,
+        "--edition=" + (tested.edition or "2021"),
+    ]
+    command += RUSTFLAGS + ctx.attr.rustdoc_flags
+    for feature in tested.crate_features + ctx.attr.crate_features:
+        command.append("--cfg=feature=\"%s\"" % feature)
     for dep in deps:
         if CrateInfo in dep:
-            arguments.append("--extern=%s=%s" % (dep[CrateInfo].name, _runpath(dep[CrateInfo].library)))
-    folders = {_runpath(file).rpartition("/")[0]: None for file in closure.to_list()}
-    arguments += ["-Ldependency=" + folder for folder in folders]
+            info = dep[CrateInfo]
+            command.append("--extern=%s=%s" % (info.name, info.library.short_path))
+    for folder in {file.short_path.rpartition("/")[0]: None for file in closure.to_list()}:
+        command.append("-Ldependency=" + folder)
     script = ctx.actions.declare_file(ctx.label.name)
-    ctx.actions.write(script, _DOC_TEST.format(
-        arguments = " ".join(["'%s'" % argument for argument in arguments + ctx.attr.rustdoc_flags]),
-        edition = tested.edition or "2021",
-        name = tested.name,
-        package = ctx.attr.crate.label.package,
-        path = PATH,
-        root = tested.root.short_path,
-        rustdoc = RUSTDOC,
-    ), is_executable = True)
-    files = tested.srcs + tested.compile_data
-    return [DefaultInfo(
-        executable = script,
-        runfiles = ctx.runfiles(files = files, transitive_files = closure),
-    )]
-
-def _runpath(file):
-    """Where the file lies from the folder that a test runs in."""
-    return file.short_path
+    quoted = " ".join(["'%s'" % argument for argument in command])
+    text = _DOC_TEST.format(command = quoted, path = PATH)
+    ctx.actions.write(script, text, is_executable = True)
+    runfiles = ctx.runfiles(
+        files = tested.srcs + tested.compile_data + outputs + [ctx.executable._rustc],
+        transitive_files = closure,
+    )
+    return [DefaultInfo(executable = script, runfiles = runfiles)]
 
 def _with(**attributes):
     return dict(COMPILE_ATTRIBUTES, **attributes)
@@ -192,6 +194,7 @@ rust_doc_test = rule(
         "deps": attr.label_list(providers = [CrateInfo]),
         "proc_macro_deps": attr.label_list(providers = [CrateInfo]),
         "rustdoc_flags": attr.string_list(),
+        "_rustc": attr.label(default = "//rust:rustc", executable = True, cfg = "host"),
     },
     test = True,
 )

@@ -1,7 +1,8 @@
 #!/bin/sh
-# rustc.sh PACKAGE SCRIPT_OUTPUT RUSTC ARGUMENT...
-# Runs rustc as rules_rust does: CARGO_MANIFEST_DIR is the package's folder in the sandbox, messages
-# hold paths relative to it, and what a build script printed (SCRIPT_OUTPUT, or "") is obeyed.
+# rustc.sh PACKAGE SCRIPT_OUTPUT COMPILER ARGUMENT...
+# Runs rustc or rustdoc as rules_rust does: CARGO_MANIFEST_DIR is the package's folder in the sandbox,
+# rustc's output does not hold the sandbox's path, and what a build script printed (SCRIPT_OUTPUT, or
+# "") is obeyed.
 set -eu
 
 package=$1
@@ -17,4 +18,7 @@ if [ -n "$output" ]; then
         esac
     done <"$output/flags"
 fi
-exec "$@" "--remap-path-prefix=$PWD=."
+case $1 in
+    */rustdoc) exec "$@" ;;
+    *) exec "$@" "--remap-path-prefix=$PWD=." ;;
+esac
