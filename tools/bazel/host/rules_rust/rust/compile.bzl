@@ -47,7 +47,7 @@ def _depth(file):
 
 def expand(ctx, values):
     """Values with $(rootpath ...) and its kin written out."""
-    targets = ctx.attr.data + ctx.attr.compile_data
+    targets = {target.label: target for target in ctx.attr.data + ctx.attr.compile_data}.values()
     return {name: ctx.expand_location(value, targets) for name, value in values.items()}
 
 def check_deps(ctx):
