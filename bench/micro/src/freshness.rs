@@ -296,6 +296,9 @@ impl Drop for Watcher {
 
 #[cfg(test)]
 mod tests {
+    use forebay_bench_report::Goals;
+    use forebay_testkit::tree;
+
     use super::*;
 
     fn probe(key: u64, value: u64, acknowledged: u64) -> Probe {
@@ -331,8 +334,8 @@ mod tests {
             kafka: true,
             watcher: PathBuf::new(),
         };
-        let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-        let goals = forebay_bench_report::Goals::load(root).unwrap();
+        let root = tree::root_of(Goals::FILE).unwrap();
+        let goals = Goals::load(&root).unwrap();
         let mut measures: Vec<String> = Vec::new();
         for log in plan.logs() {
             let name = plan.name(log, ACKNOWLEDGED_TO_VISIBLE);

@@ -5,6 +5,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
 
+use forebay_testkit::tree;
 use tempfile::TempDir;
 
 /// What a server keeps its changes in.
@@ -31,7 +32,8 @@ impl Server {
     /// Starts one and waits until it is ready.
     ///
     /// # Errors
-    /// There is no `forebayd` beside this program, or it does not start.
+    /// There is no `forebayd` beside this program (`make bench-NAME` builds it), or it does not
+    /// start.
     pub fn start(log: Log<'_>) -> Result<Self, String> {
         Self::start_on(scratch()?, log)
     }
@@ -41,7 +43,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_on(data: TempDir, log: Log<'_>) -> Result<Self, String> {
-        let program = program("forebayd")?;
+        let program = tree::built("forebayd")?;
         let mut command = Command::new(&program);
         command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data.path());
         match log {
@@ -93,30 +95,16 @@ fn end(child: &mut Child) {
     let _ = child.wait();
 }
 
-/// The folder that cargo built this program into; a test lies one folder deeper.
-fn built() -> Result<PathBuf, String> {
-    let here = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
-    let folder = here.parent().unwrap_or(Path::new("."));
-    let is_test = folder.file_name().is_some_and(|name| name == "deps");
-    let folder = if is_test { folder.parent().unwrap_or(folder) } else { folder };
-    Ok(folder.to_owned())
-}
-
-fn program(name: &str) -> Result<PathBuf, String> {
-    let path = built()?.join(name);
-    if path.is_file() {
-        return Ok(path);
-    }
-    Err(format!("no {name} at {}; run this by make bench-NAME, which builds it", path.display()))
-}
-
 /// A folder on the disk that the tree was built on: a temporary folder may lie in memory, where a
-/// sync costs nothing.
+/// sync costs nothing. Under Bazel it is the folder that a test is given to write in.
 ///
 /// # Errors
 /// It cannot be made.
 pub fn scratch() -> Result<TempDir, String> {
-    let made = tempfile::Builder::new().prefix("bench-").tempdir_in(built()?);
+    let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let built_in = own.parent().unwrap_or(Path::new("."));
+    let disk = env::var_os("TEST_TMPDIR").map_or_else(|| built_in.to_owned(), PathBuf::from);
+    let made = tempfile::Builder::new().prefix("bench-").tempdir_in(disk);
     made.map_err(|error| format!("make a folder for data: {error}"))
 }
 

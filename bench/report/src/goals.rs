@@ -56,12 +56,15 @@ struct Entry {
 }
 
 impl Goals {
-    /// Reads `bench/goals.toml` under the root of the tree.
+    /// Where they stand in the tree.
+    pub const FILE: &str = "bench/goals.toml";
+
+    /// Reads them under the root of the tree.
     ///
     /// # Errors
     /// The file is missing or broken.
     pub fn load(root: &Path) -> Result<Self, String> {
-        let path = root.join("bench/goals.toml");
+        let path = root.join(Self::FILE);
         let text = fs::read_to_string(&path);
         text.map_err(|error| format!("read {}: {error}", path.display()))?.parse()
     }

@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use forebay_testkit::tree;
 use serde::{Deserialize, Serialize};
 
 use crate::goals::Goals;
@@ -154,13 +155,12 @@ pub struct Bench {
 }
 
 impl Bench {
-    /// Starts a benchmark of this tree; `data` says what it runs on.
+    /// Starts a benchmark of the tree that it runs in; `data` says what it runs on.
     ///
     /// # Errors
-    /// The goals cannot be read.
+    /// It runs outside the tree, or the goals cannot be read.
     pub fn start(name: &str, data: &str) -> Result<Self, String> {
-        // The tree this library was built from is the tree that is measured.
-        Self::start_in(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")), name, data)
+        Self::start_in(&tree::root_of(Goals::FILE)?, name, data)
     }
 
     /// The same for a tree elsewhere.

@@ -2,14 +2,14 @@
 //! `bench/README.md`: a goal that moves in one place only fails here.
 
 use std::fs;
-use std::path::Path;
 
 use forebay_bench_report::Goals;
+use forebay_testkit::tree;
 
 #[test]
 fn the_documented_goals_are_the_goals() {
-    let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."));
-    let goals = Goals::load(root).unwrap();
+    let root = tree::root_of(Goals::FILE).unwrap();
+    let goals = Goals::load(&root).unwrap();
     let stated: Vec<[String; 3]> = goals
         .all()
         .iter()

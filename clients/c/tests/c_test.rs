@@ -12,26 +12,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use abi::*;
+use forebay_testkit::tree;
 
-/// The folder that cargo builds into: programs and libraries.
-fn built() -> PathBuf {
-    let test = std::env::current_exe().unwrap();
-    test.parent().and_then(Path::parent).unwrap().to_owned()
-}
-
-/// The library that this package has just built.
+/// The folder of the library that this package has just built.
 fn library_folder() -> PathBuf {
-    built().join("deps")
+    tree::built("libforebay_ffi.so").unwrap().parent().unwrap().to_owned()
 }
 
 /// Compiles smoke.c against the header and the library.
 fn compile(folder: &Path) -> PathBuf {
     let program = folder.join("smoke");
-    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
     let library = library_folder();
     let mut cc = Command::new("cc");
     cc.args(["-std=c11", "-Wall", "-Wextra", "-Werror", "-pedantic", "-o"]).arg(&program);
-    cc.arg("-I").arg(package.join("include")).arg(package.join("tests/smoke.c"));
+    cc.arg("-I").arg(tree::find("clients/c/include").unwrap());
+    cc.arg(tree::find("clients/c/tests/smoke.c").unwrap());
     cc.arg("-L").arg(&library).arg("-lforebay_ffi");
     cc.arg(format!("-Wl,-rpath,{}", library.display()));
     let output = cc.output().expect("a C compiler (cc); fix: apt-get install gcc");
@@ -57,10 +52,10 @@ impl Drop for Node {
 }
 
 fn start_node(folder: &Path) -> (Node, String) {
-    let mut forebayd = Command::new(built().join("forebayd"));
+    let mut forebayd = Command::new(tree::built("forebayd").unwrap());
     forebayd.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.join("data"));
     forebayd.stdout(Stdio::piped()).stderr(fs::File::create(folder.join("log")).unwrap());
-    let child = forebayd.spawn().expect("forebayd; fix: cargo build -p forebayd");
+    let child = forebayd.spawn().unwrap();
     let mut node = Node(child);
     let mut line = String::new();
     BufReader::new(node.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
@@ -137,7 +132,7 @@ fn the_header_and_the_library_agree_on_every_layout() {
 fn the_header_declares_exactly_what_the_library_exports() {
     let header = include_str!("../include/forebay.h");
     let mut exported = Vec::new();
-    for source in fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("src")).unwrap() {
+    for source in fs::read_dir(tree::find("clients/c/src").unwrap()).unwrap() {
         let source = fs::read_to_string(source.unwrap().path()).unwrap();
         exported.extend(functions(&source, "extern \"C\" fn "));
     }

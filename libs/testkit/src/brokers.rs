@@ -5,6 +5,7 @@
 //! guard process holds the other end of a pipe, is told which brokers run, and when the pipe closes
 //! it kills them and removes their folder.
 
+use std::env;
 use std::fs::{self, File};
 use std::io::Write;
 use std::net::TcpListener;
@@ -17,8 +18,12 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 
-/// The folder of templates, from this crate's folder.
-const TEMPLATES: &str = "../../infra/kafka";
+use crate::tree;
+
+/// The folder of templates.
+const TEMPLATES: &str = "infra/kafka";
+/// What a Bazel target declares: Kafka's jars, as paths in its tree.
+const DECLARED_JARS: &str = "FOREBAY_KAFKA_JARS";
 /// Where set-up puts Kafka's jars, inside cargo's target directory.
 const JARS: &str = "kafka";
 /// A broker prints it when it serves.
@@ -65,7 +70,7 @@ pub struct Brokers {
 /// How to start Kafka's programs.
 struct Java {
     templates: PathBuf,
-    jars: PathBuf,
+    class_path: String,
 }
 
 struct Node {
@@ -222,17 +227,13 @@ impl Drop for Brokers {
 }
 
 impl Java {
-    /// Finds Kafka's jars in the target directory that this test was built in.
+    /// Finds the settings, and Kafka's jars: those that are declared, or those that set-up fetched.
     fn find() -> Result<Self> {
-        let manifest = Path::new(env!("CARGO_MANIFEST_DIR"));
-        let test = std::env::current_exe().map_err(|error| format!("find this test: {error}"))?;
-        let targets = test.ancestors().skip(1).map(Path::to_path_buf);
-        let jars = targets
-            .chain([manifest.join("../../target")])
-            .map(|target| target.join(JARS))
-            .find(|folder| holds_jars(folder))
-            .ok_or("Kafka's jars are not in target/kafka; run: make setup")?;
-        Ok(Self { templates: manifest.join(TEMPLATES), jars })
+        let class_path = match env::var(DECLARED_JARS) {
+            Ok(jars) => joined(&tree::declared_paths(&jars)?),
+            Err(_) => jars_of_cargo()?.join("*").display().to_string(),
+        };
+        Ok(Self { templates: tree::find(TEMPLATES)?, class_path })
     }
 
     /// A program of Kafka's, which logs into the node's folder.
@@ -245,10 +246,27 @@ impl Java {
         let mut command = Command::new("java");
         command.args(JAVA);
         command.arg(format!("-Dlog4j2.configurationFile={}", logging.display()));
-        command.arg("-cp").arg(self.jars.join("*")).arg(class);
+        command.arg("-cp").arg(&self.class_path).arg(class);
         command.current_dir(&node.folder).stdin(Stdio::null()).stdout(log).stderr(twin);
         Ok(command)
     }
+}
+
+fn joined(jars: &[PathBuf]) -> String {
+    let jars: Vec<String> = jars.iter().map(|jar| jar.display().to_string()).collect();
+    jars.join(":")
+}
+
+/// The folder of jars in the target directory that this test was built in.
+fn jars_of_cargo() -> Result<PathBuf> {
+    if tree::is_bazel_test() {
+        return Err(format!("this test declares no jars of Kafka's in {DECLARED_JARS}"));
+    }
+    let test = env::current_exe().map_err(|error| format!("find this test: {error}"))?;
+    let targets = test.ancestors().skip(1).map(Path::to_path_buf).chain(tree::find("target").ok());
+    let mut folders = targets.map(|target| target.join(JARS));
+    let found = folders.find(|folder| holds_jars(folder));
+    found.ok_or_else(|| "Kafka's jars are not in target/kafka; run: make setup".to_owned())
 }
 
 fn holds_jars(folder: &Path) -> bool {

@@ -6,4 +6,5 @@ pub mod model;
 pub mod random;
 #[cfg(feature = "sim")]
 pub mod sim;
+pub mod tree;
 pub mod vectors;

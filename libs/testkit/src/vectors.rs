@@ -15,6 +15,8 @@ use half::f16;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use crate::tree;
+
 /// `partitioning.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct PartitioningVectors {
@@ -175,9 +177,12 @@ pub enum ValueVector {
     VectorI8(Vec<i8>),
 }
 
-/// The path of a file of `proto/vectors`.
+/// The path of a file of `proto/vectors`, which may be yet to be written.
+///
+/// # Panics
+/// When this is not run inside the repository, or under Bazel without the file.
 pub fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../proto/vectors").join(name)
+    tree::find("proto/vectors").unwrap_or_else(|problem| panic!("{problem}")).join(name)
 }
 
 /// Reads a file of `proto/vectors`.

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use daemon::{Daemon, FOREBAYD, count_of, counts, refused};
 use forebay::{Client, ClientOptions, Reader, ReaderOptions};
+use forebay_testkit::tree;
 
 fn start(data_dir: &Path, listen: &str) -> Daemon {
     Daemon::start(&["--data-dir", data_dir.to_str().unwrap()], listen)
@@ -99,9 +100,7 @@ fn the_greeting_says_what_to_do_next() {
 
 #[test]
 fn the_first_steps_of_the_readme_work_twice() {
-    let example = Path::new(FOREBAYD).with_file_name("examples").join("first_steps");
-    let hint = "build with --all-targets, as every command of this tree does";
-    assert!(example.is_file(), "{} is missing: {hint}", example.display());
+    let example = tree::built("first_steps").unwrap();
     let data = tempfile::tempdir().unwrap();
     let daemon = start(data.path(), "127.0.0.1:0");
     for visits in 1..=2 {

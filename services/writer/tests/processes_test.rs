@@ -17,6 +17,7 @@ use forebay_core::partition::partition_of;
 use forebay_log::ChangeLog;
 use forebay_log::kafka::{KafkaLog, KafkaOptions};
 use forebay_testkit::brokers::Brokers;
+use forebay_testkit::tree;
 
 const WRITER: &str = env!("CARGO_BIN_EXE_forebay-writer");
 const LONG: Duration = Duration::from_secs(60);
@@ -27,12 +28,9 @@ fn brokers() -> String {
     BROKERS.get_or_init(|| Brokers::start(1).unwrap()).bootstrap()
 }
 
-/// The replicator lies beside the writer; cargo builds it with its own package's tests.
+/// Cargo builds it with its own package's tests.
 fn replicator() -> PathBuf {
-    let path = PathBuf::from(WRITER).with_file_name("forebay-replicator");
-    let fix = "run cargo test -p forebay-writer-service -p forebay-replicator-service";
-    assert!(path.is_file(), "{} is not built; fix: {fix}", path.display());
-    path
+    tree::built("forebay-replicator").unwrap()
 }
 
 /// A running service; killed when the test ends.

@@ -16,6 +16,7 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Alteration, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_fuzz::{LAYOUT_NAMES, MESSAGES, TARGETS, sound_checkpoint, sound_segment};
+use forebay_testkit::{tree, vectors};
 use forebay_wire::v1;
 use forebay_wire::value::nullable_value_message;
 use prost::Message;
@@ -23,19 +24,12 @@ use serde_json::Value as Json;
 
 type Inputs = BTreeMap<String, Vec<u8>>;
 
-fn root() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR"))
-}
-
-fn vectors(name: &str) -> Json {
-    let path = root().join("../../proto/vectors").join(name);
-    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{name}: {error}"));
-    serde_json::from_str(&text).unwrap()
+fn corpus(target: &str) -> PathBuf {
+    tree::find("tools/fuzz/corpus").unwrap().join(target)
 }
 
 fn unhex(hex: &Json) -> Vec<u8> {
-    let hex = hex.as_str().unwrap();
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    vectors::unhex(hex.as_str().unwrap())
 }
 
 fn input(how: usize, bytes: &[u8]) -> Vec<u8> {
@@ -47,7 +41,7 @@ fn file_name(name: &str) -> String {
 }
 
 fn rows() -> Inputs {
-    let held = vectors("row.json");
+    let held: Json = vectors::read("row.json");
     let mut inputs = Inputs::new();
     for list in ["rows", "refused"] {
         for row in held[list].as_array().unwrap() {
@@ -62,7 +56,7 @@ fn rows() -> Inputs {
 
 fn entries() -> Inputs {
     let mut inputs = Inputs::new();
-    for entry in vectors("entry.json")["entries"].as_array().unwrap() {
+    for entry in vectors::read::<Json>("entry.json")["entries"].as_array().unwrap() {
         let name = file_name(entry["name"].as_str().unwrap());
         let frame = unhex(&entry["frame"]);
         inputs.insert(format!("{name}-body"), input(1, &frame[24..]));
@@ -73,7 +67,9 @@ fn entries() -> Inputs {
 
 fn tokens() -> Inputs {
     let mut inputs = Inputs::new();
-    for (number, token) in vectors("token.json")["tokens"].as_array().unwrap().iter().enumerate() {
+    for (number, token) in
+        vectors::read::<Json>("token.json")["tokens"].as_array().unwrap().iter().enumerate()
+    {
         let token = unhex(&token["token"]);
         inputs.insert(format!("token-{number}-unsealed"), input(1, &token[..token.len() - 4]));
         inputs.insert(format!("token-{number}"), input(0, &token));
@@ -184,8 +180,7 @@ fn messages() -> Inputs {
 }
 
 fn held(target: &str) -> Inputs {
-    let folder = root().join("corpus").join(target);
-    let files = fs::read_dir(&folder).into_iter().flatten().flatten();
+    let files = fs::read_dir(corpus(target)).into_iter().flatten().flatten();
     let named = |file: fs::DirEntry| {
         (file.file_name().to_string_lossy().into_owned(), fs::read(file.path()).unwrap())
     };
@@ -203,7 +198,7 @@ fn the_corpus_starts_from_the_vectors() {
     for ((target, _), inputs) in TARGETS.iter().zip(made) {
         assert!(inputs.len() >= 4, "{target} starts from {} inputs", inputs.len());
         if is_update() {
-            let folder = root().join("corpus").join(target);
+            let folder = corpus(target);
             fs::create_dir_all(&folder).unwrap();
             inputs.iter().for_each(|(name, bytes)| fs::write(folder.join(name), bytes).unwrap());
         }

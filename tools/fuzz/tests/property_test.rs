@@ -2,9 +2,9 @@
 //! changes. The fuzzer goes further; this runs wherever the tests do, and shrinks what it finds.
 
 use std::fs;
-use std::path::Path;
 
 use forebay_fuzz::{TARGETS, Target};
+use forebay_testkit::tree;
 use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -61,7 +61,7 @@ impl Edit {
 }
 
 fn corpus(target: &str) -> Vec<Vec<u8>> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("corpus").join(target);
+    let folder = tree::find("tools/fuzz/corpus").unwrap().join(target);
     let mut files: Vec<_> = fs::read_dir(folder).unwrap().flatten().map(|at| at.path()).collect();
     files.sort();
     files.iter().map(|path| fs::read(path).unwrap()).collect()

@@ -21,6 +21,7 @@ use forebay_log::disk::RealDisk;
 use forebay_log::faulty::{FaultRates, FaultyLog};
 use forebay_log::{CatalogFollower, ChangeLog, ReadLimit};
 use forebay_reader::{LogBarriers, Reader, ReaderParts};
+use forebay_testkit::tree;
 use forebay_wire::entry::decode_entry;
 use futures::future::join_all;
 
@@ -41,12 +42,7 @@ struct Follower(Child);
 
 impl Follower {
     fn start(world: &World, directory: &Path) -> Self {
-        // This test is target/<profile>/deps/service-*; the example is two folders beside it.
-        let own = std::env::current_exe().unwrap();
-        let example = own.parent().unwrap().with_file_name("examples").join("follow");
-        let hint = "build with --all-targets, as every command of this tree does";
-        assert!(example.is_file(), "{} is missing: {hint}", example.display());
-        let mut command = Command::new(example);
+        let mut command = Command::new(tree::built("follow").unwrap());
         command.args([&world.endpoint(), "counters"]).arg(directory);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         Self(command.spawn().unwrap())

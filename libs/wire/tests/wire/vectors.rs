@@ -1,8 +1,6 @@
 //! The golden vectors of entries and tokens: one generator, and the test that holds the code to
 //! what it wrote. `UPDATE_VECTORS=1` writes the files anew; review the difference.
 
-use std::path::PathBuf;
-
 use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{
     Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
@@ -17,6 +15,7 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Alteration, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::{Error, ErrorCode};
+use forebay_testkit::vectors::{self, hex};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::token::Token;
 use forebay_wire::v1;
@@ -25,28 +24,14 @@ use serde_json::{Value as Json, json};
 
 use crate::frames::{good_change, sealed_as, sealed_change, sealed_entry};
 
-fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
 fn bytes_of(hex: &Json) -> Vec<u8> {
-    let hex = hex.as_str().unwrap();
-    (0..hex.len()).step_by(2).map(|at| u8::from_str_radix(&hex[at..at + 2], 16).unwrap()).collect()
+    vectors::unhex(hex.as_str().unwrap())
 }
 
 /// Compares with the file, or writes it; returns what the file holds.
-fn golden(name: &str, made: Json) -> Json {
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR"));
-    let path = root.join("../../proto/vectors").join(name);
-    if std::env::var_os("UPDATE_VECTORS").is_some() {
-        let text = serde_json::to_string_pretty(&made).unwrap() + "\n";
-        std::fs::write(&path, text).unwrap();
-    }
-    let fix = "write it with UPDATE_VECTORS=1 cargo test -p forebay-wire --test wire vectors";
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{name}: {e}; {fix}"));
-    let held: Json = serde_json::from_str(&text).unwrap();
-    assert_eq!(held, made, "{name} differs; if the format was meant to change, {fix}");
-    held
+fn golden(name: &str, made: &Json) -> Json {
+    vectors::check(name, made, "cargo test -p forebay-wire --test wire vectors");
+    vectors::read(name)
 }
 
 fn position(offset: u64, place: u16) -> Position {
@@ -248,7 +233,7 @@ fn entries_are_as_the_vectors_say() {
         "entries": made.collect::<Vec<_>>(),
         "refused": refused.collect::<Vec<_>>(),
     });
-    let held = golden("entry.json", made);
+    let held = golden("entry.json", &made);
     for (vector, (name, _, entry)) in held["entries"].as_array().unwrap().iter().zip(&entries) {
         assert_eq!(decode_entry(&bytes_of(&vector["frame"])).as_ref(), Ok(entry), "{name}");
     }
@@ -288,7 +273,7 @@ fn tokens_are_as_the_vectors_say() {
         })
     });
     let made = json!({ "spec": "proto/spec/token.md", "tokens": made.collect::<Vec<_>>() });
-    let held = golden("token.json", made);
+    let held = golden("token.json", &made);
     for (vector, token) in held["tokens"].as_array().unwrap().iter().zip(&tokens) {
         assert_eq!(Token::decode(&bytes_of(&vector["token"])).as_ref(), Ok(token));
     }

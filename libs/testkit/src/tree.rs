@@ -1,0 +1,111 @@
+//! Where the tree's files are, and what the build made of it. Cargo and `xtask` run a test in its
+//! package's folder, inside the repository; Bazel runs it in a tree of its own, which holds what
+//! the target declares and nothing else.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+/// Bazel's variable: the folder above the tree of a test.
+const RUNFILES: &str = "TEST_SRCDIR";
+/// Bazel's variable: the repository that `bazel run` was started in.
+const REPOSITORY: &str = "BUILD_WORKSPACE_DIRECTORY";
+/// What a Bazel target declares of [`built`]: paths in its tree, with spaces between.
+const BUILT: &str = "FOREBAY_BUILT";
+
+/// The absolute path of a tracked file or folder, which is named from the repository's root.
+///
+/// # Errors
+/// It is not at or above the current folder; under Bazel, not among the target's data.
+pub fn find(path: &str) -> Result<PathBuf, String> {
+    Ok(root_of(path)?.join(path))
+}
+
+/// The root from which [`find`] finds a file or folder: the repository, or Bazel's tree.
+///
+/// # Errors
+/// As [`find`].
+pub fn root_of(path: &str) -> Result<PathBuf, String> {
+    let start = match env::var_os(REPOSITORY) {
+        Some(repository) if !is_bazel_test() => PathBuf::from(repository),
+        _ => here()?,
+    };
+    // Bazel's tree may lie inside the repository, and above it are files that nobody declared.
+    let top = env::var_os(RUNFILES).and_then(|top| fs::canonicalize(top).ok());
+    let inside = |folder: &&Path| top.as_ref().is_none_or(|top| folder.starts_with(top));
+    let found = start.ancestors().take_while(inside).find(|folder| folder.join(path).exists());
+    let fix = "run it inside the repository; under Bazel, declare it as data";
+    let problem = || format!("no {path} at or above {}; fix: {fix}", start.display());
+    found.map(Path::to_path_buf).ok_or_else(problem)
+}
+
+/// The absolute path of what the build made besides this program: another program, an example or a
+/// shared library, by the name of its file.
+///
+/// # Errors
+/// It is not built; under Bazel, not among the target's data.
+pub fn built(name: &str) -> Result<PathBuf, String> {
+    let paths = match env::var(BUILT) {
+        Ok(declared) => declared_paths(&declared)?,
+        Err(_) if is_bazel_test() => Vec::new(),
+        Err(_) => beside_this_program(name)?,
+    };
+    let is_it = |path: &PathBuf| path.file_name().is_some_and(|file| file == name);
+    let found = paths.into_iter().filter(is_it).find(|path| path.is_file());
+    let fix =
+        "build with --all-targets, as every command of this tree does; under Bazel, declare it";
+    found.ok_or_else(|| format!("no {name} beside this program; fix: {fix}"))
+}
+
+/// A list of paths in Bazel's tree, as `$(rootpaths ...)` gives it, made absolute: whoever uses
+/// them may start programs in other folders.
+///
+/// # Errors
+/// The current folder cannot be read.
+pub fn declared_paths(list: &str) -> Result<Vec<PathBuf>, String> {
+    let here = here()?;
+    Ok(list.split_whitespace().map(|path| here.join(path)).collect())
+}
+
+/// Whether Bazel runs this as a test, which then knows nothing but what it declares.
+#[must_use]
+pub fn is_bazel_test() -> bool {
+    env::var_os(RUNFILES).is_some()
+}
+
+/// Where cargo puts what it builds, seen from a test (in `target/debug/deps`) or from a program.
+fn beside_this_program(name: &str) -> Result<Vec<PathBuf>, String> {
+    let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let folders = own.ancestors().skip(1).take(2);
+    Ok(folders.flat_map(|at| [at.join(name), at.join("examples").join(name)]).collect())
+}
+
+fn here() -> Result<PathBuf, String> {
+    env::current_dir().map_err(|error| format!("read the current folder: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_found_from_the_folder_of_a_package_and_from_the_root() {
+        let path = find("proto/vectors/row.json").unwrap();
+        assert!(path.is_absolute() && path.is_file(), "{}", path.display());
+        let problem = find("proto/vectors/no-such.json").unwrap_err();
+        assert!(problem.contains("proto/vectors/no-such.json"), "{problem}");
+    }
+
+    #[test]
+    fn what_is_not_built_is_named() {
+        let problem = built("no-such-program").unwrap_err();
+        assert!(problem.contains("no-such-program") && problem.contains("fix:"), "{problem}");
+    }
+
+    #[test]
+    fn declared_paths_are_made_absolute() {
+        let here = here().unwrap();
+        let paths = declared_paths("a/b ../c").unwrap();
+        assert_eq!(paths, [here.join("a/b"), here.join("../c")]);
+    }
+}
