@@ -21,7 +21,7 @@ final class JarContent {
     private final Map<String, byte[]> files = new TreeMap<>();
     private final StringBuilder manifest = new StringBuilder("Manifest-Version: 1.0\r\n");
 
-    /** Adds a line such as {@code Main-Class: a.B}, folded to the 72 bytes that a manifest allows. */
+    /** Adds a line such as {@code Main-Class: a.B}, folded to the 72 bytes that a line may have. */
     void addToManifest(String line) {
         String rest = line;
         for (String margin = ""; !rest.isEmpty(); margin = " ") {

@@ -1,6 +1,7 @@
 /*
- * What a target may name: the classes of the jars that it declares. Those that only its dependencies
- * declare are on the class path as well, for javac wants to see them, and naming one is an error.
+ * What a target may name: the classes of the jars that it declares. Those that only its
+ * dependencies declare are on the class path too, for javac wants to see them; naming one is an
+ * error.
  */
 import com.sun.source.tree.CompilationUnitTree;
 import com.sun.source.tree.IdentifierTree;
@@ -68,7 +69,7 @@ final class StrictDependencies implements TaskListener {
                 .toList();
     }
 
-    /** The target that a jar is of: Bazel's own are named for it, Maven's lie in a folder that is. */
+    /** The target that a jar is of: Bazel names its own for it, Maven's lie in a folder so named. */
     private static String label(Path jar) {
         Matcher built = BUILT.matcher(jar.toString());
         if (built.matches()) {
