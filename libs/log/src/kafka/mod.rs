@@ -149,8 +149,8 @@ impl Shared {
         }
     }
 
-    /// What to answer when the brokers do not know a partition: `NotFound` when that is so, and
-    /// else the error given, since a broker that has just started may know less than the others.
+    /// What to answer when a broker does not know a partition: `NotFound` when that stays so, and
+    /// else the error given, since one that has just started may know less than the others.
     async fn gone(&self, at: PartitionRef, otherwise: Error) -> Error {
         self.topics.forget(at.store);
         let found = self.topics.get(at).await.and_then(|topic| topic.number(at));

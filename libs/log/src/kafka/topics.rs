@@ -12,7 +12,7 @@ use forebay_core::id::{PartitionCount, PartitionRef, StoreId};
 use forebay_core::{Error, Result};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 use super::KafkaOptions;
 use super::admin::{Admin, TopicSeen};
@@ -23,12 +23,17 @@ use crate::change_log::{check_same_count, no_such_log};
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest wait for a topic to appear with all its leaders, or to be gone.
 const CHANGE_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the brokers must go on not knowing a topic that this process has found before, until
+/// it counts as gone: a broker that has just started answers before it knows all topics.
+const GONE_AFTER: Duration = Duration::from_secs(10);
 
 /// The topics of this log.
 pub(super) struct Topics {
     admin: Admin,
     options: KafkaOptions,
     stores: Mutex<BTreeMap<StoreId, Arc<Lookup>>>,
+    /// Stores whose topic was found, and since when the brokers have not known it.
+    found: Mutex<BTreeMap<StoreId, Option<Instant>>>,
     looks: AtomicU64,
 }
 
@@ -58,8 +63,8 @@ impl Topics {
     /// Checks brokers and control log, making the latter when it is not there.
     pub(super) async fn open(options: KafkaOptions) -> Result<Self> {
         let admin = Admin::new(&options)?;
-        let (stores, looks) = (Mutex::default(), AtomicU64::new(0));
-        let topics = Self { admin, options, stores, looks };
+        let (stores, found) = (Mutex::default(), Mutex::default());
+        let topics = Self { admin, options, stores, found, looks: AtomicU64::new(0) };
         let control = PartitionRef::CONTROL.store;
         let seen = topics.admin.look(&topics.name(control)).await?;
         let brokers = seen.brokers.iter().map(|broker| async {
@@ -96,7 +101,8 @@ impl Topics {
     /// The topic of a partition's store, checked.
     ///
     /// # Errors
-    /// `NotFound`, `Unsupported` for a topic with other settings, `Unavailable`.
+    /// `NotFound`, `Unsupported` for a topic with other settings, `Unavailable`, also in the first
+    /// seconds of the absence of a topic that was there.
     pub(super) async fn get(&self, at: PartitionRef) -> Result<Topic> {
         let lookup = self.lookup(at.store);
         let found = timeout(self.options.call_timeout, async {
@@ -114,12 +120,27 @@ impl Topics {
         let name = self.name(at.store);
         let Some(seen) = self.admin.look(&name).await?.topic else {
             self.forget(at.store);
-            return Err(no_such_log(at));
+            return Err(self.absent(at));
         };
         self.check(&name, &seen).await?;
+        self.found.lock().insert(at.store, None);
         let look = self.looks.fetch_add(1, Ordering::Relaxed);
         let topic = Topic { name: name.into(), look, partitions: seen.partitions };
         Ok(found.insert(topic).clone())
+    }
+
+    /// What it means that the brokers do not know a store's topic now.
+    fn absent(&self, at: PartitionRef) -> Error {
+        let mut found = self.found.lock();
+        let Some(absent_since) = found.get_mut(&at.store) else { return no_such_log(at) };
+        let since = *absent_since.get_or_insert_with(Instant::now);
+        if since.elapsed() >= GONE_AFTER {
+            found.remove(&at.store);
+            return no_such_log(at);
+        }
+        let message = "the brokers do not know the log that was there; try again: one of them may \
+            have started just now";
+        Error::unavailable(message).with_partition(at.partition)
     }
 
     /// Looks anew at a store's topic the next time that it is used.
@@ -178,6 +199,7 @@ impl Topics {
             Err(Error::unavailable(message))
         });
         self.forget(store);
+        self.found.lock().remove(&store);
         gone
     }
 }
