@@ -13,7 +13,7 @@ use forebayd::config::{DevConfig, Durability, LogKind};
 
 /// Forebay in one process.
 #[derive(Parser)]
-#[command(name = "forebayd", version, about, arg_required_else_help = true)]
+#[command(name = "forebayd", version, arg_required_else_help = true)]
 struct Cli {
     #[command(subcommand)]
     command: Command,

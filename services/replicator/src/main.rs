@@ -22,7 +22,7 @@ const PROGRAM: &str = "forebay-replicator";
 
 /// Serves the change stream; tells outcomes, beats, and keeps dead letters.
 #[derive(Parser)]
-#[command(name = PROGRAM, version, about)]
+#[command(name = PROGRAM, version)]
 struct Settings {
     #[command(flatten)]
     kafka: KafkaSettings,

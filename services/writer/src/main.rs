@@ -22,7 +22,7 @@ const PROGRAM: &str = "forebay-writer";
 
 /// Checks, routes and appends changes; administers stores.
 #[derive(Parser)]
-#[command(name = PROGRAM, version, about)]
+#[command(name = PROGRAM, version)]
 struct Settings {
     #[command(flatten)]
     kafka: KafkaSettings,
