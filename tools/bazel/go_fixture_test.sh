@@ -1,7 +1,7 @@
 #!/bin/sh
-# Proves the stand-in of rules_go, which nothing in the tree uses yet: builds and tests the workspace of
-# host/rules_go_fixture under Bazel 4, then plants faults in it, each of which must be found and named.
-# Runs by itself, outside of Bazel: a Bazel inside Bazel's sandbox would have no network for the modules.
+# Proves the stand-in of rules_go, which nothing in the tree uses yet: builds and tests the
+# workspace of host/rules_go_fixture under Bazel 4, then plants faults in it, each of which must be
+# found and named. Runs by itself: in the sandbox there would be no network for the modules.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)

@@ -1,8 +1,8 @@
 #!/bin/sh
 # The registry form of the Bazel build: Debian's Bazel 4 over the WORKSPACE of stand-ins (see
-# host/README.md). Use it as you would use bazel: `tools/bazel/host.sh test //...`, which is also what
-# it does without arguments. Everything Bazel keeps lies in cargo's target folder, so whoever keeps
-# that folder keeps Bazel's work too.
+# host/README.md). Use it as you would use bazel: `tools/bazel/host.sh test //...`, which is also
+# what it does without arguments. Everything Bazel keeps lies in cargo's target folder, so whoever
+# keeps that folder keeps Bazel's work too.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -17,7 +17,7 @@ fail() {
 }
 
 command -v bazel-4 >/dev/null 2>&1 ||
-    fail "Debian's Bazel 4 (bazel-4) not found" "make setup, or use Bazel 8 (.bazelversion) directly"
+    fail "Debian's Bazel 4 (bazel-4) not found" "make setup, or use Bazel 8 (.bazelversion)"
 
 cd "$root"
 target=$(cargo metadata --no-deps --format-version 1 |

@@ -1,7 +1,7 @@
-"""Writes @crates: the third-party crates that cargo has built, as targets for rules_rust's stand-in.
+"""Writes @crates: the third-party crates that cargo has built, for the stand-in of rules_rust.
 
-Cargo is asked in the one invocation form of the tree (tools/decisions/0002), so after a build it has
-nothing left to do, and says which file each package became. Each such package is a target
+Cargo is asked in the one invocation form of the tree (tools/decisions/0002), so after a build it
+has nothing left to do, and says which file each package became. Each such package is a target
 NAME-VERSION, whose dependencies are those of `cargo metadata`; each direct dependency of a
 first-party package is a target NAME beside it, which is what BUILD files name. Files are hard
 links: they cost nothing and outlive `cargo clean`. Usage: crates.py ROOT
@@ -14,15 +14,19 @@ import shutil
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
+from typing import Any
 
 BUILD = ["build", "--workspace", "--all-targets", "--locked", "--message-format=json"]
 METADATA = ["metadata", "--locked", "--format-version=1", "--filter-platform"]
-# What `cargo run` leaves in the environment of its program would change build scripts' fingerprints.
+# What `cargo run` leaves in its program's environment would change build scripts' fingerprints.
 UNWANTED = ("CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_")
 LINKABLE = (".rlib", ".so")
 
+Json = dict[str, Any]
 
-def cargo(root, arguments):
+
+def cargo(root: pathlib.Path, arguments: list[str]) -> str:
     """What cargo prints, run as the workshop runs it (tools/xtask/src/workspace.rs)."""
     environment = {k: v for k, v in os.environ.items() if not k.startswith(UNWANTED)}
     command = ["cargo", *arguments]
@@ -32,15 +36,15 @@ def cargo(root, arguments):
     return done.stdout
 
 
-def triple(root):
+def triple(root: pathlib.Path) -> str:
     """The platform that rustc compiles for."""
     text = subprocess.run(["rustc", "-vV"], cwd=root, check=True, capture_output=True, text=True)
     return next(line[6:] for line in text.stdout.splitlines() if line.startswith("host: "))
 
 
-def artifacts(root):
+def artifacts(root: pathlib.Path) -> dict[str, list[Json]]:
     """Package id -> the linkable files cargo made of it, each with crate name and optimisation."""
-    found = {}
+    found: dict[str, list[Json]] = {}
     for line in cargo(root, BUILD).splitlines():
         message = json.loads(line)
         if message["reason"] != "compiler-artifact" or "path+" in message["package_id"]:
@@ -59,7 +63,7 @@ def artifacts(root):
     return found
 
 
-def choose(name, made, kinds, host_level):
+def choose(name: str, made: list[Json], kinds: list[Json], host_level: str) -> Json:
     """The artifact that cargo would link: build scripts and macros have their own profile."""
     for_host = all(kind["kind"] == "build" for kind in kinds)
     fitting = [one for one in made if (one["level"] == host_level) == for_host] or made
@@ -69,7 +73,7 @@ def choose(name, made, kinds, host_level):
     return fitting[0]
 
 
-def link(source, folder):
+def link(source: pathlib.Path, folder: pathlib.Path) -> str:
     """A hard link, or a copy where file systems differ; its name is the source's."""
     target = folder / source.name
     target.unlink(missing_ok=True)
@@ -80,7 +84,9 @@ def link(source, folder):
     return f"{folder.name}/{target.name}"
 
 
-def package_targets(nodes, packages, made, folder):
+def package_targets(
+    nodes: Json, packages: Json, made: dict[str, list[Json]], folder: pathlib.Path
+) -> Iterator[str]:
     """A target for every third-party package: its files, and the packages it links."""
     for identity in sorted(made, key=lambda one: (packages[one]["name"], packages[one]["version"])):
         files = [link(one["file"], folder) for one in made[identity]]
@@ -93,9 +99,15 @@ def package_targets(nodes, packages, made, folder):
         yield target("crate_files", label(packages[identity]), files=files, deps=sorted(deps))
 
 
-def direct_targets(nodes, packages, members, made, host_level):
+def direct_targets(
+    nodes: Json,
+    packages: Json,
+    members: list[str],
+    made: dict[str, list[Json]],
+    host_level: str,
+) -> Iterator[str]:
     """A target for every third-party package that a first-party one names."""
-    chosen = {}
+    chosen: dict[str, tuple[str, Json]] = {}
     for member in sorted(members):
         for dep in nodes[member]["deps"]:
             if dep["pkg"] not in made:
@@ -115,17 +127,19 @@ def direct_targets(nodes, packages, members, made, host_level):
         )
 
 
-def label(package):
+def label(package: Json) -> str:
+    """The target of a package."""
     return f"{package['name']}-{package['version']}"
 
 
-def target(rule, name, **attributes):
+def target(rule: str, name: str, **attributes: object) -> str:
     """A target, as a BUILD file writes it."""
     lines = [f"    {key} = {json.dumps(value)}," for key, value in sorted(attributes.items())]
     return "\n".join([f"{rule}(", f'    name = "{name}",', *lines, ")"])
 
 
-def main():
+def main() -> None:
+    """Write the repository into the current folder."""
     root, here = pathlib.Path(sys.argv[1]), pathlib.Path.cwd()
     profile = tomllib.loads((root / "Cargo.toml").read_text())["profile"]["dev"]
     host_level = str(profile.get("build-override", {}).get("opt-level", 0))

@@ -10,14 +10,15 @@ import pathlib
 import subprocess
 import sys
 import tomllib
+from typing import Any
 
 
-def read(command, root):
+def read(command: list[str], root: pathlib.Path) -> str:
     """What the command prints."""
     return subprocess.run(command, cwd=root, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def opt_levels(root):
+def opt_levels(root: pathlib.Path) -> dict[str, Any]:
     """The optimisation of each first-party package in the dev profile, by folder."""
     workspace = tomllib.loads((root / "Cargo.toml").read_text())
     profile = workspace["profile"]["dev"]
@@ -33,7 +34,8 @@ def opt_levels(root):
     return levels
 
 
-def main():
+def main() -> None:
+    """Write the repository into the current folder."""
     root = pathlib.Path(sys.argv[1])
     version = read(["rustc", "-vV"], root)
     tools = pathlib.Path(read(["rustc", "--print", "sysroot"], root).strip()) / "bin"

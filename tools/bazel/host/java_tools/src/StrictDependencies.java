@@ -69,7 +69,7 @@ final class StrictDependencies implements TaskListener {
                 .toList();
     }
 
-    /** The target that a jar is of: Bazel names its own jars so, Maven's lie in a folder so named. */
+    /** The target that a jar is of: Bazel names its own jars so, Maven's lie in such folders. */
     private static String label(Path jar) {
         Matcher built = BUILT.matcher(jar.toString());
         if (built.matches()) {

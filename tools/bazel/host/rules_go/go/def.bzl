@@ -1,6 +1,6 @@
-"""Stand-in for rules_go: packages are built by the machine's own go, in a scratch copy of the module
-that holds go.mod, go.sum and the declared files, and nothing else. Third-party modules come from
-go's own cache; each import of one, and of a first-party package, must be declared.
+"""Stand-in for rules_go: packages are built by the machine's own go, in a scratch copy of the
+module that holds go.mod, go.sum and the declared files, and nothing else. Third-party modules come
+from go's own cache; each import of one, and of a first-party package, must be declared.
 """
 
 load("@host_go//:host.bzl", "ENVIRONMENT", "GO", "MODULE")

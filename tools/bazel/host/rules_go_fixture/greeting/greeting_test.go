@@ -1,3 +1,5 @@
+// Tests of greeting: its words, a file beside it, a third-party module.
+
 package greeting
 
 import (

@@ -9,6 +9,7 @@ import pathlib
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 
 INSTRUCTION = re.compile(r"cargo::?(?:(rustc-[a-z-]+)|error)=(.*)")
 FLAGS = {
@@ -21,7 +22,7 @@ FLAGS = {
 }
 
 
-def flags(text):
+def flags(text: str) -> Iterator[str]:
     """What the script asks of rustc, an argument a line."""
     for line in text.splitlines():
         found = INSTRUCTION.match(line)
@@ -32,7 +33,8 @@ def flags(text):
         yield FLAGS[found[1]].format(found[2]) + "\n"
 
 
-def main():
+def main() -> None:
+    """Run the script, and keep what it says."""
     program, output, package = sys.argv[1:]
     here = pathlib.Path.cwd()
     out = here / output / "out"

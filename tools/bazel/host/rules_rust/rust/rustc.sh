@@ -1,8 +1,8 @@
 #!/bin/sh
 # rustc.sh PACKAGE SCRIPT_OUTPUT COMPILER ARGUMENT...
-# Runs rustc or rustdoc as rules_rust does: CARGO_MANIFEST_DIR is the package's folder in the sandbox,
-# rustc's output does not hold the sandbox's path, and what a build script printed (SCRIPT_OUTPUT, or
-# "") is obeyed.
+# Runs rustc or rustdoc as rules_rust does: CARGO_MANIFEST_DIR is the package's folder in the
+# sandbox, rustc's output does not hold the sandbox's path, and what a build script printed
+# (SCRIPT_OUTPUT, or "") is obeyed.
 set -eu
 
 package=$1
