@@ -125,9 +125,8 @@ def dependencies(pin: Pin, needed: Iterable[str], pinned: dict[str, Pin]) -> lis
     return [f"//{name}" for name in sorted(names)]
 
 
-def lay_out(distribution: metadata.Distribution, folder: Path) -> None:
-    """Put the files that a distribution recorded where rules_python would unpack them."""
-    prefix = Path(sys.prefix).resolve()
+def lay_out(distribution: metadata.Distribution, prefix: Path, folder: Path) -> None:
+    """Put the files of a distribution in this environment where rules_python would unpack them."""
     site_packages = Path(str(distribution.locate_file(""))).resolve()
     for recorded in distribution.files or []:
         if recorded.name in NOT_A_LIBRARY:
@@ -166,7 +165,7 @@ def write_repository(pinned: dict[str, Pin], folder: Path) -> None:
     """Write one package per requirement, and the toolchain."""
     for name, pin in pinned.items():
         distribution = installed(pin)
-        lay_out(distribution, folder / name)
+        lay_out(distribution, Path(sys.prefix).resolve(), folder / name)
         deps = dependencies(pin, needs(distribution), pinned)
         text = LIBRARY.format(name=name, deps=json.dumps(deps))
         (folder / name / "BUILD.bazel").write_text(text)

@@ -18,7 +18,10 @@ def stage(tmp_path: Path) -> Iterator[demo.Stage]:
     """A stage whose programs are stopped when the test ends."""
     with ExitStack() as stack:
         settings = demo.Settings(programs=tmp_path, kafka=False, small=True, plant=False)
-        yield demo.Stage(settings, tmp_path, stack, Interrupts())
+        stage = demo.Stage(settings, tmp_path, stack, Interrupts())
+        yield stage
+        for child in stage.children:  # pytest shows what a failed test printed.
+            print(child.last_words())
 
 
 @pytest.fixture
