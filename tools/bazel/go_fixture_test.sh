@@ -30,7 +30,9 @@ mkdir -p "$work/tree/tools/bazel"
 cp -R "$root/tools/bazel/host/rules_go_fixture/." "$work/tree"
 cp -R "$root/tools/bazel/host" "$root/tools/bazel/host.bazelrc" "$work/tree/tools/bazel"
 cp "$root/.bazelignore" "$work/tree"
-rm -rf "$work/tree/tools/bazel/host/rules_go_fixture"
+rm -rf "$work/tree/tools/bazel/host/rules_go_fixture" "$work/tree/tools/bazel/host/tests"
+# The scripts alone, not the targets of their tests.
+echo 'exports_files(glob(["*.py"]))' >"$work/tree/tools/bazel/host/BUILD.bazel"
 : >"$work/tree/MODULE.bazel" # By this file the repositories find the root.
 cd "$work/tree"
 cache=$(go env GOCACHE)

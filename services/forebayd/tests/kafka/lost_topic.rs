@@ -110,7 +110,8 @@ async fn a_deleted_topic_ends_calls_typed_and_the_next_start_makes_it_anew() {
     })
     .await;
     assert_eq!(count_of(&before.reader, OLD), Some(5));
-    let write = before.store.upsert(OLD).increment("count", 1).deadline(Duration::from_secs(5));
+    // For some seconds a retry might have helped: a broker may have started just now.
+    let write = before.store.upsert(OLD).increment("count", 1).deadline(LONG);
     let error = write.send().await.unwrap_err();
     assert!(error.error().to_string().contains("there is no log"), "{}", error.error());
     let address = daemon.kill();
