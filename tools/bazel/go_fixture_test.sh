@@ -46,7 +46,7 @@ bazel() {
 }
 
 test_all() {
-    bazel test --sandbox_writable_path="$cache" //... >"$work/log" 2>&1
+    bazel test --keep_going --sandbox_writable_path="$cache" //... >"$work/log" 2>&1
 }
 
 # found FILE SED WORDS: with this change of the file the tests must fail, and say these words.

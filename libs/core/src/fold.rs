@@ -139,6 +139,11 @@ impl PartitionState {
         };
         let opens = matches!(entry.body, EntryBody::Opening).then_some(entry.log_id);
         let log_id = self.log_id.or(opens);
+        if opens != log_id && opens.is_some() {
+            // Several opened the log at once and the first won: nothing of the others is lost.
+            self.offset_applied = offset.next();
+            return Ok(Applied::default());
+        }
         if let Err(error) = self.check_log(&entry, log_id) {
             self.log_id = log_id;
             return Ok(self.skip(offset, error));

@@ -187,12 +187,14 @@ impl Scribe {
 
     /// Makes the entry one that every replica must skip, and says how.
     fn spoil(&mut self, entry: &mut Entry, definition: &Definition) -> Option<&'static str> {
+        let opens = matches!(entry.body, EntryBody::Opening);
         let first_change = match &mut entry.body {
             EntryBody::Changes(batches) => batches.first_mut().and_then(|b| b.changes.last_mut()),
             _ => None,
         };
         match (self.dice.below(8), first_change) {
-            (0, _) => {
+            // A second opening is passed over, not skipped.
+            (0, _) if !opens => {
                 entry.log_id = LogId(77);
                 Some("log")
             }

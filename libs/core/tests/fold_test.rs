@@ -5,7 +5,7 @@ mod fixture;
 use fixture::*;
 use forebay_core::change::{ClientBatch, Condition, Entry, EntryBody, FieldOp, Source};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Blocked, Record};
+use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
 use forebay_core::id::{
     ClientId, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion,
 };
@@ -268,13 +268,20 @@ fn the_first_opening_entry_names_the_log_and_what_stands_before_it_is_skipped() 
     assert_eq!(replica.state.log_id, None);
     assert_eq!(replica.state.partition_time, Timestamp::MIN);
     assert_eq!(replica.apply(2, opening(LOG)).unwrap().skipped, None);
-    for other in [opening(LogId(9)), Entry { log_id: LogId(8), ..heartbeat(V1) }] {
-        let applied = replica.apply(3, other).unwrap();
-        assert_eq!(applied.skipped.unwrap().context().partition, Some(PartitionId(0)));
-    }
+    let applied = replica.apply(3, Entry { log_id: LogId(8), ..heartbeat(V1) }).unwrap();
+    assert_eq!(applied.skipped.unwrap().context().partition, Some(PartitionId(0)));
     assert_eq!(replica.state.log_id, Some(LOG));
-    assert_eq!(replica.state.offset_applied, Offset(4));
+    assert_eq!(replica.state.offset_applied, Offset(3));
     assert_eq!(replica.state.partition_time, Timestamp::from_micros(2));
+}
+
+#[test]
+fn an_opening_that_came_second_moves_nothing_and_is_no_dead_letter() {
+    let mut replica = replica();
+    let late = Entry { log_id: LogId(9), body: EntryBody::Opening, ..heartbeat(V1) };
+    let before = replica.state.clone();
+    assert_eq!(replica.apply(3, late).unwrap(), Applied::default());
+    assert_eq!(replica.state, PartitionState { offset_applied: Offset(1), ..before });
 }
 
 #[test]

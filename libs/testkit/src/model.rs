@@ -168,7 +168,10 @@ impl Model {
     pub fn apply(&mut self, offset: Offset, append_time: Timestamp, entry: &Entry) -> ModelApplied {
         let skipped = ModelApplied { skipped: true, ..ModelApplied::default() };
         if matches!(entry.body, EntryBody::Opening) {
-            self.log_id.get_or_insert(entry.log_id);
+            let log_id = *self.log_id.get_or_insert(entry.log_id);
+            if log_id != entry.log_id {
+                return ModelApplied::default();
+            }
         }
         if self.log_id != Some(entry.log_id)
             || matches!(entry.body, EntryBody::Control(_) | EntryBody::DeadLetters(_))

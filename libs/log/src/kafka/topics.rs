@@ -181,7 +181,10 @@ impl Topics {
             Err(Error::unavailable(message))
         })?;
         check_same_count(store, PartitionCount(seen.partitions), count)?;
-        self.check(&name, &seen).await
+        self.check(&name, &seen).await?;
+        // Another broker than the one that told this may not know the topic yet.
+        self.found.lock().insert(store, None);
+        Ok(())
     }
 
     /// Removes a store's topic and waits until the brokers no longer know it.
