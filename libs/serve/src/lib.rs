@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_core::{Error, Result};
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 use tonic::service::Routes;
 use tonic::transport::Server;
@@ -93,21 +93,33 @@ pub async fn serve(
     Ok(())
 }
 
-/// Returns at SIGTERM or SIGINT.
-///
-/// # Errors
-/// `Internal` when signals cannot be heard.
-pub async fn signalled() -> Result<()> {
-    let listen = |kind| {
-        signal(kind).map_err(|error| Error::internal(format!("listen for signals: {error}")))
-    };
-    let (mut terminate, mut interrupt) =
-        (listen(SignalKind::terminate())?, listen(SignalKind::interrupt())?);
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
+/// SIGTERM and SIGINT, heard from now on: a process listens before it says that it is ready, else
+/// a signal right after would end it undrained.
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+}
+
+impl Signals {
+    /// Begins to listen.
+    ///
+    /// # Errors
+    /// `Internal` when signals cannot be heard.
+    pub fn listen() -> Result<Self> {
+        let listen = |kind| {
+            signal(kind).map_err(|error| Error::internal(format!("listen for signals: {error}")))
+        };
+        let terminate = listen(SignalKind::terminate())?;
+        Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
     }
-    Ok(())
+
+    /// Returns at the first of them.
+    pub async fn received(mut self) {
+        tokio::select! {
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+        }
+    }
 }
 
 #[cfg(test)]

@@ -29,10 +29,11 @@ async fn serve(config: DevConfig) -> Result<()> {
     };
     let node = Node::start(parts).await?;
     let (listener, address) = forebay_serve::bind(config.listen).await?;
+    let signals = forebay_serve::Signals::listen()?;
     greet(&config, &address.to_string());
     let ended = async {
         tokio::select! {
-            signalled = forebay_serve::signalled() => signalled,
+            () = signals.received() => Ok(()),
             error = log.failed() => Err(error),
         }
     };

@@ -14,7 +14,7 @@ use forebay_log::{CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
     ChangeStreamService, LogHeartbeats, Replicas, ReplicatorParts, ReplicatorService, change_stream,
 };
-use forebay_serve::{KafkaSettings, bind, check_loopback, serve, signalled};
+use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
 use tonic::service::Routes;
 use tracing_subscriber::EnvFilter;
 
@@ -44,8 +44,13 @@ async fn run(settings: Settings) -> Result<()> {
     let replicator = ReplicatorService::new(parts, Arc::clone(&replicas));
     let routes = Routes::new(replicator.into_server()).add_service(change_stream(stream.clone()));
     let (listener, address) = bind(settings.listen).await?;
+    let signals = Signals::listen()?;
+    let ended = async {
+        signals.received().await;
+        Ok(())
+    };
     println!("{PROGRAM} ready http://{address}");
-    let served = serve(listener, routes, signalled(), || stream.end_streams()).await;
+    let served = serve(listener, routes, ended, || stream.end_streams()).await;
     replicas.stop();
     served
 }

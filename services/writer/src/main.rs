@@ -11,7 +11,7 @@ use forebay_core::entropy::SystemEntropy;
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_log::kafka::KafkaLog;
 use forebay_log::{CatalogFollower, ChangeLog};
-use forebay_serve::{KafkaSettings, bind, check_loopback, serve, signalled};
+use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
 use forebay_wire::v1::writer_server::WriterServer;
 use forebay_writer_service::service::WriterService;
 use forebay_writer_service::{NoOutcomes, Outcomes, RemoteOutcomes, Writer, WriterParts};
@@ -52,8 +52,13 @@ async fn run(settings: Settings) -> Result<()> {
         .max_decoding_message_size(MESSAGE_BYTES_MAX)
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let (listener, address) = bind(settings.listen).await?;
+    let signals = Signals::listen()?;
+    let ended = async {
+        signals.received().await;
+        Ok(())
+    };
     println!("{PROGRAM} ready http://{address}");
-    serve(listener, Routes::new(server), signalled(), || service.end_streams()).await
+    serve(listener, Routes::new(server), ended, || service.end_streams()).await
 }
 
 fn main() -> ExitCode {

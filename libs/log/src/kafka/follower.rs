@@ -140,6 +140,12 @@ impl Follower {
         self.main.context.said().is_down()
     }
 
+    /// As librdkafka at its worst: assigned still, as far as anybody knows, and nothing comes.
+    #[cfg(test)]
+    pub(super) fn fall_silent(&self) {
+        self.main.consumer.unassign().expect("a consumer lets go of what it has");
+    }
+
     /// Some broker answered.
     pub(super) fn is_up(&self) {
         self.main.context.said().set_down(false);

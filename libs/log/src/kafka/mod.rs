@@ -51,6 +51,9 @@ const RETRY_EVERY: Duration = Duration::from_millis(20);
 /// Longest wait of one read; far enough that nobody meets it, near enough to be added to any time.
 const WAIT_MAX: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
+/// How long a reader that waits believes the silence of its follower before it asks the brokers.
+const DOUBT_AFTER: Duration = Duration::from_secs(10);
+
 /// A log on Kafka.
 ///
 /// Append times are the brokers' own (`LogAppendTime`), in whole milliseconds. Anything may be
@@ -233,34 +236,51 @@ impl Shared {
         limit: ReadLimit,
     ) -> Result<Option<Records>> {
         let tail = &open.tail;
-        let mut wait_max = limit.wait_max.min(WAIT_MAX);
+        let deadline = now() + limit.wait_max.min(WAIT_MAX);
         match tail.find(from, limit.bytes_max)? {
             Found::Here(records) => return Ok(Some(records)),
             Found::Below => return Ok(None),
             Found::Ahead { end } => {
                 // Only the brokers know what others appended just now.
-                if wait_max.is_zero() || from > end {
+                if limit.wait_max.is_zero() || from > end {
                     self.bounds(tail.at).await?.check(tail.at, from)?;
                 }
             }
         }
-        let is_known = from < tail.bounds().end;
-        if is_known {
-            wait_max = self.topics.options().call_timeout;
-        }
-        tail.wait_past(from, wait_max).await;
-        match tail.find(from, limit.bytes_max)? {
-            Found::Here(records) => Ok(Some(records)),
-            Found::Below => Ok(None),
-            Found::Ahead { .. } if is_known => Err(self.topics.silent(tail.at)),
-            Found::Ahead { end } => {
-                if open.follower().is_down() {
-                    self.bounds(tail.at).await?;
+        loop {
+            let is_known = from < tail.bounds().end;
+            let wait_max = match is_known {
+                true => self.topics.options().call_timeout,
+                false => deadline.saturating_duration_since(now()).min(DOUBT_AFTER),
+            };
+            tail.wait_past(from, wait_max).await;
+            match tail.find(from, limit.bytes_max)? {
+                Found::Here(records) => return Ok(Some(records)),
+                Found::Below => return Ok(None),
+                Found::Ahead { .. } if is_known => return Err(self.replace_follower(open)),
+                Found::Ahead { end } => {
+                    let is_over = now() >= deadline;
+                    if is_over && !open.follower().is_down() {
+                        return Ok(Some(Records { records: Vec::new(), end }));
+                    }
+                    // Nothing came, and only the brokers know whether there is nothing.
+                    let end = self.bounds(tail.at).await?.end;
                     open.follower().is_up();
+                    if is_over {
+                        return Ok(Some(Records { records: Vec::new(), end }));
+                    }
                 }
-                Ok(Some(Records { records: Vec::new(), end }))
             }
         }
+    }
+
+    /// Ends a tail whose follower does not bring what the log is known to hold: a consumer may stay
+    /// silent for ever after its broker was away (librdkafka 5153), and only a new one hears more.
+    fn replace_follower(&self, open: &Open) -> Error {
+        let silent = self.topics.silent(open.tail.at);
+        self.readers.retire(open.follower());
+        open.tail.break_off(silent.clone());
+        silent
     }
 
     async fn read_behind(&self, tail: &Tail, from: Offset, bytes_max: usize) -> Result<Records> {
@@ -349,5 +369,41 @@ impl ChangeLog for KafkaLog {
 
     async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
         self.shared.trim(at, before).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::id::PartitionId;
+    use forebay_testkit::brokers::Brokers;
+
+    use super::*;
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_follower_that_falls_silent_is_replaced_and_its_readers_go_on() {
+        let brokers = tokio::task::spawn_blocking(|| Brokers::start(1)).await.unwrap().unwrap();
+        let mut options = KafkaOptions::dev(brokers.bootstrap(), "silent");
+        options.call_timeout = Duration::from_secs(2);
+        let log = KafkaLog::open(options.clone()).await.unwrap();
+        let (store, at) =
+            (StoreId(7), PartitionRef { store: StoreId(7), partition: PartitionId(0) });
+        log.create(store, PartitionCount(1)).await.unwrap();
+        let none = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+        assert_eq!(log.read(at, Offset(0), none).await.unwrap().end, Offset(0));
+        let place = log.shared.readers.place(at);
+        place.get().unwrap().follower().fall_silent();
+        let other = KafkaLog::open(options).await.unwrap();
+        other.append(at, Bytes::from_static(b"unheard")).await.unwrap();
+        let patient = ReadLimit { wait_max: Duration::from_secs(1_000), ..none };
+        let heard = tokio::time::timeout(Duration::from_secs(100), async {
+            loop {
+                match log.read(at, Offset(0), patient).await {
+                    Ok(records) => return records,
+                    Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
+                }
+            }
+        });
+        assert_eq!(heard.await.unwrap().records[0].entry, &b"unheard"[..]);
+        assert!(!Arc::ptr_eq(&place, &log.shared.readers.place(at)), "the old tail goes on");
     }
 }

@@ -89,6 +89,14 @@ impl Readers {
         Ok(follower)
     }
 
+    /// Gives no more tails to a follower; those that it has go on.
+    pub(super) fn retire(&self, follower: &Follower) {
+        let mut held = self.follower.lock();
+        if std::ptr::eq(held.as_ptr(), follower) {
+            *held = Weak::new();
+        }
+    }
+
     /// The tail of a partition, where it is open.
     pub(super) fn tail(&self, at: PartitionRef) -> Option<Arc<Tail>> {
         let tails = self.tails.lock();

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_core::id::{PartitionCount, PartitionRef, StoreId};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use futures::future::try_join_all;
 use parking_lot::Mutex;
 use tokio::time::{Instant, sleep, timeout};
@@ -170,18 +170,22 @@ impl Topics {
         }
         let made = timeout(CHANGE_TIMEOUT, async {
             loop {
-                match self.admin.look(&name).await?.topic {
-                    Some(seen) if seen.is_ready => return Ok(seen),
-                    _ => sleep(LOOK_EVERY).await,
+                let seen = self.admin.look(&name).await?.topic;
+                if let Some(seen) = seen.filter(|seen| seen.is_ready) {
+                    check_same_count(store, PartitionCount(seen.partitions), count)?;
+                    match self.check(&name, &seen).await {
+                        // The broker that was asked does not know the topic yet.
+                        Err(error) if error.code() == ErrorCode::Unavailable => {}
+                        checked => return checked,
+                    }
                 }
+                sleep(LOOK_EVERY).await;
             }
         });
-        let seen = made.await.unwrap_or_else(|_| {
-            let message = format!("topic {name} has no leaders yet; see whether the brokers run");
+        made.await.unwrap_or_else(|_| {
+            let message = format!("topic {name} is not ready yet; see whether the brokers run");
             Err(Error::unavailable(message))
         })?;
-        check_same_count(store, PartitionCount(seen.partitions), count)?;
-        self.check(&name, &seen).await?;
         // Another broker than the one that told this may not know the topic yet.
         self.found.lock().insert(store, None);
         Ok(())
