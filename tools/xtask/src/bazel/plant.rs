@@ -6,7 +6,6 @@
 mod copy;
 mod fault;
 
-use std::env;
 use std::process::Command;
 use std::time::Duration;
 
@@ -93,8 +92,7 @@ fn planted(copy: &Copy, fault: &Fault) -> Result<(Result<(), String>, String), S
 fn look(copy: &Copy, witness: &Witness, bound: Duration) -> Result<Outcome, String> {
     let mut command = match witness {
         Witness::Check(rule) => {
-            let own = env::current_exe().map_err(|error| format!("find xtask: {error}"))?;
-            let mut command = Command::new(own);
+            let mut command = Command::new(&copy.xtask);
             command.args(["check", "--only", rule]).current_dir(&copy.tree.root);
             command
         }

@@ -28,6 +28,9 @@ pub struct Copy {
     pub target: PathBuf,
     /// Where whoever looks at the copy writes.
     pub log: PathBuf,
+    /// The checks' program, by its path: the running one's own file is gone once cargo has written
+    /// it anew.
+    pub xtask: PathBuf,
     /// The tree that it is a copy of.
     original: Workspace,
     /// What stands in the copy's settings of Bazel.
@@ -45,6 +48,7 @@ impl Copy {
             tree: Workspace { root: target.join("bazel/plant/tree") },
             target: target.join("bazel/plant/target"),
             log: super::super::log(workspace, "plant.log")?,
+            xtask: workspace.binary("xtask")?,
             original: workspace.clone(),
             settings: settings(workspace, &target.join(REPOSITORIES))?,
         };
@@ -189,6 +193,7 @@ mod tests {
             tree: Workspace { root: folder.join("copy") },
             target: folder.join("target"),
             log: folder.join("log"),
+            xtask: PathBuf::new(),
             original: Workspace { root: original },
             settings: String::new(),
         };
