@@ -83,10 +83,14 @@ fn planted(copy: &Copy, fault: &Fault) -> Result<(Result<(), String>, String), S
         applied = applied.and_then(|()| copy.edit(edit));
         edited.push(edit.file.as_str());
     }
-    let looked = applied.and_then(|()| look(copy, &fault.witness, LOOK_BOUND));
+    let looked = match applied {
+        Ok(()) => {
+            look(copy, &fault.witness, LOOK_BOUND).map(|seen| (verdict(fault, &seen), seen.output))
+        }
+        Err(problem) => Ok((Err(problem), String::new())),
+    };
     edited.iter().try_for_each(|file| copy.restore(file))?;
-    let outcome = looked.map_err(|problem| format!("fault {}: {problem}", fault.name))?;
-    Ok((verdict(fault, &outcome), outcome.output))
+    looked.map_err(|problem| format!("fault {}: {problem}", fault.name))
 }
 
 fn look(copy: &Copy, witness: &Witness, bound: Duration) -> Result<Outcome, String> {
