@@ -75,17 +75,16 @@ impl View<'_> {
     ) -> Result<()> {
         check_key_count(keys)?;
         let (mut hits, mut misses) = (0, 0);
-        let visited =
-            (0..keys.count()).try_for_each(|place| match self.look_up(&keys.key(place))? {
-                Lookup::Found(row) => {
-                    hits += 1;
-                    visit(place, KeyAnswer::Found(row))
-                }
-                other => {
-                    misses += u64::from(matches!(other, Lookup::Absent));
-                    visit(place, KeyAnswer::None(other.status()))
-                }
-            });
+        let visited = self.look_up_all(keys, |place, found| match found {
+            Lookup::Found(row) => {
+                hits += 1;
+                visit(place, KeyAnswer::Found(row))
+            }
+            other => {
+                misses += u64::from(matches!(other, Lookup::Absent));
+                visit(place, KeyAnswer::None(other.status()))
+            }
+        });
         self.inner.counters.add(hits, misses);
         visited
     }

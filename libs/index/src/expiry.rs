@@ -10,20 +10,14 @@ use std::sync::Arc;
 
 use forebay_core::clock::Timestamp;
 
-use crate::storage::SeededHash;
-
 /// The queue of one generation of one partition; belongs to its writer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ExpiryQueue {
     due: BinaryHeap<Reverse<(Timestamp, Arc<[u8]>)>>,
-    queued: HashSet<Arc<[u8]>, SeededHash>,
+    queued: HashSet<Arc<[u8]>>,
 }
 
 impl ExpiryQueue {
-    pub(crate) fn new(hash: SeededHash) -> Self {
-        Self { due: BinaryHeap::new(), queued: HashSet::with_hasher(hash) }
-    }
-
     /// Notes that the document under a key expires.
     pub(crate) fn note(&mut self, identity: &[u8], expires_at: Timestamp) {
         if self.queued.contains(identity) {
@@ -52,7 +46,7 @@ mod tests {
 
     #[test]
     fn keys_come_due_in_order_and_once() {
-        let mut queue = ExpiryQueue::new(SeededHash::new(1));
+        let mut queue = ExpiryQueue::default();
         let at = Timestamp::from_micros;
         queue.note(b"b", at(20));
         queue.note(b"a", at(10));

@@ -297,11 +297,10 @@ impl View<'_> {
         }
         plan.check(keys.count(), out)?;
         let (mut hits, mut misses) = (0, 0);
-        for place in 0..keys.count() {
+        let gathered = self.look_up_all(keys, |place, found| {
             let cells = place * plan.width..(place + 1) * plan.width;
             let values = &mut out.values[cells.clone()];
             let mask = out.cells.as_deref_mut().map(|mask| &mut mask[cells]);
-            let found = self.look_up(&keys.key(place))?;
             match (&found, &mut out.statuses) {
                 (found, Some(statuses)) => statuses[place] = found.status(),
                 (Lookup::Refused(id, status), None) => return Err(self.refused(*id, *status)),
@@ -310,15 +309,16 @@ impl View<'_> {
             match found {
                 Lookup::Found(row) => {
                     hits += 1;
-                    plan.fill_row(&row, values, mask)?;
+                    plan.fill_row(&row, values, mask)
                 }
                 other => {
                     misses += u64::from(matches!(other, Lookup::Absent));
                     plan.fill_defaults(values, mask);
+                    Ok(())
                 }
             }
-        }
+        });
         self.inner.counters.add(hits, misses);
-        Ok(())
+        gathered
     }
 }

@@ -1,7 +1,7 @@
 //! The header of one partition: what readers ask of it before they touch a row.
 //!
 //! One writer stores, any readers load; nobody waits. The words that every read needs (phase,
-//! generation, schema version, partition time) stand alone and are stored with release after the
+//! root, schema version, partition time) stand alone and are stored with release after the
 //! rows that they speak of. The status, which must be consistent in itself, lies in two sets of
 //! words that take turns: the writer fills the set that is not current and then raises the turn.
 //! A reader copies the current set and keeps the copy if the turn has not moved; it tries again
@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, fen
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{Epoch, Offset, Position, SchemaVersion};
+
+use crate::table::Root;
 
 /// How far a partition is; whether it may say *absent*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,16 +80,18 @@ pub struct Held {
     pub key_bytes: u64,
     /// Bytes of their rows.
     pub row_bytes: u64,
+    /// Bytes of memory that they and their index take.
+    pub memory_bytes: u64,
 }
 
-const STATUS_WORDS: usize = 8;
+const STATUS_WORDS: usize = 9;
 
 /// The header of one partition; on lines of its own, so that partitions do not slow each other.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Header {
     partition_time: AtomicI64,
-    generation: AtomicU32,
+    root: AtomicU64,
     schema_version: AtomicU32,
     phase: AtomicU8,
     turn: AtomicU64,
@@ -98,7 +102,7 @@ impl Header {
     pub(crate) fn new() -> Self {
         let header = Self {
             partition_time: AtomicI64::new(Timestamp::MIN.as_micros()),
-            generation: AtomicU32::new(0),
+            root: AtomicU64::new(0),
             schema_version: AtomicU32::new(0),
             phase: AtomicU8::new(PartitionPhase::Bootstrapping as u8),
             turn: AtomicU64::new(0),
@@ -116,8 +120,14 @@ impl Header {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    pub(crate) fn load_generation_acquire(&self) -> u32 {
-        self.generation.load(Ordering::Acquire)
+    /// Where the table begins that readers see.
+    pub(crate) fn load_root_acquire(&self) -> Root {
+        Root::load(&self.root)
+    }
+
+    /// The word of the root, for the table that readers see: it swings it when it grows.
+    pub(crate) fn root(&self) -> &AtomicU64 {
+        &self.root
     }
 
     pub(crate) fn load_partition_time_acquire(&self) -> Timestamp {
@@ -130,10 +140,10 @@ impl Header {
 
     /// Publishes what one entry made; its rows were stored before. Only the writer calls it.
     ///
-    /// A reader loads in the opposite order (schema version, then generation, then the row), so
-    /// whoever sees the new schema version also sees the new generation and the new rows.
-    pub(crate) fn publish(&self, generation: u32, progress: &Progress, held: &Held) {
-        self.generation.store(generation, Ordering::Release);
+    /// A reader loads in the opposite order (schema version, then root, then the row), so
+    /// whoever sees the new schema version also sees the new root and the new rows.
+    pub(crate) fn publish(&self, root: Root, progress: &Progress, held: &Held) {
+        root.store_release(&self.root);
         self.schema_version.store(progress.schema_version.0, Ordering::Release);
         self.partition_time.store(progress.partition_time.as_micros(), Ordering::Release);
         self.publish_status(progress, held);
@@ -150,6 +160,7 @@ impl Header {
             held.documents,
             held.key_bytes,
             held.row_bytes,
+            held.memory_bytes,
         ];
         let turn = self.turn.load(Ordering::Relaxed) + 1;
         // Whoever sees one of the words below also sees that the turn before this one was taken,
@@ -177,7 +188,8 @@ impl Header {
 }
 
 fn unpack(words: [u64; STATUS_WORDS]) -> (Progress, Held) {
-    let [home, offset, applied, time, schema_version, documents, key_bytes, row_bytes] = words;
+    let [home, offset, applied, time, schema_version, held @ ..] = words;
+    let [documents, key_bytes, row_bytes, memory_bytes] = held;
     let position = Position {
         epoch: Epoch((home >> 16) as u32),
         offset: Offset(offset),
@@ -189,7 +201,7 @@ fn unpack(words: [u64; STATUS_WORDS]) -> (Progress, Held) {
         partition_time: Timestamp::from_micros(time as i64),
         schema_version: SchemaVersion(schema_version as u32),
     };
-    (progress, Held { documents, key_bytes, row_bytes })
+    (progress, Held { documents, key_bytes, row_bytes, memory_bytes })
 }
 
 #[cfg(test)]
@@ -210,8 +222,8 @@ mod tests {
         let header = Header::new();
         assert_eq!(header.status(), (Progress::START, Held::default()));
         for n in [1, 2, 65_535, 70_000] {
-            let held = Held { documents: n, key_bytes: 2 * n, row_bytes: 3 * n };
-            header.publish(7, &progress(n), &held);
+            let held = Held { documents: n, key_bytes: 2 * n, row_bytes: 3 * n, memory_bytes: n };
+            header.publish(Root::NONE, &progress(n), &held);
             assert_eq!(header.status(), (progress(n), held));
         }
     }
@@ -223,7 +235,11 @@ mod tests {
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 1..=PUBLISHES {
-                    header.publish(0, &progress(n), &Held { documents: n, ..Held::default() });
+                    header.publish(
+                        Root::NONE,
+                        &progress(n),
+                        &Held { documents: n, ..Held::default() },
+                    );
                 }
             });
             let mut last = 0;

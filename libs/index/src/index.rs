@@ -16,12 +16,13 @@ use crate::gather::{Conversion, GatherField, GatherPlan};
 use crate::handle::FieldHandle;
 use crate::header::{Held, PartitionPhase, Progress};
 use crate::key::{DocumentKey, KeyShape};
+use crate::memory::Memory;
 use crate::number::Element;
 use crate::scan::Scan;
 use crate::schemas::SchemaSet;
 use crate::storage::{Partition, SeededHash};
 use crate::view::{ReadAt, View};
-use crate::writer::PartitionWriter;
+use crate::writer::{PartitionWriter, WriterState};
 
 /// What readers and writers share.
 #[derive(Debug)]
@@ -31,7 +32,10 @@ pub(crate) struct Inner {
     pub(crate) schemas: SchemaSet,
     /// By partition id; `None` where it is not followed.
     partitions: Box<[Option<Box<Partition>>]>,
-    pub(crate) collector: Arc<Collector>,
+    /// Where all documents lie.
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) hash: SeededHash,
+    pub(crate) collector: Collector,
     pub(crate) counters: Counters,
 }
 
@@ -89,9 +93,9 @@ pub struct IndexMetrics {
 }
 
 impl IndexMetrics {
-    /// Estimated bytes of memory of all documents.
+    /// Bytes of memory that all documents and their index take.
     pub fn memory_bytes(&self) -> u64 {
-        self.partitions.iter().map(|partition| partition.held.memory_bytes()).sum()
+        self.partitions.iter().map(|partition| partition.held.memory_bytes).sum()
     }
 }
 
@@ -135,7 +139,8 @@ impl Index {
     ///
     /// # Errors
     /// `InvalidArgument` without a definition, with definitions of several stores, without a
-    /// partition, or with one that the store does not have.
+    /// partition, or with one that the store does not have; `LimitExceeded` when the system
+    /// gives no addresses for it.
     pub fn new(
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
@@ -155,15 +160,17 @@ impl Index {
             let message = format!("the store has partitions 0 to {}", count - 1);
             return Err(refused(message).with_partition(*last));
         }
-        let collector = Arc::new(Collector::new());
-        let hash = SeededHash::new(hash_seed);
+        let (memory, hash) = (Memory::reserve()?, SeededHash::new(hash_seed));
         let partition = |partition: PartitionId| {
             let at = PartitionRef { store, partition };
-            followed.contains(&partition).then(|| Box::new(Partition::new(at, &collector, hash)))
+            let writer = || WriterState::new(memory.clone(), hash);
+            followed.contains(&partition).then(|| Box::new(Partition::new(at, writer())))
         };
         let partitions = definition.partitions.partitions().map(partition).collect();
         let counters = Counters::new();
-        let inner = Inner { store, shape, schemas, partitions, collector, counters };
+        // What is retired is large and rare, so it goes as soon as its readers have.
+        let collector = Collector::new().batch_size(1);
+        let inner = Inner { store, shape, schemas, partitions, memory, hash, collector, counters };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -6,38 +6,37 @@
 //! # Who writes
 //!
 //! One [`PartitionWriter`] per partition; there is no second handle, and all its methods that
-//! change something take `&mut self`. Writers of different partitions share nothing but the reclaim
-//! domain. For one entry the writer
+//! change something take `&mut self`. Writers of different partitions share nothing but the memory
+//! that they take chunks of. For one entry the writer
 //!
-//! 1. stores the rows, each in one step: an old row is swung to the new one, never changed in
-//!    place; when all documents are dropped, the new rows go to the next *generation*, which nobody
-//!    looks up;
-//! 2. publishes the generation, then the schema version, then the partition time, each with
+//! 1. stores the documents: each record is written to new memory, then one slot is swung to it,
+//!    never changed in place; when all documents are dropped, the new ones go to a new *table*,
+//!    which nobody sees yet;
+//! 2. publishes the table's root, then the schema version, then the partition time, each with
 //!    release;
 //! 3. publishes the status (position, time, version, counts) as one consistent set;
-//! 4. only then sweeps a generation that was dropped.
+//! 4. only then retires a table that was dropped.
 //!
 //! # Who reads
 //!
-//! Any number of threads, through a [`View`] per call. A read loads, each with acquire, in the
-//! opposite order: phase, partition time, schema version, generation, row. So
+//! Any number of threads, through a [`View`] per call. A read loads, each with acquire or stronger,
+//! in the opposite order: phase, partition time, schema version, root, directory, slot, record. So
 //!
-//! - a status that names a position is true of every later read: the rows of that position were
-//!   stored before it was published;
-//! - a reader that sees the new schema version also sees the new rows. One that saw the old version
-//!   and then finds a new row takes the row's own version. Either way the document is what it was
-//!   before the entry or what it is after, never a new row seen through an old definition;
-//! - a document that an entry both drops and writes again is found in the old generation or in the
-//!   new one. A reader that loaded the old number and misses because of the sweep loads the number
-//!   again: the sweep came after the publish, so it sees the newer one;
+//! - a status that names a position is true of every later read: the documents of that position
+//!   were stored before it was published;
+//! - a reader that sees the new schema version also sees the new documents. One that saw the old
+//!   version and then finds a new row takes the row's own version. Either way the document is what
+//!   it was before the entry or what it is after, never a new row seen through an old definition;
+//! - a document that an entry both drops and writes again is found in the old table or in the new
+//!   one, for the root is one word;
+//! - a search that began before a bucket group was split, or before a table ended, goes on in the
+//!   old memory, which stays as it was until the view ends;
 //! - time: a document counts as absent from the moment that it expires, by the later of the
 //!   caller's clock and the partition time. Its memory goes later, at some entry.
 //!
 //! No reader takes a lock or waits: every retry means that a writer got further. No reader writes a
 //! line that another reader uses: the guard of a view and the counts of reads each lie on a line of
-//! the thread's own. (The exception is coming to a partition in a [`Scan`], which helps a table
-//! that is being grown to finish.) A view that is held delays the reclaim of old rows, and nothing
-//! else.
+//! the thread's own. A view that is held delays the reclaim of old records, and nothing else.
 //!
 //! # What a read promises
 //!
@@ -54,11 +53,13 @@ mod handle;
 mod header;
 mod index;
 mod key;
+mod memory;
 mod number;
 mod row_ref;
 mod scan;
 mod schemas;
 mod storage;
+mod table;
 mod view;
 mod writer;
 

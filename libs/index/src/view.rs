@@ -1,11 +1,11 @@
 //! Views: the reads of one call, all at one time, over all partitions.
 //!
-//! For each key the phase is loaded first, then partition time, schema version, generation and row:
+//! For each key the phase is loaded first, then partition time, schema version, root and record:
 //! the opposite of the order in which a writer publishes them, so whatever a later load finds is at
 //! least as new as what the earlier ones said.
 
 use forebay_core::clock::Timestamp;
-use forebay_core::id::PartitionId;
+use forebay_core::id::{PartitionId, SchemaVersion};
 use forebay_core::row::{Document, Presence};
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::{Error, Result};
@@ -14,10 +14,16 @@ use seize::LocalGuard;
 use crate::handle::FieldHandle;
 use crate::header::PartitionPhase;
 use crate::index::Inner;
-use crate::key::DocumentKey;
+use crate::key::{DocumentKey, Identity, KeyList};
 use crate::number::FieldScalar;
 use crate::row_ref::{FieldRead, RowRef};
 use crate::storage::KeyListing;
+use crate::table::{self, Root};
+
+/// Keys whose lines are asked for at the same time: about as many as a core can wait for.
+const SOUGHT_AT_ONCE: usize = 32;
+/// Lines of one record that are asked for ahead; the rest of a long one is read in order anyway.
+const LINES_AT_ONCE: usize = 8;
 
 /// What the layer above says of a partition at the time of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -106,36 +112,107 @@ impl Lookup<'_> {
     }
 }
 
+/// A key on its way: its partition, and where in there.
+struct Sought<'k> {
+    id: PartitionId,
+    identity: Identity<'k>,
+    place: std::result::Result<Place, KeyStatus>,
+}
+
+/// What was loaded of a partition's header, in the order in which it must be loaded.
+struct Place {
+    now: Timestamp,
+    version: SchemaVersion,
+    root: Root,
+    hash: u64,
+}
+
 /// The reads of one call. Belongs to the thread that opened it; keep it for one call, not longer.
 ///
 /// It is no snapshot: each read finds the newest document, whole.
 pub struct View<'a> {
     pub(crate) inner: &'a Inner,
     at: ReadAt<'a>,
-    guard: LocalGuard<'a>,
+    /// Keeps the memory of all that is found until the view ends.
+    _guard: LocalGuard<'a>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn open(inner: &'a Inner, at: ReadAt<'a>) -> Self {
-        Self { inner, at, guard: inner.collector.enter() }
+        Self { inner, at, _guard: inner.collector.enter() }
     }
 
     /// Looks a key up; counts nothing.
     pub(crate) fn look_up(&self, key: &DocumentKey<'_>) -> Result<Lookup<'_>> {
+        let sought = self.seek(key)?;
+        self.find(&sought)
+    }
+
+    /// Looks keys up in their order and hands each answer to `visit`; counts nothing.
+    ///
+    /// In turns of [`SOUGHT_AT_ONCE`]: a turn asks for the buckets of all its keys, then for the
+    /// records, and only then reads the first one, so their lines arrive at the same time.
+    pub(crate) fn look_up_all<K: KeyList + ?Sized>(
+        &self,
+        keys: &K,
+        mut visit: impl FnMut(usize, Lookup<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let count = keys.count();
+        let mut turn = Vec::with_capacity(count.min(SOUGHT_AT_ONCE));
+        for first in (0..count).step_by(SOUGHT_AT_ONCE) {
+            for place in first..count.min(first + SOUGHT_AT_ONCE) {
+                let sought = self.seek(&keys.key(place))?;
+                if let Ok(place) = &sought.place {
+                    place.root.prefetch(&self.inner.memory, place.hash);
+                }
+                turn.push(sought);
+            }
+            for place in turn.iter().filter_map(|sought| sought.place.as_ref().ok()) {
+                // SAFETY: the root was loaded while this view has held its guard.
+                unsafe { table::prefetch_bucket(&self.inner.memory, place.root, place.hash) };
+            }
+            for place in turn.iter().filter_map(|sought| sought.place.as_ref().ok()) {
+                let (memory, lines) = (&self.inner.memory, LINES_AT_ONCE);
+                // SAFETY: as above.
+                unsafe { table::prefetch_record(memory, place.root, place.hash, lines) };
+            }
+            for (place, sought) in turn.drain(..).enumerate() {
+                visit(first + place, self.find(&sought)?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a key's record would be.
+    fn seek<'k>(&self, key: &DocumentKey<'k>) -> Result<Sought<'k>> {
         let (id, identity) = self.inner.shape.locate(key)?;
         let Some(partition) = self.inner.partition(id) else {
-            return Ok(Lookup::Refused(id, KeyStatus::NotFollowed));
+            return Ok(Sought { id, identity, place: Err(KeyStatus::NotFollowed) });
         };
-        if let Some(status) = self.refusal(id, partition.header.load_phase_acquire())? {
-            return Ok(Lookup::Refused(id, status));
+        let header = &partition.header;
+        if let Some(status) = self.refusal(id, header.load_phase_acquire())? {
+            return Ok(Sought { id, identity, place: Err(status) });
         }
-        let now = self.at.now.max(partition.header.load_partition_time_acquire());
-        let version = partition.header.load_schema_version_acquire();
-        let Some(bytes) = partition.live_row(identity.as_bytes(), &self.guard) else {
+        let now = self.at.now.max(header.load_partition_time_acquire());
+        let version = header.load_schema_version_acquire();
+        let root = header.load_root_acquire();
+        let hash = self.inner.hash.of(identity.as_bytes());
+        Ok(Sought { id, identity, place: Ok(Place { now, version, root, hash }) })
+    }
+
+    fn find(&self, sought: &Sought<'_>) -> Result<Lookup<'_>> {
+        let place = match &sought.place {
+            Ok(place) => place,
+            Err(status) => return Ok(Lookup::Refused(sought.id, *status)),
+        };
+        let (memory, key) = (&self.inner.memory, sought.identity.as_bytes());
+        // SAFETY: the root was loaded while this view has held its guard, and what is found is
+        // borrowed from the view.
+        let Some(found) = (unsafe { table::find(memory, place.root, place.hash, key) }) else {
             return Ok(Lookup::Absent);
         };
-        let row = RowRef::open(bytes, &self.inner.schemas, version, now)
-            .map_err(|error| error.with_partition(id))?;
+        let row = RowRef::open(found.row, &self.inner.schemas, place.version, place.now)
+            .map_err(|error| error.with_partition(sought.id))?;
         Ok(row.map_or(Lookup::Absent, Lookup::Found))
     }
 
@@ -166,10 +243,19 @@ impl<'a> View<'a> {
         }
     }
 
-    /// The keys of all documents of a partition, once it may answer.
-    pub(crate) fn list(&self, id: PartitionId) -> Result<KeyListing> {
+    /// Lists keys of a partition from this hash on, once it may answer; answers the hash to go on
+    /// from, or `None` at the end.
+    pub(crate) fn list(
+        &self,
+        id: PartitionId,
+        from: u64,
+        keys: &mut KeyListing,
+    ) -> Result<Option<u64>> {
         self.check_partition(id)?;
-        Ok(self.inner.followed(id)?.list_live(&self.guard))
+        let root = self.inner.followed(id)?.header.load_root_acquire();
+        let (memory, hash) = (&self.inner.memory, self.inner.hash);
+        // SAFETY: the root was loaded while this view has held its guard.
+        Ok(unsafe { table::keys_from(memory, root, hash, from, |key| keys.push(key)) })
     }
 
     /// The error that a refused key is, outside batches.

@@ -10,51 +10,99 @@ use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::id::PartitionId;
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, Result};
-use seize::LocalGuard;
 
 use crate::expiry::ExpiryQueue;
 use crate::header::{Held, PartitionPhase, Progress};
 use crate::index::Inner;
+use crate::memory::Memory;
 use crate::storage::{Partition, SeededHash};
+use crate::table::{Publishing, Table};
 
-/// Expired documents whose memory one `apply` lets go, beyond two for each of its own writes.
-const RECLAIMED_PER_APPLY: usize = 256;
+/// Expired documents that one `apply` removes, beyond two for each of its own writes.
+const EXPIRED_PER_APPLY: usize = 256;
+
+/// Bytes of old records that one `apply` walks for reclaim, beyond twice what it writes.
+const WALKED_PER_APPLY: u64 = 4 * 1024;
 
 /// One generation of a partition's documents.
 #[derive(Debug)]
 struct Generation {
-    number: u32,
+    table: Table,
     progress: Progress,
     held: Held,
     expiries: ExpiryQueue,
 }
 
 impl Generation {
-    fn new(number: u32, hash: SeededHash) -> Self {
+    fn new(table: Table) -> Self {
         let (progress, held) = (Progress::START, Held::default());
-        Self { number, progress, held, expiries: ExpiryQueue::new(hash) }
+        Self { table, progress, held, expiries: ExpiryQueue::default() }
+    }
+
+    /// Writes a row, or removes it, and accounts for it.
+    fn write(
+        &mut self,
+        index: &Inner,
+        key: &[u8],
+        row: Option<&[u8]>,
+        publishing: Publishing<'_>,
+    ) -> Result<()> {
+        let held = &mut self.held;
+        let Some(row) = row else {
+            if let Some(old) = self.table.remove(key) {
+                held.documents -= 1;
+                held.key_bytes -= key.len() as u64;
+                held.row_bytes -= old as u64;
+            }
+            return Ok(());
+        };
+        match self.table.insert(key, row, publishing)? {
+            Some(old) => held.row_bytes -= old as u64,
+            None => {
+                held.documents += 1;
+                held.key_bytes += key.len() as u64;
+            }
+        }
+        held.row_bytes += row.len() as u64;
+        if let Some(at) = index.expiry_of(row) {
+            self.expiries.note(key, at);
+        }
+        Ok(())
+    }
+
+    /// Removes documents that have expired at the partition time that is about to be published.
+    fn expire(&mut self, index: &Inner, most: usize, publishing: Publishing<'_>) -> Result<()> {
+        let now = self.progress.partition_time;
+        for _ in 0..most {
+            let Some(key) = self.expiries.next_due(now) else { break };
+            match self.table.row(&key).and_then(|row| index.expiry_of(row)) {
+                Some(at) if at <= now => self.write(index, &key, None, publishing)?,
+                Some(at) => self.expiries.note(&key, at),
+                None => {}
+            }
+        }
+        Ok(())
     }
 }
 
 /// What a partition's writer keeps from one entry to the next.
 #[derive(Debug)]
 pub(crate) struct WriterState {
+    memory: Arc<Memory>,
     hash: SeededHash,
-    next_number: u32,
     live: Generation,
     /// The generation that is built beside the live one, which readers do not see yet.
     rebuilt: Option<Generation>,
 }
 
 impl WriterState {
-    pub(crate) fn new(hash: SeededHash) -> Self {
-        Self { hash, next_number: 1, live: Generation::new(0, hash), rebuilt: None }
+    pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash) -> Self {
+        let live = Generation::new(Table::new(memory.clone(), hash));
+        Self { memory, hash, live, rebuilt: None }
     }
 
-    fn fresh(&mut self) -> Generation {
-        let number = self.next_number;
-        self.next_number += 1;
-        Generation::new(number, self.hash)
+    fn fresh(&self) -> Generation {
+        Generation::new(Table::new(self.memory.clone(), self.hash))
     }
 
     fn target(&self) -> &Generation {
@@ -117,36 +165,47 @@ impl PartitionWriter {
     /// Carries out one record's effect: all documents dropped if it says so, then its writes, then
     /// `state` (the fold's state after it) published. Also takes records without effect.
     ///
-    /// Costs memory and time in proportion to the writes; a drop of all documents also sweeps the
-    /// partition once, after the drop is visible. Lets the memory of expired documents go, a
-    /// bounded number at a time.
+    /// Costs memory and time in proportion to the writes; one that is new may also split a bucket
+    /// group of 1,024 slots. Lets the memory of expired documents and of replaced records go, a
+    /// bounded amount at a time.
     ///
     /// # Errors
     /// `Internal` when the effect contradicts the index: another partition, a position that falls,
-    /// a row that is broken or of an unknown schema version. Nothing was changed then; the
-    /// partition should be poisoned and rebuilt.
+    /// a row that is broken or of an unknown schema version; nothing was changed then.
+    /// `LimitExceeded` without memory, with part of the entry applied and nothing of it published
+    /// as a position. After either the partition should be poisoned and rebuilt.
     pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
         self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();
-        let guard = index.collector.enter();
         let is_live = writer.rebuilt.is_none();
-        let mut swept = None;
+        let mut dropped = None;
         if applied.drop_all {
             let fresh = writer.fresh();
-            swept = Some(std::mem::replace(writer.target_mut(), fresh).number);
+            dropped = Some(std::mem::replace(writer.target_mut(), fresh).table);
         }
+        // What comes after a drop is written unseen and shown by the publish below.
+        let is_seen = is_live && dropped.is_none();
+        let root = is_seen.then(|| partition.header.root());
+        let publishing = Publishing { root, collector: &index.collector };
         let generation = writer.target_mut();
         generation.progress = Progress::from(state);
+        let mut written = 0;
         for (key, row) in &applied.writes {
-            write(index, partition, generation, key.as_bytes(), row.as_deref(), &guard);
+            written += key.as_bytes().len() + row.as_ref().map_or(0, Vec::len);
+            generation.write(index, key.as_bytes(), row.as_deref(), publishing)?;
         }
-        let most = RECLAIMED_PER_APPLY + 2 * applied.writes.len();
-        reclaim(index, partition, generation, most, &guard);
+        generation.expire(index, EXPIRED_PER_APPLY + 2 * applied.writes.len(), publishing)?;
+        generation.table.reclaim(WALKED_PER_APPLY + 2 * written as u64, publishing)?;
+        generation.held.memory_bytes = generation.table.bytes();
         if is_live {
-            partition.header.publish(generation.number, &generation.progress, &generation.held);
+            partition.header.publish(
+                generation.table.root(),
+                &generation.progress,
+                &generation.held,
+            );
         }
-        if let Some(number) = swept {
-            partition.sweep(number, &guard);
+        if let Some(dropped) = dropped {
+            dropped.retire(&index.collector);
         }
         Ok(())
     }
@@ -201,9 +260,9 @@ impl PartitionWriter {
 
     /// Throws the generation under construction away; the one that readers see is written again.
     pub fn abandon_rebuild(&mut self) {
-        let (index, partition, writer) = self.split();
+        let (index, _, writer) = self.split();
         if let Some(rebuilt) = writer.rebuilt.take() {
-            partition.sweep(rebuilt.number, &index.collector.enter());
+            rebuilt.table.retire(&index.collector);
         }
     }
 
@@ -215,8 +274,8 @@ impl PartitionWriter {
         let Some(rebuilt) = writer.rebuilt.take() else { return };
         let old = std::mem::replace(&mut writer.live, rebuilt);
         let live = &writer.live;
-        partition.header.publish(live.number, &live.progress, &live.held);
-        partition.sweep(old.number, &index.collector.enter());
+        partition.header.publish(live.table.root(), &live.progress, &live.held);
+        old.table.retire(&index.collector);
     }
 
     /// Visits the identity bytes and the row of every document, expired ones that still take memory
@@ -225,17 +284,13 @@ impl PartitionWriter {
     /// # Errors
     /// The first one that `visit` returns; it ends the visit.
     pub fn visit_rows(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        let guard = self.index.collector.enter();
-        let generation = self.state().target().number;
-        self.partition_ref().rows(generation, &guard).try_for_each(|(key, row)| visit(key, row))
+        self.state().target().table.rows().try_for_each(|(key, row)| visit(key, row))
     }
 }
 
 impl Documents for PartitionWriter {
     fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let guard = self.index.collector.enter();
-        let generation = self.state().target().number;
-        self.partition_ref().row(generation, key, &guard).map(<[u8]>::to_vec)
+        self.state().target().table.row(key).map(<[u8]>::to_vec)
     }
 }
 
@@ -243,44 +298,5 @@ impl Drop for PartitionWriter {
     fn drop(&mut self) {
         let state = self.state.take();
         *self.partition_ref().writer.lock().unwrap_or_else(PoisonError::into_inner) = state;
-    }
-}
-
-fn write(
-    index: &Inner,
-    partition: &Partition,
-    generation: &mut Generation,
-    key: &[u8],
-    row: Option<&[u8]>,
-    guard: &LocalGuard<'_>,
-) {
-    let Some(row) = row else {
-        return partition.remove(generation.number, key, &mut generation.held, guard);
-    };
-    partition.insert(generation.number, key, row, &mut generation.held, guard);
-    if let Some(at) = index.expiry_of(row) {
-        generation.expiries.note(key, at);
-    }
-}
-
-/// Removes documents that have expired at the partition time that is about to be published.
-fn reclaim(
-    index: &Inner,
-    partition: &Partition,
-    generation: &mut Generation,
-    most: usize,
-    guard: &LocalGuard<'_>,
-) {
-    let now = generation.progress.partition_time;
-    for _ in 0..most {
-        let Some(key) = generation.expiries.next_due(now) else { return };
-        let row = partition.row(generation.number, &key, guard);
-        match row.and_then(|row| index.expiry_of(row)) {
-            Some(at) if at <= now => {
-                partition.remove(generation.number, &key, &mut generation.held, guard);
-            }
-            Some(at) => generation.expiries.note(&key, at),
-            None => {}
-        }
     }
 }

@@ -1,0 +1,441 @@
+//! A table: the documents of one generation of one partition.
+//!
+//! Readers come from the root: directory, bucket group, slot, record. Its one writer keeps beside
+//! it what readers do not need: how full each group is and what lives in each segment.
+//!
+//! # How a write is published
+//!
+//! The record is written first, then its slot is stored with release; one that replaces another
+//! swings the same slot. A group that is full is split: both halves are written beside it, then the
+//! directory's entries are swung, so a search that began in the old group finds there what it held
+//! at that moment. At most one group moves per document that is new. A directory that must grow is
+//! copied before the root is swung. What readers may still see is retired, and its memory comes
+//! back when the guards of that time have gone.
+
+mod directory;
+mod group;
+mod record;
+mod segments;
+mod slot;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_core::{Error, Result};
+use seize::Collector;
+
+pub(crate) use directory::Root;
+use directory::{DEPTH_MAX, ENTRY_BYTES, entry_of};
+use group::{FILLED_MAX, Group, Place, SLOTS};
+pub(crate) use record::Record;
+use segments::Segments;
+
+use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory};
+use crate::storage::SeededHash;
+
+/// Deleted slots above which a full group is written anew instead of split: half of it.
+const DELETED_MAX: u32 = FILLED_MAX / 2;
+/// Keys whose records are asked for before the first of them is read.
+const PREFETCHED: usize = 32;
+
+/// The record of a key, in the table that begins at this root.
+///
+/// # Safety
+/// The root was loaded from its cell while the guard has been held that outlives `'g`.
+#[inline]
+pub(crate) unsafe fn find<'g>(
+    memory: &'g Memory,
+    root: Root,
+    hash: u64,
+    key: &[u8],
+) -> Option<Record<'g>> {
+    // SAFETY: the caller's promise.
+    unsafe { root.group(memory, hash) }?.find(hash, key)
+}
+
+/// Asks for the bucket of a hash.
+///
+/// # Safety
+/// As [`find`].
+#[inline]
+pub(crate) unsafe fn prefetch_bucket(memory: &Memory, root: Root, hash: u64) {
+    // SAFETY: the caller's promise.
+    if let Some(group) = unsafe { root.group(memory, hash) } {
+        group.prefetch(hash);
+    }
+}
+
+/// Asks for the lines of the record that most likely is the key's, but not beyond `lines_max`.
+///
+/// # Safety
+/// As [`find`].
+#[inline]
+pub(crate) unsafe fn prefetch_record(memory: &Memory, root: Root, hash: u64, lines_max: usize) {
+    // SAFETY: the caller's promise.
+    let group = unsafe { root.group(memory, hash) };
+    if let Some(word) = group.and_then(|group| group.likely(hash)) {
+        slot::lines(word).take(lines_max).for_each(|line| memory.prefetch(line));
+    }
+}
+
+/// The keys of all records whose hash lies in the directory entry of `from`, but not below it, and
+/// the first hash behind that entry; `None` is the end.
+///
+/// # Safety
+/// As [`find`].
+pub(crate) unsafe fn keys_from<'g>(
+    memory: &'g Memory,
+    root: Root,
+    hash: SeededHash,
+    from: u64,
+    mut visit: impl FnMut(&'g [u8]),
+) -> Option<u64> {
+    let depth = root.depth();
+    let width = 1_u64.checked_shl(64 - depth);
+    let last = width.map_or(u64::MAX, |width| from | (width - 1));
+    // SAFETY: the caller's promise.
+    if let Some(group) = unsafe { root.group(memory, from) } {
+        let keys = group.words().map(|word| group.record(word).key);
+        keys.filter(|key| (from..=last).contains(&hash.of(key))).for_each(&mut visit);
+    }
+    last.checked_add(1)
+}
+
+/// What the writer knows of a group.
+#[derive(Debug)]
+struct Kept {
+    chunk: Chunk,
+    /// How many top bits of their hash its keys share.
+    depth: u32,
+    /// Slots that are not empty.
+    filled: u32,
+    /// Slots with a record.
+    live: u32,
+}
+
+/// One generation's documents; belongs to the partition's writer.
+#[derive(Debug)]
+pub(crate) struct Table {
+    memory: Arc<Memory>,
+    hash: SeededHash,
+    root: Root,
+    directory: Option<Chunk>,
+    /// By directory entry, the place of its group in `groups`.
+    places: Vec<u32>,
+    groups: Vec<Kept>,
+    segments: Segments,
+}
+
+/// How a write is made visible, and what goes out of use.
+#[derive(Clone, Copy)]
+pub(crate) struct Publishing<'w> {
+    /// Where readers find the root; `None` while the table is built unseen.
+    pub(crate) root: Option<&'w AtomicU64>,
+    /// Waits for readers before memory is used again.
+    pub(crate) collector: &'w Collector,
+}
+
+impl Table {
+    /// An empty table; takes no memory before its first document.
+    pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash) -> Self {
+        Self {
+            memory,
+            hash,
+            root: Root::NONE,
+            directory: None,
+            places: Vec::new(),
+            groups: Vec::new(),
+            segments: Segments::default(),
+        }
+    }
+
+    /// Where readers begin.
+    pub(crate) fn root(&self) -> Root {
+        self.root
+    }
+
+    /// Bytes of memory that it takes.
+    pub(crate) fn bytes(&self) -> u64 {
+        let directory = self.directory.as_ref().map_or(0, Chunk::bytes);
+        self.groups.len() as u64 * CHUNK_BYTES_MIN + directory + self.segments.bytes()
+    }
+
+    fn group(&self, hash: u64) -> Option<Group<'_>> {
+        // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
+        unsafe { self.root.group(&self.memory, hash) }
+    }
+
+    fn place_of(&self, hash: u64) -> usize {
+        let depth = self.root.depth();
+        let entry = if depth == 0 { 0 } else { (hash >> (64 - depth)) as usize };
+        self.places[entry] as usize
+    }
+
+    /// The row of a key.
+    pub(crate) fn row(&self, key: &[u8]) -> Option<&[u8]> {
+        let hash = self.hash.of(key);
+        Some(self.group(hash)?.find(hash, key)?.row)
+    }
+
+    /// The keys and rows of all documents, in no order.
+    pub(crate) fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.groups.iter().flat_map(|kept| {
+            // SAFETY: as in `group`.
+            let group = unsafe { Group::at(&self.memory, kept.chunk.address()) };
+            group.words().map(move |word| {
+                let found = group.record(word);
+                (found.key, found.row)
+            })
+        })
+    }
+
+    /// Writes a row; answers the length of the one that it replaces.
+    ///
+    /// # Errors
+    /// `LimitExceeded` without memory; the document is as it was then.
+    pub(crate) fn insert(
+        &mut self,
+        key: &[u8],
+        row: &[u8],
+        publishing: Publishing<'_>,
+    ) -> Result<Option<usize>> {
+        let hash = self.hash.of(key);
+        self.make_room(hash, key, publishing)?;
+        let (address, bytes) = self.segments.append(&self.memory, key, row)?;
+        let word = slot::pack(slot::tag_of(hash), address, bytes);
+        let found =
+            self.group(hash).and_then(|group| group.locate(hash, key).map(|at| (group, at)));
+        let Some((group, at)) = found else {
+            return Err(Error::internal("a bucket group that was made has no room"));
+        };
+        match at {
+            Place::Held(at, old) => {
+                let record = group.record(old);
+                let (address, bytes, row) = (slot::address(old), record.bytes, record.row.len());
+                group.store(at, word);
+                self.segments.bury(address, bytes);
+                Ok(Some(row))
+            }
+            Place::Free(at, old) => {
+                group.store(at, word);
+                let place = self.place_of(hash);
+                let kept = &mut self.groups[place];
+                kept.live += 1;
+                kept.filled += u32::from(old == slot::EMPTY);
+                Ok(None)
+            }
+        }
+    }
+
+    /// Removes a key; answers the length of its row.
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<usize> {
+        let hash = self.hash.of(key);
+        let group = self.group(hash)?;
+        let Place::Held(at, word) = group.locate(hash, key)? else { return None };
+        let record = group.record(word);
+        let (address, bytes, row) = (slot::address(word), record.bytes, record.row.len());
+        let becomes = group.emptied(at);
+        group.store(at, becomes);
+        let place = self.place_of(hash);
+        let kept = &mut self.groups[place];
+        kept.live -= 1;
+        kept.filled -= u32::from(becomes == slot::EMPTY);
+        self.segments.bury(address, bytes);
+        Some(row)
+    }
+
+    /// Makes sure that a key which is not there yet finds a free slot.
+    fn make_room(&mut self, hash: u64, key: &[u8], publishing: Publishing<'_>) -> Result<()> {
+        if self.groups.is_empty() {
+            let kept = self.new_group(0)?;
+            self.root = Root::new(0, kept.chunk.address());
+            self.places.push(0);
+            self.groups.push(kept);
+            self.publish(publishing);
+        }
+        // Each turn halves the group's share of all hashes.
+        for _ in 0..=DEPTH_MAX {
+            let place = self.place_of(hash);
+            let kept = &self.groups[place];
+            if kept.filled < FILLED_MAX {
+                return Ok(());
+            }
+            let held = self.group(hash).and_then(|group| group.locate(hash, key));
+            if matches!(held, Some(Place::Held(..))) {
+                return Ok(());
+            }
+            if kept.filled - kept.live > DELETED_MAX {
+                return self.rewrite(hash, publishing);
+            }
+            self.split(hash, publishing)?;
+        }
+        let message = "more keys than a bucket group holds share 30 bits of their hash";
+        Err(Error::limit_exceeded(message, SLOTS, SLOTS + 1))
+    }
+
+    fn publish(&self, publishing: Publishing<'_>) {
+        if let Some(cell) = publishing.root {
+            self.root.store_release(cell);
+        }
+    }
+
+    fn new_group(&self, depth: u32) -> Result<Kept> {
+        let chunk = self.memory.allocate(CHUNK_BYTES_MIN)?;
+        // SAFETY: the chunk was just allocated, so nobody else has its address.
+        unsafe { self.memory.clear(&chunk) };
+        Ok(Kept { chunk, depth, filled: 0, live: 0 })
+    }
+
+    /// Writes the group of a hash anew, without its deleted slots.
+    fn rewrite(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
+        let (place, entries) = (self.place_of(hash), self.entries_of(hash));
+        let mut fresh = self.new_group(self.groups[place].depth)?;
+        let words = self.words_of(place);
+        for (hash, word) in &words {
+            self.put(&mut fresh, *hash, *word);
+        }
+        let old = std::mem::replace(&mut self.groups[place], fresh);
+        self.point(entries, place, publishing);
+        self.memory.retire(vec![old.chunk], publishing.collector);
+        Ok(())
+    }
+
+    /// Splits the group of a hash by the next bit.
+    fn split(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
+        let place = self.place_of(hash);
+        let depth = self.groups[place].depth + 1;
+        let (mut low, mut high) = (self.new_group(depth)?, self.new_group(depth)?);
+        if depth > self.root.depth() {
+            self.double(publishing)?;
+        }
+        let bit = 1_u64 << (64 - depth);
+        for (hash, word) in self.words_of(place) {
+            let half = if hash & bit == 0 { &mut low } else { &mut high };
+            self.put(half, hash, word);
+        }
+        let entries = self.entries_of(hash);
+        let middle = entries.start + entries.len() / 2;
+        let old = std::mem::replace(&mut self.groups[place], low);
+        self.groups.push(high);
+        self.point(entries.start..middle, place, publishing);
+        self.point(middle..entries.end, self.groups.len() - 1, publishing);
+        self.memory.retire(vec![old.chunk], publishing.collector);
+        Ok(())
+    }
+
+    /// The directory entries that name the group of this hash: they lie side by side.
+    fn entries_of(&self, hash: u64) -> std::ops::Range<usize> {
+        let depth = self.groups[self.place_of(hash)].depth;
+        let width = 1_usize << (self.root.depth() - depth);
+        let shared = if depth == 0 { 0 } else { (hash >> (64 - depth)) as usize };
+        shared * width..(shared + 1) * width
+    }
+
+    /// Swings directory entries to a group.
+    fn point(&mut self, entries: std::ops::Range<usize>, place: usize, publishing: Publishing<'_>) {
+        let group = self.groups[place].chunk.address();
+        self.places[entries.clone()].fill(place as u32);
+        let Some(directory) = &self.directory else {
+            self.root = Root::new(0, group);
+            return self.publish(publishing);
+        };
+        for entry in entries {
+            let at = directory.address() + entry as u64 * ENTRY_BYTES;
+            // SAFETY: an entry of the directory in use; entries are only touched as atomics.
+            unsafe { self.memory.half_word(at) }.store(entry_of(group), Ordering::Release);
+        }
+    }
+
+    /// Doubles the directory: each entry becomes two.
+    fn double(&mut self, publishing: Publishing<'_>) -> Result<()> {
+        let depth = self.root.depth() + 1;
+        if depth > DEPTH_MAX {
+            let message = "an index partition has grown beyond its directory; use more partitions";
+            let most = FILLED_MAX as u64;
+            return Err(Error::limit_exceeded(message, most << DEPTH_MAX, most << depth));
+        }
+        let directory = self.memory.allocate(ENTRY_BYTES << depth)?;
+        let places: Vec<u32> = self.places.iter().flat_map(|place| [*place; 2]).collect();
+        for (entry, place) in places.iter().enumerate() {
+            let group = self.groups[*place as usize].chunk.address();
+            let at = directory.address() + entry as u64 * ENTRY_BYTES;
+            // SAFETY: the chunk was just allocated, and is large enough.
+            unsafe { self.memory.half_word(at) }.store(entry_of(group), Ordering::Relaxed);
+        }
+        self.places = places;
+        self.root = Root::new(depth, directory.address());
+        self.publish(publishing);
+        let old = self.directory.replace(directory);
+        self.memory.retire(old.into_iter().collect(), publishing.collector);
+        Ok(())
+    }
+
+    /// The hashes and words of a group's records; asks for many records at once.
+    fn words_of(&self, place: usize) -> Vec<(u64, u64)> {
+        // SAFETY: as in `group`.
+        let group = unsafe { Group::at(&self.memory, self.groups[place].chunk.address()) };
+        let words: Vec<u64> = group.words().collect();
+        let mut hashed = Vec::with_capacity(words.len());
+        for words in words.chunks(PREFETCHED) {
+            words.iter().for_each(|word| self.memory.prefetch(slot::address(*word)));
+            hashed.extend(words.iter().map(|word| (self.hash.of(group.record(*word).key), *word)));
+        }
+        hashed
+    }
+
+    fn put(&self, group: &mut Kept, hash: u64, word: u64) {
+        // SAFETY: a group that only this writer has.
+        unsafe { Group::at(&self.memory, group.chunk.address()) }.put(hash, word);
+        group.filled += 1;
+        group.live += 1;
+    }
+
+    /// Moves live records out of segments that are half dead, up to about this many bytes.
+    ///
+    /// # Errors
+    /// `LimitExceeded` without memory to move to; nothing is lost then.
+    pub(crate) fn reclaim(&mut self, bytes_max: u64, publishing: Publishing<'_>) -> Result<()> {
+        let mut walked = 0;
+        let mut retired = Vec::new();
+        while walked < bytes_max {
+            let Some(address) = self.segments.next_to_move() else {
+                match self.segments.take_emptied() {
+                    Some(chunk) => retired.push(chunk),
+                    None => break,
+                }
+                continue;
+            };
+            let bytes = self.move_record(address)?;
+            walked += bytes;
+            self.segments.moved(bytes);
+        }
+        self.memory.retire(retired, publishing.collector);
+        Ok(())
+    }
+
+    /// Moves the record at an address to the open segment, if it lives; answers its bytes.
+    fn move_record(&mut self, address: u64) -> Result<u64> {
+        let memory = self.memory.clone();
+        // SAFETY: the address of a record in a segment of this table, which is not retired yet.
+        let record = unsafe { record::record(&memory, address) };
+        let hash = self.hash.of(record.key);
+        let slot = self.group(hash).and_then(|group| group.slot_of(hash, address));
+        if let Some(at) = slot {
+            let (moved, bytes) = self.segments.append(&memory, record.key, record.row)?;
+            if let Some(group) = self.group(hash) {
+                group.store(at, slot::pack(slot::tag_of(hash), moved, bytes));
+            }
+            self.segments.bury(address, record.bytes);
+        }
+        Ok(record.bytes)
+    }
+
+    /// Ends the table; readers may still be in it.
+    pub(crate) fn retire(self, collector: &Collector) {
+        let groups = self.groups.into_iter().map(|kept| kept.chunk);
+        let chunks = groups.chain(self.directory).chain(self.segments.into_chunks());
+        self.memory.retire(chunks.collect(), collector);
+    }
+}

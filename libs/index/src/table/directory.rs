@@ -1,0 +1,91 @@
+//! Directories: which bucket group a hash belongs to, by its top bits.
+//!
+//! A directory of depth d has 2^d entries; several of them may name one group, until it is split.
+//! Readers find it through one word, the root: depth and address, so that both change in one step.
+//! At depth 0 there is no directory: the root names the only group. The root 0 is a table without
+//! any group.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use super::group::Group;
+use crate::memory::{CHUNK_BYTES_MIN, Memory};
+
+/// More than any index needs, and little enough that a hash has bits left for buckets and tags.
+pub(super) const DEPTH_MAX: u32 = 30;
+/// Bytes of an entry: a group's address in units of the smallest chunk.
+pub(super) const ENTRY_BYTES: u64 = 4;
+
+const DEPTH_SHIFT: u32 = 58;
+
+/// Where a table begins: what a reader loads first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Root(u64);
+
+impl Root {
+    /// A table without any group.
+    pub(crate) const NONE: Self = Self(0);
+
+    pub(super) fn new(depth: u32, address: u64) -> Self {
+        Self(u64::from(depth) << DEPTH_SHIFT | address)
+    }
+
+    pub(super) fn depth(self) -> u32 {
+        (self.0 >> DEPTH_SHIFT) as u32
+    }
+
+    fn address(self) -> u64 {
+        self.0 & ((1 << DEPTH_SHIFT) - 1)
+    }
+
+    /// The root that a partition's readers see.
+    pub(crate) fn load(cell: &AtomicU64) -> Self {
+        // As all loads on the way to a record: see `Group::load_to_follow`.
+        Self(cell.load(Ordering::SeqCst))
+    }
+
+    /// Shows readers this root and all that was written behind it.
+    pub(crate) fn store_release(self, cell: &AtomicU64) {
+        cell.store(self.0, Ordering::Release);
+    }
+
+    /// The address of the entry for a hash; `None` without a directory.
+    fn entry(self, hash: u64) -> Option<u64> {
+        let depth = self.depth();
+        (depth > 0).then(|| self.address() + (hash >> (64 - depth)) * ENTRY_BYTES)
+    }
+
+    /// Brings the directory's line for a hash.
+    pub(crate) fn prefetch(self, memory: &Memory, hash: u64) {
+        if let Some(entry) = self.entry(hash) {
+            memory.prefetch(entry);
+        }
+    }
+
+    /// The group of a hash.
+    ///
+    /// # Safety
+    /// The root was loaded, or belongs to the caller's own table, and the caller's guard has been
+    /// held since.
+    pub(super) unsafe fn group(self, memory: &Memory, hash: u64) -> Option<Group<'_>> {
+        if self == Self::NONE {
+            return None;
+        }
+        let address = match self.entry(hash) {
+            // SAFETY: an entry of a directory in use; entries are only touched as atomics.
+            Some(entry) => address(unsafe { memory.half_word(entry) }.load(Ordering::SeqCst)),
+            None => self.address(),
+        };
+        // SAFETY: the directory names groups in use.
+        Some(unsafe { Group::at(memory, address) })
+    }
+}
+
+/// The entry that names a group.
+pub(super) fn entry_of(group: u64) -> u32 {
+    // Half of all addresses of 43 bits would fit; the range that is reserved is far smaller.
+    (group / CHUNK_BYTES_MIN) as u32
+}
+
+fn address(entry: u32) -> u64 {
+    u64::from(entry) * CHUNK_BYTES_MIN
+}

@@ -1,0 +1,171 @@
+//! Bucket groups: 1,024 slots in 128 buckets of one cache line each.
+//!
+//! A key starts at the bucket that its hash names and goes on to the next one, round the group,
+//! while buckets are full. A slot that was ever used never becomes empty again while a search may
+//! rely on its bucket being full; a group with too many deleted slots is written anew.
+
+use std::sync::atomic::Ordering;
+
+use super::record::{Record, record};
+use super::slot;
+use crate::memory::{CHUNK_BYTES_MIN, Memory};
+
+pub(super) const SLOTS: u64 = 1_024;
+const BUCKET_SLOTS: u64 = 8;
+const BUCKETS: u64 = SLOTS / BUCKET_SLOTS;
+const BUCKET_BYTES: u64 = 8 * BUCKET_SLOTS;
+const BUCKET_SHIFT: u32 = 16;
+
+/// Slots in use, deleted ones included, beyond which a group is split or written anew: 85 %.
+pub(super) const FILLED_MAX: u32 = (SLOTS * 85 / 100) as u32;
+
+const _: () = assert!(SLOTS * 8 == CHUNK_BYTES_MIN, "a group is the smallest chunk");
+
+/// A group in place: as a reader sees it.
+#[derive(Clone, Copy)]
+pub(super) struct Group<'g> {
+    memory: &'g Memory,
+    address: u64,
+}
+
+/// Where a key is, or where it may go.
+pub(super) enum Place {
+    /// In this slot, as this word.
+    Held(u64, u64),
+    /// Not in the group; this slot is free, and was deleted or never used.
+    Free(u64, u64),
+}
+
+impl<'g> Group<'g> {
+    /// # Safety
+    /// The address is that of a group which is in use, or was while the caller's guard has been
+    /// held.
+    pub(super) unsafe fn at(memory: &'g Memory, address: u64) -> Self {
+        Self { memory, address }
+    }
+
+    fn bucket(&self, hash: u64, step: u64) -> u64 {
+        let home = hash >> BUCKET_SHIFT;
+        self.address + (home + step) % BUCKETS * BUCKET_BYTES
+    }
+
+    fn load(&self, slot: u64) -> u64 {
+        // SAFETY: a slot of a group in use; slots are only ever touched as atomics.
+        unsafe { self.memory.word(slot) }.load(Ordering::Relaxed)
+    }
+
+    /// Loads a slot whose record will be read. Sequentially consistent, as all loads on the way to
+    /// a record are: so is a guard's announcement, and one of the two sees the other.
+    fn load_to_follow(&self, slot: u64) -> u64 {
+        // SAFETY: as above.
+        unsafe { self.memory.word(slot) }.load(Ordering::SeqCst)
+    }
+
+    pub(super) fn prefetch(&self, hash: u64) {
+        self.memory.prefetch(self.bucket(hash, 0));
+    }
+
+    /// The word of the first slot in the key's bucket with its tag: most likely the key's own.
+    pub(super) fn likely(&self, hash: u64) -> Option<u64> {
+        let (bucket, tag) = (self.bucket(hash, 0), slot::tag_of(hash));
+        let words = (0..BUCKET_SLOTS).map(|place| self.load(bucket + 8 * place));
+        words.into_iter().find(|word| slot::tag(*word) == tag)
+    }
+
+    /// The record of a key.
+    #[inline]
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<Record<'g>> {
+        let tag = slot::tag_of(hash);
+        for step in 0..BUCKETS {
+            let bucket = self.bucket(hash, step);
+            let mut is_full = true;
+            for place in 0..BUCKET_SLOTS {
+                let word = self.load(bucket + 8 * place);
+                is_full &= word != slot::EMPTY;
+                if slot::tag(word) != tag {
+                    continue;
+                }
+                let word = self.load_to_follow(bucket + 8 * place);
+                if slot::tag(word) == tag {
+                    let found = self.record(word);
+                    if found.key == key {
+                        return Some(found);
+                    }
+                }
+            }
+            if !is_full {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// The record behind a slot's word.
+    pub(super) fn record(&self, word: u64) -> Record<'g> {
+        // SAFETY: a published word names a record that stays while the caller's guard is held.
+        unsafe { record(self.memory, slot::address(word)) }
+    }
+
+    /// Where a key is, or the first slot that it may take. For the writer, to whom nothing moves.
+    pub(super) fn locate(&self, hash: u64, key: &[u8]) -> Option<Place> {
+        self.search(hash, |word| self.record(word).key == key)
+    }
+
+    /// The slot that names this address, for a key with this hash.
+    pub(super) fn slot_of(&self, hash: u64, address: u64) -> Option<u64> {
+        match self.search(hash, |word| slot::address(word) == address)? {
+            Place::Held(slot, _) => Some(slot),
+            Place::Free(..) => None,
+        }
+    }
+
+    fn search(&self, hash: u64, is_it: impl Fn(u64) -> bool) -> Option<Place> {
+        let tag = slot::tag_of(hash);
+        let mut free = None;
+        for step in 0..BUCKETS {
+            let bucket = self.bucket(hash, step);
+            let mut is_full = true;
+            for at in (0..BUCKET_SLOTS).map(|place| bucket + 8 * place) {
+                let word = self.load(at);
+                if slot::tag(word) == tag && is_it(word) {
+                    return Some(Place::Held(at, word));
+                }
+                if !slot::is_live(word) && free.is_none() {
+                    free = Some(Place::Free(at, word));
+                }
+                is_full &= word != slot::EMPTY;
+            }
+            if !is_full {
+                break;
+            }
+        }
+        free
+    }
+
+    /// Publishes a word: whoever loads it sees the record that was written before.
+    pub(super) fn store(&self, at: u64, word: u64) {
+        // SAFETY: a slot of a group in use; slots are only ever touched as atomics.
+        unsafe { self.memory.word(at) }.store(word, Ordering::Release);
+    }
+
+    /// What a slot becomes when its record goes: empty where no search relies on its bucket being
+    /// full.
+    pub(super) fn emptied(&self, at: u64) -> u64 {
+        let bucket = at - at % BUCKET_BYTES;
+        let mut words = (0..BUCKET_SLOTS).map(|place| self.load(bucket + 8 * place));
+        if words.any(|word| word == slot::EMPTY) { slot::EMPTY } else { slot::DELETED }
+    }
+
+    /// Puts a word that is not in the group into the first free slot for its hash.
+    pub(super) fn put(&self, hash: u64, word: u64) {
+        if let Some(Place::Free(at, _)) = self.search(hash, |_| false) {
+            self.store(at, word);
+        }
+    }
+
+    /// The words of all records.
+    pub(super) fn words(self) -> impl Iterator<Item = u64> {
+        let slots = (0..SLOTS).map(move |place| self.load_to_follow(self.address + 8 * place));
+        slots.filter(|word| slot::is_live(*word))
+    }
+}

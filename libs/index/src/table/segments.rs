@@ -1,0 +1,144 @@
+//! Segments: where a table's records lie, and how the space of dead ones comes back.
+//!
+//! Records are appended to the open segment; a replaced or deleted one stays where it is and counts
+//! as dead. A sealed segment that is half dead is emptied: its live records move to the open one, a
+//! bounded number of bytes per call, and then the segment is retired.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use forebay_core::Result;
+
+use super::record::header;
+use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory};
+
+/// A segment is this part of all that there are: small tables take little memory.
+const SEGMENT_SHARE: u64 = 8;
+/// Bytes of a segment of a large table: a block of huge pages.
+const SEGMENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
+
+#[derive(Debug)]
+struct Segment {
+    chunk: Chunk,
+    used: u64,
+    live: u64,
+    /// Whether it waits to be emptied.
+    sparse: bool,
+}
+
+impl Segment {
+    fn is_sparse(&self) -> bool {
+        self.live * 2 <= self.used
+    }
+}
+
+/// All segments of one table; belongs to its writer.
+#[derive(Debug, Default)]
+pub(super) struct Segments {
+    by_address: BTreeMap<u64, Segment>,
+    open: Option<u64>,
+    bytes: u64,
+    sparse: VecDeque<u64>,
+    emptied: Option<Emptying>,
+}
+
+/// How far a segment is emptied.
+#[derive(Clone, Copy, Debug)]
+struct Emptying {
+    segment: u64,
+    next: u64,
+}
+
+impl Segments {
+    /// Writes a record and answers its address and its bytes.
+    pub(super) fn append(&mut self, memory: &Memory, key: &[u8], row: &[u8]) -> Result<(u64, u64)> {
+        let (header, length) = header(key.len(), row.len());
+        let bytes = (length + key.len() + row.len()) as u64;
+        let segment = self.room_for(memory, bytes)?;
+        let address = segment.chunk.address() + segment.used;
+        let mut at = address;
+        for part in [&header[..length], key, row] {
+            // SAFETY: the open segment has room for the record, and nobody has its address yet.
+            unsafe { memory.write(at, part) };
+            at += part.len() as u64;
+        }
+        segment.used += bytes;
+        segment.live += bytes;
+        Ok((address, bytes))
+    }
+
+    fn room_for(&mut self, memory: &Memory, bytes: u64) -> Result<&mut Segment> {
+        let open = self.open.and_then(|open| self.by_address.get(&open));
+        if open.is_none_or(|open| open.chunk.bytes() - open.used < bytes) {
+            let share = self.bytes / SEGMENT_SHARE;
+            let wanted = share.clamp(CHUNK_BYTES_MIN, SEGMENT_BYTES_MAX).max(bytes);
+            let chunk = memory.allocate(wanted)?;
+            self.bytes += chunk.bytes();
+            let address = chunk.address();
+            let sealed = self.open.replace(address);
+            self.by_address.insert(address, Segment { chunk, used: 0, live: 0, sparse: false });
+            sealed.into_iter().for_each(|sealed| self.note_sparse(sealed));
+        }
+        let open = self.open.and_then(|open| self.by_address.get_mut(&open));
+        Ok(open.expect("a segment was opened above"))
+    }
+
+    /// Bytes of all segments.
+    pub(super) fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Counts a record as dead.
+    pub(super) fn bury(&mut self, address: u64, bytes: u64) {
+        let Some((start, segment)) = self.by_address.range_mut(..=address).next_back() else {
+            return;
+        };
+        segment.live -= bytes;
+        if segment.is_sparse() {
+            let start = *start;
+            self.note_sparse(start);
+        }
+    }
+
+    fn note_sparse(&mut self, start: u64) {
+        let is_open = self.open == Some(start);
+        let Some(segment) = self.by_address.get_mut(&start) else { return };
+        if !is_open && !segment.sparse && segment.is_sparse() {
+            segment.sparse = true;
+            self.sparse.push_back(start);
+        }
+    }
+
+    /// The address of the next record to look at in a segment that is being emptied.
+    pub(super) fn next_to_move(&mut self) -> Option<u64> {
+        let emptied = match self.emptied {
+            Some(emptied) => emptied,
+            None => {
+                let segment = self.sparse.pop_front()?;
+                *self.emptied.insert(Emptying { segment, next: segment })
+            }
+        };
+        let segment = self.by_address.get(&emptied.segment)?;
+        let end = emptied.segment + segment.used;
+        (segment.live > 0 && emptied.next < end).then_some(emptied.next)
+    }
+
+    /// The record at the address that `next_to_move` answered was looked at.
+    pub(super) fn moved(&mut self, bytes: u64) {
+        if let Some(emptied) = &mut self.emptied {
+            emptied.next += bytes;
+        }
+    }
+
+    /// The segment that was being emptied, once nothing in it lives.
+    pub(super) fn take_emptied(&mut self) -> Option<Chunk> {
+        let emptied = self.emptied.take()?;
+        let segment = self.by_address.remove(&emptied.segment)?;
+        self.bytes -= segment.chunk.bytes();
+        Some(segment.chunk)
+    }
+
+    /// All chunks, for a table that ends.
+    pub(super) fn into_chunks(self) -> impl Iterator<Item = Chunk> {
+        self.by_address.into_values().map(|segment| segment.chunk)
+    }
+}

@@ -1,0 +1,48 @@
+//! Slots: one word that says where a record lies, and enough of its key's hash to seldom be wrong.
+//!
+//! | bits | what |
+//! |---|---|
+//! | 0 to 42 | the record's address |
+//! | 43 to 47 | the lines that the record spans, 31 for more |
+//! | 48 to 63 | the tag: 16 bits of the hash, never 0 |
+
+/// A slot that was never used: a search ends at its bucket.
+pub(super) const EMPTY: u64 = 0;
+/// A slot whose record was deleted: a search goes on.
+pub(super) const DELETED: u64 = 31 << LINES_SHIFT;
+
+const LINES_SHIFT: u32 = 43;
+const TAG_SHIFT: u32 = 48;
+const LINES_MAX: u64 = 31;
+const LINE_BYTES: u64 = 64;
+
+/// A slot for a record of `bytes` bytes.
+pub(super) fn pack(tag: u16, address: u64, bytes: u64) -> u64 {
+    let lines = (address % LINE_BYTES + bytes).div_ceil(LINE_BYTES).min(LINES_MAX);
+    u64::from(tag) << TAG_SHIFT | lines << LINES_SHIFT | address
+}
+
+pub(super) fn tag(slot: u64) -> u16 {
+    (slot >> TAG_SHIFT) as u16
+}
+
+pub(super) fn address(slot: u64) -> u64 {
+    slot & ((1 << LINES_SHIFT) - 1)
+}
+
+/// The addresses of the lines that a record spans, 31 at most.
+pub(super) fn lines(slot: u64) -> impl Iterator<Item = u64> {
+    let first = address(slot) / LINE_BYTES;
+    let count = slot >> LINES_SHIFT & LINES_MAX;
+    (first..first + count).map(|line| line * LINE_BYTES)
+}
+
+/// The tag of a hash.
+pub(super) fn tag_of(hash: u64) -> u16 {
+    (hash as u16).max(1)
+}
+
+/// Whether a record lies behind the slot.
+pub(super) fn is_live(slot: u64) -> bool {
+    tag(slot) != 0
+}

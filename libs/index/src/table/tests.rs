@@ -1,0 +1,213 @@
+//! A table against a naive map: growth, deletes, reclaim, and memory that all comes back.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use super::*;
+
+/// A table with a root that readers see.
+struct Seen {
+    memory: Arc<Memory>,
+    collector: Collector,
+    cell: AtomicU64,
+    hash: SeededHash,
+}
+
+impl Seen {
+    fn new() -> Self {
+        let (memory, collector) = (Memory::reserve().unwrap(), Collector::new().batch_size(1));
+        Self { memory, collector, cell: AtomicU64::new(0), hash: SeededHash::new(7) }
+    }
+
+    fn table(&self) -> Table {
+        Table::new(self.memory.clone(), self.hash)
+    }
+
+    fn publishing(&self) -> Publishing<'_> {
+        Publishing { root: Some(&self.cell), collector: &self.collector }
+    }
+
+    /// What a reader finds.
+    fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
+        let _guard = self.collector.enter();
+        let root = Root::load(&self.cell);
+        // SAFETY: the root was loaded under the guard, and the row is copied under it.
+        unsafe { find(&self.memory, root, self.hash.of(key), key) }.map(|found| found.row.to_vec())
+    }
+
+    /// The keys that a reader lists, in order.
+    fn keys(&self) -> Vec<Vec<u8>> {
+        let (mut keys, mut from) = (Vec::new(), Some(0));
+        while let Some(start) = from {
+            let _guard = self.collector.enter();
+            let root = Root::load(&self.cell);
+            let push = |key: &[u8]| keys.push(key.to_vec());
+            // SAFETY: as in `find`.
+            from = unsafe { keys_from(&self.memory, root, self.hash, start, push) };
+        }
+        keys.sort();
+        keys
+    }
+}
+
+/// Numbers that look random and are the same in each run.
+fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |below| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+#[test]
+fn a_long_history_leaves_what_a_map_has() {
+    let (seen, mut number) = (Seen::new(), numbers(1));
+    let (mut table, mut model) = (seen.table(), HashMap::<Vec<u8>, Vec<u8>>::new());
+    for step in 0..120_000_u64 {
+        let key = format!("key-{}", number(9_000)).into_bytes();
+        if number(4) == 0 {
+            let removed = table.remove(&key);
+            assert_eq!(removed, model.remove(&key).map(|row| row.len()));
+        } else {
+            let row = vec![step as u8; number(120) as usize];
+            let replaced = table.insert(&key, &row, seen.publishing()).unwrap();
+            assert_eq!(replaced, model.insert(key, row).map(|row| row.len()));
+        }
+        table.reclaim(200, seen.publishing()).unwrap();
+    }
+    for (key, row) in &model {
+        assert_eq!(seen.find(key).as_ref(), Some(row));
+    }
+    assert_eq!(seen.find(b"never"), None);
+    let mut keys: Vec<_> = model.keys().cloned().collect();
+    keys.sort();
+    assert_eq!(seen.keys(), keys);
+    let mut rows: Vec<_> = table.rows().map(|(key, row)| (key.to_vec(), row.to_vec())).collect();
+    rows.sort();
+    assert!(rows.iter().all(|(key, row)| model[key] == *row));
+    assert_eq!(rows.len(), model.len());
+    // Everything dead was let go but for half of the sealed segments and the open one.
+    let live: u64 = model.iter().map(|(key, row)| (key.len() + row.len() + 2) as u64).sum();
+    let slots = table.groups.len() as u64 * CHUNK_BYTES_MIN;
+    assert!(table.bytes() < slots + 3 * live + 256 * 1024, "{} for {live}", table.bytes());
+
+    table.retire(&seen.collector);
+    assert_eq!(seen.memory.used_bytes(), 0);
+}
+
+#[test]
+fn each_new_key_moves_one_group_at_most() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    for key in 0..60_000_u32 {
+        let (before, used) = (table.groups.len(), seen.memory.used_bytes());
+        table.insert(&key.to_le_bytes(), b"row", seen.publishing()).unwrap();
+        assert!(table.groups.len() <= before + 1 || before == 0);
+        assert!(used == 0 || seen.memory.used_bytes() <= used + 4 * 1024 * 1024);
+    }
+    assert!(table.groups.len() >= 60_000 / FILLED_MAX as usize);
+    let filled: u32 = table.groups.iter().map(|kept| kept.filled).sum();
+    assert_eq!(filled, 60_000);
+}
+
+#[test]
+fn a_group_of_deleted_slots_is_written_anew_and_not_split() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    for key in 0..20_000_u32 {
+        table.insert(&key.to_le_bytes(), b"row", seen.publishing()).unwrap();
+        assert_eq!(table.remove(&key.to_le_bytes()), Some(3));
+        table.insert(b"lasting", &key.to_le_bytes(), seen.publishing()).unwrap();
+    }
+    assert_eq!(table.groups.len(), 1);
+    assert_eq!(seen.find(b"lasting"), Some(19_999_u32.to_le_bytes().to_vec()));
+}
+
+#[test]
+fn rows_of_every_size_come_back() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    let sizes = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 5_000_000];
+    for size in sizes {
+        let row = vec![size as u8; size];
+        table.insert(format!("{size}").as_bytes(), &row, seen.publishing()).unwrap();
+    }
+    for size in sizes {
+        assert_eq!(seen.find(format!("{size}").as_bytes()).unwrap(), vec![size as u8; size]);
+    }
+    let long = vec![b'k'; forebay_core::limits::KEY_BYTES_MAX];
+    table.insert(&long, b"row", seen.publishing()).unwrap();
+    assert_eq!(seen.find(&long).unwrap(), b"row");
+}
+
+#[test]
+fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    table.insert(b"key", &[7; 100], seen.publishing()).unwrap();
+    let guard = seen.collector.enter();
+    let root = Root::load(&seen.cell);
+    // SAFETY: the root was loaded under the guard, which outlives the row.
+    let held = unsafe { find(&seen.memory, root, seen.hash.of(b"key"), b"key") }.unwrap().row;
+    for n in 0..50_000_u32 {
+        table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
+        table.reclaim(300, seen.publishing()).unwrap();
+    }
+    assert!(held.iter().all(|byte| *byte == 7), "a record was written over under a guard");
+    let with_guard = seen.memory.used_bytes();
+    drop(guard);
+    for n in 0..50_000_u32 {
+        table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
+        table.reclaim(300, seen.publishing()).unwrap();
+    }
+    assert!(seen.memory.used_bytes() < with_guard.min(1024 * 1024));
+}
+
+#[test]
+fn readers_beside_growth_and_reclaim_miss_nothing() {
+    const LASTING: u32 = 500;
+    let (seen, done) = (Seen::new(), AtomicBool::new(false));
+    let mut table = seen.table();
+    let row = |key: u32, version: u32| {
+        let mut row = key.to_le_bytes().to_vec();
+        row.extend(version.to_le_bytes().repeat(1 + version as usize % 40));
+        row
+    };
+    for key in 0..LASTING {
+        table.insert(&key.to_le_bytes(), &row(key, 0), seen.publishing()).unwrap();
+    }
+    std::thread::scope(|scope| {
+        for reader in 0..2 {
+            let (seen, done) = (&seen, &done);
+            scope.spawn(move || {
+                let mut number = numbers(reader);
+                let mut last = vec![0; LASTING as usize];
+                while !done.load(Ordering::Relaxed) {
+                    let key = number(u64::from(LASTING)) as u32;
+                    let Some(found) = seen.find(&key.to_le_bytes()) else {
+                        done.store(true, Ordering::Relaxed);
+                        panic!("key {key} was missed");
+                    };
+                    let version = u32::from_le_bytes(found[4..8].try_into().unwrap());
+                    if found != row(key, version) || version < last[key as usize] {
+                        done.store(true, Ordering::Relaxed);
+                        panic!("key {key}: {found:?} after version {}", last[key as usize]);
+                    }
+                    last[key as usize] = version;
+                }
+            });
+        }
+        let mut version = 0;
+        for new in LASTING..60_000 {
+            if done.load(Ordering::Relaxed) {
+                break;
+            }
+            table.insert(&new.to_le_bytes(), &row(new, 0), seen.publishing()).unwrap();
+            let key = new % LASTING;
+            version += u32::from(key == 0);
+            table.insert(&key.to_le_bytes(), &row(key, version), seen.publishing()).unwrap();
+            table.reclaim(400, seen.publishing()).unwrap();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
