@@ -8,7 +8,8 @@
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use parking_lot::{Mutex, MutexGuard};
 
 const LINES: usize = 128;
 const SHARED_LINE: usize = LINES - 1;
@@ -78,7 +79,7 @@ struct FreeNumbers {
 static FREE: Mutex<FreeNumbers> = Mutex::new(FreeNumbers { given_back: Vec::new(), next: 0 });
 
 fn free_numbers() -> MutexGuard<'static, FreeNumbers> {
-    FREE.lock().unwrap_or_else(PoisonError::into_inner)
+    FREE.lock()
 }
 
 struct ThreadNumber(Cell<Option<usize>>);

@@ -9,7 +9,6 @@ use forebay_core::id::{PartitionId, PartitionRef, StoreId};
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::value::FieldType;
 use forebay_core::{Error, Result};
-use seize::Collector;
 
 use crate::counters::{Counters, ReadCounts};
 use crate::gather::{Conversion, GatherField, GatherPlan};
@@ -18,6 +17,7 @@ use crate::header::{Held, PartitionPhase, Progress};
 use crate::key::{DocumentKey, KeyShape};
 use crate::memory::Memory;
 use crate::number::Element;
+use crate::reclaim::Reclaim;
 use crate::scan::Scan;
 use crate::schemas::SchemaSet;
 use crate::storage::{Partition, SeededHash};
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     /// Where all documents lie.
     pub(crate) memory: Arc<Memory>,
     pub(crate) hash: SeededHash,
-    pub(crate) collector: Collector,
+    pub(crate) reclaim: Reclaim,
     pub(crate) counters: Counters,
 }
 
@@ -146,6 +146,16 @@ impl Index {
         followed: impl IntoIterator<Item = PartitionId>,
         hash_seed: u64,
     ) -> Result<Self> {
+        Self::over(Memory::reserve()?, definitions, followed, hash_seed)
+    }
+
+    /// As [`Index::new`], over memory of the caller's choice.
+    pub(crate) fn over(
+        memory: Arc<Memory>,
+        definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
+        followed: impl IntoIterator<Item = PartitionId>,
+        hash_seed: u64,
+    ) -> Result<Self> {
         let schemas = SchemaSet::new(definitions)?;
         let definition = &schemas.newest().definition;
         let (store, shape) = (definition.store, KeyShape::of(definition));
@@ -160,7 +170,7 @@ impl Index {
             let message = format!("the store has partitions 0 to {}", count - 1);
             return Err(refused(message).with_partition(*last));
         }
-        let (memory, hash) = (Memory::reserve()?, SeededHash::new(hash_seed));
+        let hash = SeededHash::new(hash_seed);
         let partition = |partition: PartitionId| {
             let at = PartitionRef { store, partition };
             let writer = || WriterState::new(memory.clone(), hash);
@@ -168,9 +178,8 @@ impl Index {
         };
         let partitions = definition.partitions.partitions().map(partition).collect();
         let counters = Counters::new();
-        // What is retired is large and rare, so it goes as soon as its readers have.
-        let collector = Collector::new().batch_size(1);
-        let inner = Inner { store, shape, schemas, partitions, memory, hash, collector, counters };
+        let reclaim = Reclaim::new(memory.clone());
+        let inner = Inner { store, shape, schemas, partitions, memory, hash, reclaim, counters };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -55,6 +55,7 @@ mod index;
 mod key;
 mod memory;
 mod number;
+mod reclaim;
 mod row_ref;
 mod scan;
 mod schemas;

@@ -1,41 +1,49 @@
 //! The memory that documents lie in: one range of addresses per index, handed out in chunks.
 //!
 //! The range is reserved once and never moves, so a place in it is a number that stays good for
-//! every thread, and pages cost nothing before they are touched. A chunk is a power of two of pages
-//! from 8 KiB on, aligned to its own size. Whole blocks of 2 MiB ask for huge pages, which are
-//! worth 1.4 times the speed of a get once an index is far larger than the caches; small chunks are
-//! cut from shared blocks, so that an index of little data stays little.
+//! every thread. Reserved addresses take nothing of the machine: they are opened block by block,
+//! and pages come when they are touched. A chunk is a power of two of pages from 8 KiB on, aligned
+//! to its own size. Whole blocks of 2 MiB ask for huge pages, which are worth 1.4 times the speed
+//! of a get once an index is far larger than the caches; small chunks are cut from shared blocks,
+//! so that an index of little data stays little.
 //!
-//! Whoever takes a chunk out of use must know that no reader can still come to it: see
-//! [`Memory::retire`].
+//! Whoever takes a chunk out of use must know that no reader can still come to it: `reclaim` waits
+//! for readers. The reader that leaves last takes no lock for it: it puts the chunks on a stack,
+//! from which a writer puts them back. That also holds in a process that was forked while some
+//! other thread had the lock.
 
-use std::collections::BTreeSet;
+mod free;
+mod poison;
+
 use std::fmt;
-use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::ptr::{NonNull, null_mut};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
-use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
-use seize::{Collector, reclaim};
+use free::{BLOCK_BYTES, BLOCK_ORDER, Free, ORDER_MAX};
+use parking_lot::{Mutex, MutexGuard};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+};
 
 /// Bytes of the smallest chunk.
 pub(crate) const CHUNK_BYTES_MIN: u64 = 8 * 1024;
-/// Order of a block, the unit of huge pages.
-const BLOCK_ORDER: u8 = 8;
-const BLOCK_BYTES: u64 = CHUNK_BYTES_MIN << BLOCK_ORDER;
-/// Order of the largest chunk, 256 MiB: room for the largest key and row.
-const ORDER_MAX: u8 = 15;
 /// Blocks in which small chunks lie ask for huge pages once an index has more than this.
 const SMALL_INDEX_BYTES: u64 = 8 * BLOCK_BYTES;
-/// How many free blocks keep their pages, for the next chunks.
-const WARM_BLOCKS_MAX: u64 = 16;
 /// Addresses reserved: this, or half of it as often as the system refuses.
 const RESERVED_BYTES: u64 = 1 << 38;
 const RESERVED_BYTES_MIN: u64 = 1 << 28;
+/// What one call puts back of what readers have left: small chunks, or a sixteenth as many blocks.
+const SETTLED_PER_CALL: usize = 64;
+const SETTLED_BLOCK: usize = 16;
 
-/// A piece of an index's memory; whoever holds it may write there.
+const _: () = assert!(usize::BITS == 64, "an index needs the addresses of a 64-bit machine");
+
+/// A piece of an index's memory; whoever holds it may write there. It has no destructor: it is
+/// retired or released, or lost until its index ends.
 #[derive(Debug, PartialEq, Eq)]
+#[must_use]
 pub(crate) struct Chunk {
     address: u64,
     order: u8,
@@ -53,27 +61,34 @@ impl Chunk {
     }
 }
 
+/// Chunks that readers have left, on the way back.
+pub(crate) struct Left {
+    chunks: Vec<Chunk>,
+    next: *mut Left,
+}
+
 /// The memory of one index.
 pub(crate) struct Memory {
     base: NonNull<u8>,
     reserved: u64,
-    free: Mutex<Free>,
-    /// Bytes of the chunks in use, for metrics.
+    state: Mutex<State>,
+    /// Bytes of the chunks in use or retired.
     used: AtomicU64,
+    /// A stack: readers push, a writer takes all.
+    left: AtomicPtr<Left>,
 }
 
 // SAFETY: the range belongs to this value until it is dropped; what lies in it is reached through
-// atomics, or by the rules of publishing that `table` states.
+// atomics, or by the rules of publishing that `table` states. The nodes of the stack belong to it.
 unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
-/// What is free: chunks by order, and everything from `next` on.
-struct Free {
-    by_order: [BTreeSet<u64>; ORDER_MAX as usize + 1],
-    next: u64,
-    /// Free blocks, at most, that still have pages.
-    warm: u64,
+/// What writers keep of it.
+struct State {
+    free: Free,
+    /// Taken from the stack, to be put back a few at a time.
+    returning: Vec<Chunk>,
 }
 
 impl Memory {
@@ -83,34 +98,31 @@ impl Memory {
     /// `LimitExceeded` when the system does not even give the smallest range.
     pub(crate) fn reserve() -> Result<Arc<Self>> {
         let mut reserved = RESERVED_BYTES;
-        let base = loop {
-            let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-            let bytes = (reserved + BLOCK_BYTES) as usize;
-            // SAFETY: a new private mapping at an address of the system's choice touches nothing
-            // that exists.
-            let mapped = unsafe {
-                mmap_anonymous(
-                    std::ptr::null_mut(),
-                    bytes,
-                    ProtFlags::READ | ProtFlags::WRITE,
-                    flags,
-                )
-            };
-            match mapped {
-                Ok(start) => break start.cast::<u8>(),
+        loop {
+            match Self::reserve_within(reserved) {
                 Err(_) if reserved > RESERVED_BYTES_MIN => reserved /= 2,
-                Err(error) => {
-                    let message = format!(
-                        "the system gives no addresses for an index ({error}); raise the limit of \
-                         virtual memory (ulimit -v)"
-                    );
-                    return Err(Error::limit_exceeded(message, 0, reserved));
-                }
+                done => return done,
             }
-        };
+        }
+    }
+
+    /// Reserves this many bytes of addresses, a multiple of a block.
+    pub(crate) fn reserve_within(reserved: u64) -> Result<Arc<Self>> {
+        let bytes = (reserved + BLOCK_BYTES) as usize;
+        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+        // SAFETY: a new private mapping at an address of the system's choice touches nothing that
+        // exists.
+        let mapped = unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), flags) };
+        let base = mapped.map_err(|error| {
+            let message = format!(
+                "the system gives no addresses for an index ({error}); raise the limit of virtual \
+                 memory (ulimit -v)"
+            );
+            Error::limit_exceeded(message, 0, reserved)
+        })?;
+        let base = base.cast::<u8>();
         // Huge pages need blocks at addresses that are multiples of their size.
-        let misaligned = base as u64 % BLOCK_BYTES;
-        let shift = (BLOCK_BYTES - misaligned) % BLOCK_BYTES;
+        let shift = (BLOCK_BYTES - base as u64 % BLOCK_BYTES) % BLOCK_BYTES;
         // SAFETY: one block more than `reserved` was mapped, so the shifted start lies inside.
         let aligned = unsafe { base.add(shift as usize) };
         let end = aligned.wrapping_add(reserved as usize);
@@ -118,17 +130,17 @@ impl Memory {
         for (start, bytes) in outside.into_iter().filter(|(_, bytes)| *bytes > 0) {
             // SAFETY: the part of our own mapping before or behind the aligned range, unused.
             // A refusal leaves addresses mapped that nobody uses.
-            let _ = unsafe { munmap(start.cast(), bytes as usize) };
+            let _refused = unsafe { munmap(start.cast(), bytes as usize) };
         }
         let base =
             NonNull::new(aligned).ok_or_else(|| Error::internal("a mapping at address 0"))?;
         // Address 0 means nothing in a slot, so the first block is never handed out.
-        let free = Free { by_order: Default::default(), next: BLOCK_BYTES, warm: 0 };
-        let (free, used) = (Mutex::new(free), AtomicU64::new(0));
-        Ok(Arc::new(Self { base, reserved, free, used }))
+        let state = State { free: Free::from(BLOCK_BYTES), returning: Vec::new() };
+        let (state, used) = (Mutex::new(state), AtomicU64::new(0));
+        Ok(Arc::new(Self { base, reserved, state, used, left: AtomicPtr::new(null_mut()) }))
     }
 
-    /// Bytes of all chunks in use.
+    /// Bytes of all chunks in use, and of those that readers are waited for or have left.
     pub(crate) fn used_bytes(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -136,27 +148,65 @@ impl Memory {
     /// Takes a chunk of at least this many bytes out of the free ones; its content is unspecified.
     ///
     /// # Errors
-    /// `LimitExceeded` when the reserved addresses are used up.
+    /// `LimitExceeded` when the reserved addresses are used up, or the system refuses memory.
     pub(crate) fn allocate(&self, bytes: u64) -> Result<Chunk> {
         let order = order_of(bytes);
-        let taken = if order <= ORDER_MAX { self.free().take(order, self.reserved) } else { None };
-        let Some((address, fresh)) = taken else {
-            let message = "the index has no addresses left; follow fewer partitions per process";
-            return Err(Error::limit_exceeded(message, self.reserved, self.used_bytes() + bytes));
+        let refused = |limit: u64, message: &str| {
+            Err(Error::limit_exceeded(message, limit, self.used_bytes().saturating_add(bytes)))
         };
-        if let Some(fresh) = fresh {
-            self.advise_fresh(fresh, order);
+        if order > ORDER_MAX {
+            return refused(CHUNK_BYTES_MIN << ORDER_MAX, "a document is too large for an index");
         }
-        let chunk = Chunk { address, order };
+        let mut state = self.state();
+        self.settle_some(&mut state, SETTLED_PER_CALL);
+        let mut taken = state.free.take(order);
+        if taken.is_none() && self.fresh_end(&state, order) > self.reserved {
+            self.settle_some(&mut state, usize::MAX);
+            for block in state.free.take_warm() {
+                self.cool(&mut state, block);
+            }
+            taken = state.free.take(order);
+        }
+        if taken.is_none() {
+            if self.fresh_end(&state, order) > self.reserved {
+                let message =
+                    "the index has no addresses left; follow fewer partitions per process";
+                return refused(self.reserved, message);
+            }
+            if !self.open_fresh(&state, order) {
+                let message = "the system gives no more memory; follow fewer partitions, or give \
+                    the process more memory";
+                return refused(self.used_bytes(), message);
+            }
+            taken = Some(state.free.take_fresh(order));
+        }
+        drop(state);
+        let chunk = taken.ok_or_else(|| Error::internal("a chunk that was found is gone"))?;
         self.used.fetch_add(chunk.bytes(), Ordering::Relaxed);
         Ok(chunk)
     }
 
-    /// Asks for huge pages where they pay: in whole blocks, and in all blocks of a large index.
-    fn advise_fresh(&self, (start, bytes): (u64, u64), order: u8) {
-        if order >= BLOCK_ORDER || start > SMALL_INDEX_BYTES {
-            self.advise(start, bytes, Advice::LinuxHugepage);
+    fn fresh_end(&self, state: &State, order: u8) -> u64 {
+        let next = state.free.next_fresh(order);
+        next.address + next.bytes()
+    }
+
+    /// Makes the next fresh chunk's addresses usable, and asks for huge pages where they pay: in
+    /// whole blocks, and in all blocks of a large index. Answers whether the system agreed.
+    fn open_fresh(&self, state: &State, order: u8) -> bool {
+        let (start, next) = (state.free.fresh(), state.free.next_fresh(order));
+        let bytes = next.address + next.bytes() - start;
+        let flags = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: addresses of our range that nobody uses yet become readable and writable.
+        let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
+        if opened.is_err() {
+            return false;
         }
+        poison::forbid(self.pointer(start), bytes);
+        if order >= BLOCK_ORDER || start > SMALL_INDEX_BYTES {
+            self.advise(next.address, next.bytes(), Advice::LinuxHugepage);
+        }
+        true
     }
 
     fn advise(&self, start: u64, bytes: u64, advice: Advice) {
@@ -165,35 +215,84 @@ impl Memory {
         let _refused = unsafe { madvise(self.pointer(start).cast(), bytes as usize, advice) };
     }
 
-    /// Takes chunks out of use once every reader that could still see them has gone.
-    pub(crate) fn retire(self: &Arc<Self>, chunks: Vec<Chunk>, collector: &Collector) {
-        if chunks.is_empty() {
-            return;
-        }
-        let retired = Box::into_raw(Box::new(Retired { memory: self.clone(), chunks }));
-        // SAFETY: the box was just made, nobody else has its address, and it is retired once.
-        unsafe { collector.retire(retired, reclaim::boxed) };
-    }
-
     /// Gives chunks back that no reader has ever seen.
     pub(crate) fn release(&self, chunks: impl IntoIterator<Item = Chunk>) {
-        let mut free = self.free();
+        let mut state = self.state();
         for chunk in chunks {
-            self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
-            let (address, order) = free.put(chunk);
-            if order < BLOCK_ORDER {
-                continue;
-            }
-            free.warm += 1 << (order - BLOCK_ORDER);
-            if free.warm > WARM_BLOCKS_MAX {
-                free.warm -= 1 << (order - BLOCK_ORDER);
-                self.advise(address, CHUNK_BYTES_MIN << order, Advice::LinuxDontNeed);
+            poison::forbid(self.pointer(chunk.address), chunk.bytes());
+            self.put_back(&mut state, chunk);
+        }
+    }
+
+    /// Takes chunks that all readers have left. Waits for nobody: some writer puts them back.
+    pub(crate) fn leave(&self, chunks: Vec<Chunk>) {
+        for chunk in &chunks {
+            poison::forbid(self.pointer(chunk.address), chunk.bytes());
+        }
+        let node = Box::into_raw(Box::new(Left { chunks, next: null_mut() }));
+        let mut head = self.left.load(Ordering::Relaxed);
+        loop {
+            // SAFETY: the node is ours until it is on the stack.
+            unsafe { (*node).next = head };
+            // Release: what was done in the chunks, and to the node, comes before its next use.
+            let pushed =
+                self.left.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed);
+            match pushed {
+                Ok(_) => return,
+                Err(found) => head = found,
             }
         }
     }
 
-    fn free(&self) -> MutexGuard<'_, Free> {
-        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Puts some of the chunks back that readers have left, unless another writer is at it.
+    pub(crate) fn settle(&self) {
+        if let Some(mut state) = self.state.try_lock() {
+            self.settle_some(&mut state, SETTLED_PER_CALL);
+        }
+    }
+
+    fn settle_some(&self, state: &mut State, most: usize) {
+        self.take_left(&mut state.returning);
+        let mut settled = 0_usize;
+        while settled < most {
+            let Some(chunk) = state.returning.pop() else { break };
+            settled += if chunk.order < BLOCK_ORDER { 1 } else { SETTLED_BLOCK };
+            self.put_back(state, chunk);
+        }
+    }
+
+    /// Takes everything off the stack.
+    fn take_left(&self, into: &mut Vec<Chunk>) {
+        if self.left.load(Ordering::Relaxed).is_null() {
+            return;
+        }
+        // Acquire: pairs with `leave`.
+        let mut next = self.left.swap(null_mut(), Ordering::Acquire);
+        while !next.is_null() {
+            // SAFETY: each node was boxed by `leave`, and whoever takes the stack has all of it.
+            let node = unsafe { Box::from_raw(next) };
+            next = node.next;
+            into.extend(node.chunks);
+        }
+    }
+
+    fn put_back(&self, state: &mut State, chunk: Chunk) {
+        self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
+        let is_small = chunk.order < BLOCK_ORDER;
+        let block = if is_small { state.free.put_small(chunk) } else { Some(chunk) };
+        if let Some(block) = block.and_then(|block| state.free.keep_warm(block)) {
+            self.cool(state, block);
+        }
+    }
+
+    /// Gives the pages of free blocks back to the system.
+    fn cool(&self, state: &mut State, blocks: Chunk) {
+        self.advise(blocks.address, blocks.bytes(), Advice::LinuxDontNeed);
+        state.free.put_cold(blocks);
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 
     fn pointer(&self, address: u64) -> *mut u8 {
@@ -236,6 +335,7 @@ impl Memory {
     /// # Safety
     /// The range lies in a chunk that the caller holds, and no reader has its address yet.
     pub(crate) unsafe fn write(&self, address: u64, bytes: &[u8]) {
+        poison::allow(self.pointer(address), bytes.len() as u64);
         // SAFETY: the caller's promise; `bytes` is not in the chunk, since nobody reads there.
         unsafe {
             std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer(address), bytes.len());
@@ -247,6 +347,7 @@ impl Memory {
     /// # Safety
     /// As [`Memory::write`].
     pub(crate) unsafe fn clear(&self, chunk: &Chunk) {
+        poison::allow(self.pointer(chunk.address), chunk.bytes());
         // SAFETY: the caller's promise.
         unsafe { std::ptr::write_bytes(self.pointer(chunk.address), 0, chunk.bytes() as usize) };
     }
@@ -268,8 +369,10 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        self.take_left(&mut Vec::new());
+        poison::allow(self.base.as_ptr(), self.state().free.fresh());
         // SAFETY: the range was mapped by `reserve`, and whoever reads in it borrows this value.
-        let _ = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+        let _refused = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
     }
 }
 
@@ -279,142 +382,10 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Chunks that some reader may still see.
-struct Retired {
-    memory: Arc<Memory>,
-    chunks: Vec<Chunk>,
-}
-
-impl Drop for Retired {
-    fn drop(&mut self) {
-        self.memory.release(std::mem::take(&mut self.chunks));
-    }
-}
-
-impl Free {
-    /// The lowest free chunk of an order, and, if it is new, the part of the range that begins to
-    /// be used.
-    fn take(&mut self, order: u8, reserved: u64) -> Option<(u64, Option<(u64, u64)>)> {
-        let free = (order..=ORDER_MAX).find_map(|larger| {
-            let address = self.by_order[larger as usize].pop_first()?;
-            Some((address, larger))
-        });
-        if let Some((address, larger)) = free {
-            if larger >= BLOCK_ORDER {
-                self.warm = self.warm.saturating_sub(1 << (larger - BLOCK_ORDER));
-            }
-            self.split(address, larger, order);
-            return Some((address, None));
-        }
-        let larger = order.max(BLOCK_ORDER);
-        let bytes = CHUNK_BYTES_MIN << larger;
-        let address = self.next.next_multiple_of(bytes);
-        if address + bytes > reserved {
-            return None;
-        }
-        // What alignment skips is free in blocks.
-        while self.next < address {
-            self.by_order[BLOCK_ORDER as usize].insert(self.next);
-            self.next += BLOCK_BYTES;
-        }
-        self.next = address + bytes;
-        self.split(address, larger, order);
-        Some((address, Some((address, bytes))))
-    }
-
-    /// Frees all of a chunk but its first part of the order wanted.
-    fn split(&mut self, address: u64, mut larger: u8, order: u8) {
-        while larger > order {
-            larger -= 1;
-            self.by_order[larger as usize].insert(address + (CHUNK_BYTES_MIN << larger));
-        }
-    }
-
-    /// Puts a chunk back and joins it with its free other halves.
-    fn put(&mut self, chunk: Chunk) -> (u64, u8) {
-        let Chunk { mut address, mut order } = chunk;
-        while order < ORDER_MAX {
-            let other = address ^ (CHUNK_BYTES_MIN << order);
-            if order >= BLOCK_ORDER || !self.by_order[order as usize].remove(&other) {
-                break;
-            }
-            address = address.min(other);
-            order += 1;
-        }
-        self.by_order[order as usize].insert(address);
-        (address, order)
-    }
-}
-
 fn order_of(bytes: u64) -> u8 {
     let chunks = bytes.div_ceil(CHUNK_BYTES_MIN).max(1);
     chunks.next_power_of_two().trailing_zeros() as u8
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn chunks_are_aligned_apart_and_join_again() {
-        let memory = Memory::reserve().unwrap();
-        let sizes = [1, 8_192, 8_193, 100_000, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES, 70];
-        for _ in 0..3 {
-            let mut chunks: Vec<_> =
-                sizes.iter().map(|bytes| memory.allocate(*bytes).unwrap()).collect();
-            for (chunk, bytes) in chunks.iter().zip(sizes) {
-                assert!(chunk.bytes() >= bytes && chunk.address() > 0);
-                assert_eq!(chunk.address() % chunk.bytes(), 0);
-                // SAFETY: the chunk is this test's.
-                unsafe { memory.clear(chunk) };
-            }
-            chunks.sort_by_key(Chunk::address);
-            let apart = |pair: &[Chunk]| pair[0].address() + pair[0].bytes() <= pair[1].address();
-            assert!(chunks.windows(2).all(apart), "{chunks:?}");
-            assert_eq!(memory.used_bytes(), chunks.iter().map(Chunk::bytes).sum());
-            memory.release(chunks);
-            assert_eq!(memory.used_bytes(), 0);
-            let free = memory.free();
-            assert!(free.by_order[..BLOCK_ORDER as usize].iter().all(BTreeSet::is_empty));
-        }
-        // Nothing was taken that an earlier round had given back.
-        assert!(memory.free().next <= 16 * BLOCK_BYTES, "{}", memory.free().next);
-    }
-
-    #[test]
-    fn what_no_range_can_hold_is_refused() {
-        let memory = Memory::reserve().unwrap();
-        let error = memory.allocate(CHUNK_BYTES_MIN << (ORDER_MAX + 1)).unwrap_err();
-        assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
-        let mut chunks = Vec::new();
-        let refused = loop {
-            match memory.allocate(CHUNK_BYTES_MIN << ORDER_MAX) {
-                Ok(chunk) => chunks.push(chunk),
-                Err(error) => break error,
-            }
-        };
-        assert_eq!(refused.code(), forebay_core::ErrorCode::LimitExceeded);
-        memory.release(chunks);
-        assert!(memory.allocate(CHUNK_BYTES_MIN << ORDER_MAX).is_ok());
-    }
-
-    #[test]
-    fn free_blocks_beyond_a_few_give_their_pages_back() {
-        let memory = Memory::reserve().unwrap();
-        let blocks = 4 * WARM_BLOCKS_MAX;
-        let chunks: Vec<_> = (0..blocks).map(|_| memory.allocate(BLOCK_BYTES).unwrap()).collect();
-        for chunk in &chunks {
-            // SAFETY: the chunk is this test's.
-            unsafe { memory.write(chunk.address(), b"page") };
-        }
-        memory.release(chunks);
-        let held = |n: u64| {
-            let chunk = memory.allocate(BLOCK_BYTES).unwrap();
-            // SAFETY: the chunk is this test's, and every byte of its pages is defined.
-            let kept = unsafe { memory.bytes(chunk.address(), 4) } == b"page";
-            (n, kept)
-        };
-        let kept = (0..blocks).map(held).filter(|(_, kept)| *kept).count() as u64;
-        assert_eq!(kept, WARM_BLOCKS_MAX);
-    }
-}
+mod tests;

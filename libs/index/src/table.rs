@@ -10,7 +10,32 @@
 //! directory's entries are swung, so a search that began in the old group finds there what it held
 //! at that moment. At most one group moves per document that is new. A directory that must grow is
 //! copied before the root is swung. What readers may still see is retired, and its memory comes
-//! back when the guards of that time have gone.
+//! back when the readers of that time have gone.
+//!
+//! # Why a reader never comes to memory that is used again
+//!
+//! A chunk is a directory, a group or a segment. A reader comes to it by a chain of words: root,
+//! directory entry, slot. The writer retires a chunk only after it has stored over every word *of
+//! the table in use* that named it. What of words that nobody stores over any more, in a directory
+//! or a group that was itself replaced? Call such a word old, and let U be the moment when the
+//! chunk that it lies in was taken out of the table.
+//!
+//! - A reader that follows an old word has entered before U: it came to the old chunk through words
+//!   that were stored over at U, and it loads none of them before it enters.
+//! - What the old word names was in use at U: until then it was stored over like any other word. So
+//!   it is retired, if ever, after U, and therefore after that reader has entered. The collector
+//!   waits for that reader.
+//!
+//! The same holds along longer chains, link by link. So a record which only an old group still
+//! names may be retired like any other: nothing is counted, and no old word is ever corrected. A
+//! reader that enters after U finds none of them. This is why each word of the chain is loaded with
+//! sequential consistency, after entering, and why nobody keeps a root, a group or a slot's word
+//! from one pin to the next.
+//!
+//! # When there is no memory
+//!
+//! Each step takes its chunks before it changes anything, and gives them back when it cannot get
+//! all of them. So a write that fails leaves the document as it was, and the table whole.
 
 mod directory;
 mod group;
@@ -24,7 +49,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
-use seize::Collector;
 
 pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES, entry_of};
@@ -33,6 +57,7 @@ pub(crate) use record::Record;
 use segments::Segments;
 
 use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory};
+use crate::reclaim::Reclaim;
 use crate::storage::SeededHash;
 
 /// Deleted slots above which a full group is written anew instead of split: half of it.
@@ -134,7 +159,7 @@ pub(crate) struct Publishing<'w> {
     /// Where readers find the root; `None` while the table is built unseen.
     pub(crate) root: Option<&'w AtomicU64>,
     /// Waits for readers before memory is used again.
-    pub(crate) collector: &'w Collector,
+    pub(crate) reclaim: &'w Reclaim,
 }
 
 impl Table {
@@ -298,7 +323,7 @@ impl Table {
         }
         let old = std::mem::replace(&mut self.groups[place], fresh);
         self.point(entries, place, publishing);
-        self.memory.retire(vec![old.chunk], publishing.collector);
+        publishing.reclaim.retire(vec![old.chunk]);
         Ok(())
     }
 
@@ -306,10 +331,17 @@ impl Table {
     fn split(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
         let place = self.place_of(hash);
         let depth = self.groups[place].depth + 1;
-        let (mut low, mut high) = (self.new_group(depth)?, self.new_group(depth)?);
         if depth > self.root.depth() {
             self.double(publishing)?;
         }
+        let mut low = self.new_group(depth)?;
+        let mut high = match self.new_group(depth) {
+            Ok(high) => high,
+            Err(error) => {
+                self.memory.release([low.chunk]);
+                return Err(error);
+            }
+        };
         let bit = 1_u64 << (64 - depth);
         for (hash, word) in self.words_of(place) {
             let half = if hash & bit == 0 { &mut low } else { &mut high };
@@ -321,7 +353,7 @@ impl Table {
         self.groups.push(high);
         self.point(entries.start..middle, place, publishing);
         self.point(middle..entries.end, self.groups.len() - 1, publishing);
-        self.memory.retire(vec![old.chunk], publishing.collector);
+        publishing.reclaim.retire(vec![old.chunk]);
         Ok(())
     }
 
@@ -357,18 +389,20 @@ impl Table {
             return Err(Error::limit_exceeded(message, most << DEPTH_MAX, most << depth));
         }
         let directory = self.memory.allocate(ENTRY_BYTES << depth)?;
+        // SAFETY: the chunk was just allocated, so nobody else has its address.
+        unsafe { self.memory.clear(&directory) };
         let places: Vec<u32> = self.places.iter().flat_map(|place| [*place; 2]).collect();
         for (entry, place) in places.iter().enumerate() {
             let group = self.groups[*place as usize].chunk.address();
             let at = directory.address() + entry as u64 * ENTRY_BYTES;
-            // SAFETY: the chunk was just allocated, and is large enough.
+            // SAFETY: a place in the same chunk, which is large enough.
             unsafe { self.memory.half_word(at) }.store(entry_of(group), Ordering::Relaxed);
         }
         self.places = places;
         self.root = Root::new(depth, directory.address());
         self.publish(publishing);
         let old = self.directory.replace(directory);
-        self.memory.retire(old.into_iter().collect(), publishing.collector);
+        publishing.reclaim.retire(old.into_iter().collect());
         Ok(())
     }
 
@@ -392,11 +426,11 @@ impl Table {
         group.live += 1;
     }
 
-    /// Moves live records out of segments that are half dead, up to about this many bytes.
-    ///
-    /// # Errors
-    /// `LimitExceeded` without memory to move to; nothing is lost then.
-    pub(crate) fn reclaim(&mut self, bytes_max: u64, publishing: Publishing<'_>) -> Result<()> {
+    /// Moves live records out of segments that are half dead: twice as many bytes as have died
+    /// since the last call, and this many more. Without memory to move to it waits for the next
+    /// call.
+    pub(crate) fn reclaim(&mut self, bytes_more: u64, publishing: Publishing<'_>) {
+        let bytes_max = bytes_more + 2 * self.segments.take_died();
         let mut walked = 0;
         let mut retired = Vec::new();
         while walked < bytes_max {
@@ -407,15 +441,17 @@ impl Table {
                 }
                 continue;
             };
-            let bytes = self.move_record(address)?;
+            let Ok(bytes) = self.move_record(address) else { break };
             walked += bytes;
             self.segments.moved(bytes);
         }
-        self.memory.retire(retired, publishing.collector);
-        Ok(())
+        publishing.reclaim.retire(retired);
     }
 
     /// Moves the record at an address to the open segment, if it lives; answers its bytes.
+    ///
+    /// # Errors
+    /// `LimitExceeded` without memory to move to; the record is where it was.
     fn move_record(&mut self, address: u64) -> Result<u64> {
         let memory = self.memory.clone();
         // SAFETY: the address of a record in a segment of this table, which is not retired yet.
@@ -427,15 +463,15 @@ impl Table {
             if let Some(group) = self.group(hash) {
                 group.store(at, slot::pack(slot::tag_of(hash), moved, bytes));
             }
-            self.segments.bury(address, record.bytes);
+            self.segments.bury_moved(address, record.bytes);
         }
         Ok(record.bytes)
     }
 
     /// Ends the table; readers may still be in it.
-    pub(crate) fn retire(self, collector: &Collector) {
+    pub(crate) fn retire(self, reclaim: &Reclaim) {
         let groups = self.groups.into_iter().map(|kept| kept.chunk);
         let chunks = groups.chain(self.directory).chain(self.segments.into_chunks());
-        self.memory.retire(chunks.collect(), collector);
+        reclaim.retire(chunks.collect());
     }
 }

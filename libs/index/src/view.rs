@@ -9,13 +9,13 @@ use forebay_core::id::{PartitionId, SchemaVersion};
 use forebay_core::row::{Document, Presence};
 use forebay_core::value::{ScalarType, Value};
 use forebay_core::{Error, Result};
-use seize::LocalGuard;
 
 use crate::handle::FieldHandle;
 use crate::header::PartitionPhase;
 use crate::index::Inner;
 use crate::key::{DocumentKey, Identity, KeyList};
 use crate::number::FieldScalar;
+use crate::reclaim::Pin;
 use crate::row_ref::{FieldRead, RowRef};
 use crate::storage::KeyListing;
 use crate::table::{self, Root};
@@ -134,12 +134,12 @@ pub struct View<'a> {
     pub(crate) inner: &'a Inner,
     at: ReadAt<'a>,
     /// Keeps the memory of all that is found until the view ends.
-    _guard: LocalGuard<'a>,
+    _pin: Pin<'a>,
 }
 
 impl<'a> View<'a> {
     pub(crate) fn open(inner: &'a Inner, at: ReadAt<'a>) -> Self {
-        Self { inner, at, _guard: inner.collector.enter() }
+        Self { inner, at, _pin: inner.reclaim.enter() }
     }
 
     /// Looks a key up; counts nothing.

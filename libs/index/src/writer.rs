@@ -6,13 +6,14 @@
 
 use std::sync::{Arc, PoisonError};
 
+use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::id::PartitionId;
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, Result};
 
 use crate::expiry::ExpiryQueue;
-use crate::header::{Held, PartitionPhase, Progress};
+use crate::header::{Header, Held, PartitionPhase, Progress};
 use crate::index::Inner;
 use crate::memory::Memory;
 use crate::storage::{Partition, SeededHash};
@@ -21,7 +22,7 @@ use crate::table::{Publishing, Table};
 /// Expired documents that one `apply` removes, beyond two for each of its own writes.
 const EXPIRED_PER_APPLY: usize = 256;
 
-/// Bytes of old records that one `apply` walks for reclaim, beyond twice what it writes.
+/// Bytes of old records that one `apply` walks for reclaim, beyond twice what it replaces.
 const WALKED_PER_APPLY: u64 = 4 * 1024;
 
 /// One generation of a partition's documents.
@@ -70,9 +71,33 @@ impl Generation {
         Ok(())
     }
 
+    /// Takes in what one record wrote, and the state after it.
+    fn take_in(
+        &mut self,
+        index: &Inner,
+        applied: &Applied,
+        state: &PartitionState,
+        publishing: Publishing<'_>,
+    ) -> Result<()> {
+        for (key, row) in &applied.writes {
+            self.write(index, key.as_bytes(), row.as_deref(), publishing)?;
+        }
+        let most = EXPIRED_PER_APPLY + 2 * applied.writes.len();
+        self.expire(index, state.partition_time, most, publishing)?;
+        self.table.reclaim(WALKED_PER_APPLY, publishing);
+        self.progress = Progress::from(state);
+        self.held.memory_bytes = self.table.bytes();
+        Ok(())
+    }
+
     /// Removes documents that have expired at the partition time that is about to be published.
-    fn expire(&mut self, index: &Inner, most: usize, publishing: Publishing<'_>) -> Result<()> {
-        let now = self.progress.partition_time;
+    fn expire(
+        &mut self,
+        index: &Inner,
+        now: Timestamp,
+        most: usize,
+        publishing: Publishing<'_>,
+    ) -> Result<()> {
         for _ in 0..most {
             let Some(key) = self.expiries.next_due(now) else { break };
             match self.table.row(&key).and_then(|row| index.expiry_of(row)) {
@@ -172,41 +197,37 @@ impl PartitionWriter {
     /// # Errors
     /// `Internal` when the effect contradicts the index: another partition, a position that falls,
     /// a row that is broken or of an unknown schema version; nothing was changed then.
-    /// `LimitExceeded` without memory, with part of the entry applied and nothing of it published
-    /// as a position. After either the partition should be poisoned and rebuilt.
+    /// `LimitExceeded` without memory: some of the writes were made, unless they came after a drop
+    /// of all, and none of it is published as a position. After either the partition should be
+    /// poisoned and rebuilt.
     pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
         self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();
-        let is_live = writer.rebuilt.is_none();
-        let mut dropped = None;
-        if applied.drop_all {
+        let header = writer.rebuilt.is_none().then_some(&partition.header);
+        let (dropped, publishing) = if applied.drop_all {
+            // What comes after a drop is written unseen and shown by the publish below.
             let fresh = writer.fresh();
-            dropped = Some(std::mem::replace(writer.target_mut(), fresh).table);
-        }
-        // What comes after a drop is written unseen and shown by the publish below.
-        let is_seen = is_live && dropped.is_none();
-        let root = is_seen.then(|| partition.header.root());
-        let publishing = Publishing { root, collector: &index.collector };
+            let dropped = std::mem::replace(writer.target_mut(), fresh);
+            (Some(dropped), Publishing { root: None, reclaim: &index.reclaim })
+        } else {
+            let root = header.map(Header::root);
+            (None, Publishing { root, reclaim: &index.reclaim })
+        };
         let generation = writer.target_mut();
-        generation.progress = Progress::from(state);
-        let mut written = 0;
-        for (key, row) in &applied.writes {
-            written += key.as_bytes().len() + row.as_ref().map_or(0, Vec::len);
-            generation.write(index, key.as_bytes(), row.as_deref(), publishing)?;
+        if let Err(error) = generation.take_in(index, applied, state, publishing) {
+            if let Some(dropped) = dropped {
+                let unseen = std::mem::replace(generation, dropped);
+                unseen.table.retire(&index.reclaim);
+            }
+            return Err(error.with_partition(partition.at.partition));
         }
-        generation.expire(index, EXPIRED_PER_APPLY + 2 * applied.writes.len(), publishing)?;
-        generation.table.reclaim(WALKED_PER_APPLY + 2 * written as u64, publishing)?;
-        generation.held.memory_bytes = generation.table.bytes();
-        if is_live {
-            partition.header.publish(
-                generation.table.root(),
-                &generation.progress,
-                &generation.held,
-            );
+        if let Some(header) = header {
+            header.publish(generation.table.root(), &generation.progress, &generation.held);
         }
         if let Some(dropped) = dropped {
-            dropped.retire(&index.collector);
+            dropped.table.retire(&index.reclaim);
         }
+        index.reclaim.go_on();
         Ok(())
     }
 
@@ -262,7 +283,7 @@ impl PartitionWriter {
     pub fn abandon_rebuild(&mut self) {
         let (index, _, writer) = self.split();
         if let Some(rebuilt) = writer.rebuilt.take() {
-            rebuilt.table.retire(&index.collector);
+            rebuilt.table.retire(&index.reclaim);
         }
     }
 
@@ -275,7 +296,7 @@ impl PartitionWriter {
         let old = std::mem::replace(&mut writer.live, rebuilt);
         let live = &writer.live;
         partition.header.publish(live.table.root(), &live.progress, &live.held);
-        old.table.retire(&index.collector);
+        old.table.retire(&index.reclaim);
     }
 
     /// Visits the identity bytes and the row of every document, expired ones that still take memory
@@ -300,3 +321,6 @@ impl Drop for PartitionWriter {
         *self.partition_ref().writer.lock().unwrap_or_else(PoisonError::into_inner) = state;
     }
 }
+
+#[cfg(test)]
+mod tests;

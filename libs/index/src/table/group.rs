@@ -19,6 +19,11 @@ const BUCKET_SHIFT: u32 = 16;
 /// Slots in use, deleted ones included, beyond which a group is split or written anew: 85 %.
 pub(super) const FILLED_MAX: u32 = (SLOTS * 85 / 100) as u32;
 
+/// How a slot is published. Planted, the weaker order proves that ThreadSanitizer sees a reader who
+/// may find a slot before the record behind it.
+const PUBLISHED: Ordering =
+    if cfg!(forebay_planted = "race") { Ordering::Relaxed } else { Ordering::Release };
+
 const _: () = assert!(SLOTS * 8 == CHUNK_BYTES_MIN, "a group is the smallest chunk");
 
 /// A group in place: as a reader sees it.
@@ -145,7 +150,7 @@ impl<'g> Group<'g> {
     /// Publishes a word: whoever loads it sees the record that was written before.
     pub(super) fn store(&self, at: u64, word: u64) {
         // SAFETY: a slot of a group in use; slots are only ever touched as atomics.
-        unsafe { self.memory.word(at) }.store(word, Ordering::Release);
+        unsafe { self.memory.word(at) }.store(word, PUBLISHED);
     }
 
     /// What a slot becomes when its record goes: empty where no search relies on its bucket being

@@ -2,7 +2,8 @@
 //!
 //! Records are appended to the open segment; a replaced or deleted one stays where it is and counts
 //! as dead. A sealed segment that is half dead is emptied: its live records move to the open one, a
-//! bounded number of bytes per call, and then the segment is retired.
+//! bounded number of bytes per call, and then the segment is retired. An open segment in which
+//! nothing lives is sealed once it is half full, so that deletes give its memory back too.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -39,6 +40,8 @@ pub(super) struct Segments {
     bytes: u64,
     sparse: VecDeque<u64>,
     emptied: Option<Emptying>,
+    /// Bytes of records that were replaced or deleted since this was last asked.
+    died: u64,
 }
 
 /// How far a segment is emptied.
@@ -87,16 +90,29 @@ impl Segments {
         self.bytes
     }
 
-    /// Counts a record as dead.
+    /// Counts a record as dead: it was replaced or deleted.
     pub(super) fn bury(&mut self, address: u64, bytes: u64) {
+        self.died += bytes;
+        self.bury_moved(address, bytes);
+    }
+
+    /// Counts a record as dead: it lives on elsewhere.
+    pub(super) fn bury_moved(&mut self, address: u64, bytes: u64) {
         let Some((start, segment)) = self.by_address.range_mut(..=address).next_back() else {
             return;
         };
+        let start = *start;
         segment.live -= bytes;
-        if segment.is_sparse() {
-            let start = *start;
-            self.note_sparse(start);
+        let is_spent = segment.live == 0 && segment.used * 2 > segment.chunk.bytes();
+        if is_spent && self.open == Some(start) {
+            self.open = None;
         }
+        self.note_sparse(start);
+    }
+
+    /// How many bytes died since the last call.
+    pub(super) fn take_died(&mut self) -> u64 {
+        std::mem::take(&mut self.died)
     }
 
     fn note_sparse(&mut self, start: u64) {
@@ -108,7 +124,8 @@ impl Segments {
         }
     }
 
-    /// The address of the next record to look at in a segment that is being emptied.
+    /// The address of the next record to look at in a segment that is being emptied; `None` when
+    /// that one is empty, or there is none.
     pub(super) fn next_to_move(&mut self) -> Option<u64> {
         let emptied = match self.emptied {
             Some(emptied) => emptied,
@@ -132,6 +149,11 @@ impl Segments {
     /// The segment that was being emptied, once nothing in it lives.
     pub(super) fn take_emptied(&mut self) -> Option<Chunk> {
         let emptied = self.emptied.take()?;
+        let lives = self.by_address.get(&emptied.segment).is_some_and(|segment| segment.live > 0);
+        debug_assert!(!lives, "a record was counted twice, or its slot was not found");
+        if lives {
+            return None;
+        }
         let segment = self.by_address.remove(&emptied.segment)?;
         self.bytes -= segment.chunk.bytes();
         Some(segment.chunk)

@@ -8,15 +8,20 @@ use super::*;
 /// A table with a root that readers see.
 struct Seen {
     memory: Arc<Memory>,
-    collector: Collector,
+    reclaim: Reclaim,
     cell: AtomicU64,
     hash: SeededHash,
 }
 
 impl Seen {
     fn new() -> Self {
-        let (memory, collector) = (Memory::reserve().unwrap(), Collector::new().batch_size(1));
-        Self { memory, collector, cell: AtomicU64::new(0), hash: SeededHash::new(7) }
+        Self::within(1 << 38)
+    }
+
+    fn within(bytes: u64) -> Self {
+        let memory = Memory::reserve_within(bytes).unwrap();
+        let reclaim = Reclaim::new(memory.clone());
+        Self { memory, reclaim, cell: AtomicU64::new(0), hash: SeededHash::new(7) }
     }
 
     fn table(&self) -> Table {
@@ -24,22 +29,28 @@ impl Seen {
     }
 
     fn publishing(&self) -> Publishing<'_> {
-        Publishing { root: Some(&self.cell), collector: &self.collector }
+        Publishing { root: Some(&self.cell), reclaim: &self.reclaim }
     }
 
     /// What a reader finds.
     fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
-        let _guard = self.collector.enter();
+        let _guard = self.reclaim.enter();
         let root = Root::load(&self.cell);
         // SAFETY: the root was loaded under the guard, and the row is copied under it.
         unsafe { find(&self.memory, root, self.hash.of(key), key) }.map(|found| found.row.to_vec())
+    }
+
+    /// Bytes in use once everything that can come back is back.
+    fn used_at_rest(&self) -> u64 {
+        (0..1_000).for_each(|_| self.reclaim.go_on());
+        self.memory.used_bytes()
     }
 
     /// The keys that a reader lists, in order.
     fn keys(&self) -> Vec<Vec<u8>> {
         let (mut keys, mut from) = (Vec::new(), Some(0));
         while let Some(start) = from {
-            let _guard = self.collector.enter();
+            let _guard = self.reclaim.enter();
             let root = Root::load(&self.cell);
             let push = |key: &[u8]| keys.push(key.to_vec());
             // SAFETY: as in `find`.
@@ -73,7 +84,7 @@ fn a_long_history_leaves_what_a_map_has() {
             let replaced = table.insert(&key, &row, seen.publishing()).unwrap();
             assert_eq!(replaced, model.insert(key, row).map(|row| row.len()));
         }
-        table.reclaim(200, seen.publishing()).unwrap();
+        table.reclaim(200, seen.publishing());
     }
     for (key, row) in &model {
         assert_eq!(seen.find(key).as_ref(), Some(row));
@@ -91,8 +102,8 @@ fn a_long_history_leaves_what_a_map_has() {
     let slots = table.groups.len() as u64 * CHUNK_BYTES_MIN;
     assert!(table.bytes() < slots + 3 * live + 256 * 1024, "{} for {live}", table.bytes());
 
-    table.retire(&seen.collector);
-    assert_eq!(seen.memory.used_bytes(), 0);
+    table.retire(&seen.reclaim);
+    assert_eq!(seen.used_at_rest(), 0);
 }
 
 #[test]
@@ -145,20 +156,20 @@ fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
     let seen = Seen::new();
     let mut table = seen.table();
     table.insert(b"key", &[7; 100], seen.publishing()).unwrap();
-    let guard = seen.collector.enter();
+    let guard = seen.reclaim.enter();
     let root = Root::load(&seen.cell);
     // SAFETY: the root was loaded under the guard, which outlives the row.
     let held = unsafe { find(&seen.memory, root, seen.hash.of(b"key"), b"key") }.unwrap().row;
     for n in 0..50_000_u32 {
         table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
-        table.reclaim(300, seen.publishing()).unwrap();
+        table.reclaim(300, seen.publishing());
     }
     assert!(held.iter().all(|byte| *byte == 7), "a record was written over under a guard");
     let with_guard = seen.memory.used_bytes();
     drop(guard);
     for n in 0..50_000_u32 {
         table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
-        table.reclaim(300, seen.publishing()).unwrap();
+        table.reclaim(300, seen.publishing());
     }
     assert!(seen.memory.used_bytes() < with_guard.min(1024 * 1024));
 }
@@ -206,8 +217,135 @@ fn readers_beside_growth_and_reclaim_miss_nothing() {
             let key = new % LASTING;
             version += u32::from(key == 0);
             table.insert(&key.to_le_bytes(), &row(key, version), seen.publishing()).unwrap();
-            table.reclaim(400, seen.publishing()).unwrap();
+            table.reclaim(400, seen.publishing());
         }
         done.store(true, Ordering::Relaxed);
     });
+}
+
+/// Takes all free memory but this many of the smallest chunks.
+fn starve(memory: &Memory, spare: usize) -> Vec<Chunk> {
+    let mut taken: Vec<_> = std::iter::from_fn(|| memory.allocate(CHUNK_BYTES_MIN).ok()).collect();
+    let spared = taken.split_off(taken.len() - spare.min(taken.len()));
+    memory.release(spared);
+    taken
+}
+
+#[test]
+fn without_memory_nothing_is_lost_and_nothing_leaks() {
+    let mut refusals = 0;
+    for (spare, rows) in (0..5).flat_map(|spare| [(spare, 0), (spare, 40), (spare, 700)]) {
+        let seen = Seen::within(8 * 1024 * 1024);
+        let (mut table, mut model) = (seen.table(), HashMap::new());
+        let mut number = numbers(spare as u64);
+        let mut taken = Vec::new();
+        for step in 0..6_000_u64 {
+            // Hunger comes and goes, so that it hits every step of growth.
+            if step % 600 == 300 {
+                taken = starve(&seen.memory, spare);
+            } else if step % 600 == 0 {
+                seen.memory.release(std::mem::take(&mut taken));
+            }
+            let key = number(12_000).to_le_bytes();
+            if number(5) == 0 {
+                assert_eq!(table.remove(&key), model.remove(&key).map(|row: Vec<u8>| row.len()));
+            }
+            let row = vec![step as u8; number(1 + rows) as usize];
+            match table.insert(&key, &row, seen.publishing()) {
+                Ok(_) => drop(model.insert(key, row)),
+                Err(error) => {
+                    assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
+                    refusals += 1;
+                }
+            }
+            table.reclaim(100, seen.publishing());
+            assert_eq!(seen.find(&key).as_ref(), model.get(&key));
+        }
+        assert!(model.iter().all(|(key, row)| seen.find(key).as_ref() == Some(row)));
+        assert_eq!(table.rows().count(), model.len());
+        seen.memory.release(taken);
+        table.retire(&seen.reclaim);
+        assert_eq!(seen.used_at_rest(), 0, "spare {spare}, rows {rows}");
+    }
+    assert!(refusals > 1_000, "{refusals} refusals");
+}
+
+#[test]
+fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    let old: Vec<_> = (0..800_u32).map(u32::to_le_bytes).collect();
+    for key in &old {
+        table.insert(key, &key.repeat(9), seen.publishing()).unwrap();
+    }
+    let pin = seen.reclaim.enter();
+    let root = Root::load(&seen.cell);
+    assert_eq!((table.groups.len(), root), (1, table.root()));
+    for key in 800..20_000_u32 {
+        table.insert(&key.to_le_bytes(), b"new", seen.publishing()).unwrap();
+    }
+    // Every record that the old group names goes, and so do the segments that they lie in.
+    let before = table.segments.bytes();
+    for round in 0..40_u8 {
+        for key in &old {
+            table.insert(key, &[round; 60], seen.publishing()).unwrap();
+            table.reclaim(10_000, seen.publishing());
+        }
+    }
+    assert!(table.segments.bytes() < 3 * before, "nothing was reclaimed");
+    assert!(seen.used_at_rest() > table.bytes(), "nothing waits for the reader");
+    for key in &old {
+        // SAFETY: the root was loaded under the pin.
+        let found = unsafe { find(&seen.memory, root, seen.hash.of(key), key) }.unwrap();
+        assert_eq!(found.row, key.repeat(9));
+    }
+    let mut listed = Vec::new();
+    // SAFETY: as above.
+    let end = unsafe { keys_from(&seen.memory, root, seen.hash, 0, |key| listed.push(key)) };
+    listed.sort_unstable();
+    listed.dedup();
+    let is_listed = |key: &[u8; 4]| listed.binary_search(&&key[..]).is_ok();
+    assert!(old.iter().all(is_listed) && end.is_none());
+    assert_eq!(listed.len(), FILLED_MAX as usize, "what the group held when it was split");
+    drop(pin);
+    assert_eq!(seen.used_at_rest(), table.bytes());
+}
+
+/// The collector takes a retirement in only with as many others as there are readers.
+#[test]
+fn what_was_retired_under_many_readers_comes_back_without_another_retirement() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    table.insert(b"key", b"row", seen.publishing()).unwrap();
+    let gate = std::sync::Barrier::new(9);
+    std::thread::scope(|scope| {
+        for _ in 0..8 {
+            scope.spawn(|| {
+                let _pin = seen.reclaim.enter();
+                gate.wait();
+                gate.wait();
+            });
+        }
+        gate.wait();
+        table.retire(&seen.reclaim);
+        assert!(seen.memory.used_bytes() > 0);
+        gate.wait();
+    });
+    assert_eq!(seen.used_at_rest(), 0);
+}
+
+#[test]
+fn deletes_give_segments_back() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    let row = vec![7; 3_000_000];
+    for key in 0..20_u8 {
+        table.insert(&[key], &row, seen.publishing()).unwrap();
+    }
+    for key in 0..20_u8 {
+        assert_eq!(table.remove(&[key]), Some(row.len()));
+        table.reclaim(100, seen.publishing());
+    }
+    assert_eq!(table.segments.bytes(), 0);
+    assert_eq!(seen.used_at_rest(), table.bytes());
 }

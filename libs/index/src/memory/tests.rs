@@ -1,0 +1,128 @@
+//! Chunks that overlap, are lost or keep pages would be found here.
+
+use super::free::WARM_BLOCKS_MAX;
+use super::*;
+
+#[test]
+fn chunks_are_aligned_apart_and_join_again() {
+    let memory = Memory::reserve().unwrap();
+    let sizes = [1, 8_192, 8_193, 100_000, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES, 70];
+    for _ in 0..3 {
+        let mut chunks: Vec<_> =
+            sizes.iter().map(|bytes| memory.allocate(*bytes).unwrap()).collect();
+        for (chunk, bytes) in chunks.iter().zip(sizes) {
+            assert!(chunk.bytes() >= bytes && chunk.address() > 0);
+            assert_eq!(chunk.address() % chunk.bytes(), 0);
+            // SAFETY: the chunk is this test's.
+            unsafe { memory.clear(chunk) };
+        }
+        chunks.sort_by_key(Chunk::address);
+        let apart = |pair: &[Chunk]| pair[0].address() + pair[0].bytes() <= pair[1].address();
+        assert!(chunks.windows(2).all(apart), "{chunks:?}");
+        assert_eq!(memory.used_bytes(), chunks.iter().map(Chunk::bytes).sum());
+        memory.release(chunks);
+        assert_eq!(memory.used_bytes(), 0);
+        assert!(!memory.state().free.holds_small());
+    }
+    // Nothing was taken that an earlier round had given back.
+    let fresh = memory.state().free.fresh();
+    assert!(fresh <= 16 * BLOCK_BYTES, "{fresh}");
+}
+
+#[test]
+fn what_no_range_can_hold_is_refused() {
+    let memory = Memory::reserve_within(2 << 30).unwrap();
+    let error = memory.allocate(CHUNK_BYTES_MIN << (ORDER_MAX + 1)).unwrap_err();
+    assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
+    let error = memory.allocate(u64::MAX).unwrap_err();
+    assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
+    let mut chunks = Vec::new();
+    let refused = loop {
+        match memory.allocate(CHUNK_BYTES_MIN << ORDER_MAX) {
+            Ok(chunk) => chunks.push(chunk),
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.code(), forebay_core::ErrorCode::LimitExceeded);
+    assert_eq!(chunks.len(), 7, "all but the first 256 MiB, where address 0 lies");
+    assert!(chunks.iter().all(|chunk| chunk.address() + chunk.bytes() <= 2 << 30));
+    memory.release(chunks);
+    assert!(memory.allocate(CHUNK_BYTES_MIN << ORDER_MAX).is_ok());
+}
+
+#[test]
+fn a_range_that_small_chunks_have_used_up_serves_large_ones_again() {
+    let memory = Memory::reserve_within(16 * BLOCK_BYTES).unwrap();
+    for bytes in [CHUNK_BYTES_MIN, BLOCK_BYTES, 8 * BLOCK_BYTES, 100_000, 4 * BLOCK_BYTES] {
+        let all = || std::iter::from_fn(|| memory.allocate(bytes).ok());
+        let chunks: Vec<_> = all().collect();
+        let whole = bytes.next_power_of_two() * chunks.len() as u64;
+        assert!(whole >= 8 * BLOCK_BYTES, "{whole} bytes in chunks of {bytes}");
+        memory.leave(chunks);
+    }
+}
+
+#[test]
+fn chunks_come_back_a_few_at_a_time_unless_they_are_needed() {
+    let memory = Memory::reserve_within(16 * BLOCK_BYTES).unwrap();
+    let chunks: Vec<_> = (0..1_000).map(|_| memory.allocate(1).unwrap()).collect();
+    memory.leave(chunks);
+    let before = memory.used_bytes();
+    memory.settle();
+    assert_eq!(before - memory.used_bytes(), SETTLED_PER_CALL as u64 * CHUNK_BYTES_MIN);
+    let all: Vec<_> = std::iter::from_fn(|| memory.allocate(BLOCK_BYTES).ok()).collect();
+    assert_eq!(all.len(), 15);
+    memory.release(all);
+    assert_eq!(memory.used_bytes(), 0);
+}
+
+#[test]
+fn chunks_that_many_threads_leave_all_come_back() {
+    let memory = Memory::reserve_within(64 * BLOCK_BYTES).unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..3 {
+            scope.spawn(|| {
+                for n in 0..2_000_u64 {
+                    let chunk = memory.allocate(1 + n * 7 % 20_000).unwrap();
+                    // SAFETY: the chunk is this thread's.
+                    unsafe { memory.write(chunk.address(), &n.to_le_bytes()) };
+                    memory.leave(vec![chunk]);
+                }
+            });
+        }
+    });
+    (0..10_000).for_each(|_| memory.settle());
+    assert_eq!(memory.used_bytes(), 0);
+    assert!(!memory.state().free.holds_small());
+}
+
+#[test]
+fn readers_leave_while_a_writer_has_the_lock() {
+    let memory = Memory::reserve().unwrap();
+    let chunk = memory.allocate(1).unwrap();
+    let held = memory.state();
+    memory.leave(vec![chunk]);
+    memory.settle();
+    drop(held);
+    memory.settle();
+    assert_eq!(memory.used_bytes(), 0);
+}
+
+#[test]
+fn free_blocks_beyond_a_few_give_their_pages_back() {
+    let memory = Memory::reserve().unwrap();
+    let blocks = 4 * WARM_BLOCKS_MAX as u64;
+    let chunks: Vec<_> = (0..blocks).map(|_| memory.allocate(BLOCK_BYTES).unwrap()).collect();
+    for chunk in &chunks {
+        // SAFETY: the chunk is this test's.
+        unsafe { memory.write(chunk.address(), b"page") };
+    }
+    memory.release(chunks);
+    let kept = (0..blocks).filter(|_| {
+        let chunk = memory.allocate(BLOCK_BYTES).unwrap();
+        poison::allow(memory.pointer(chunk.address()), 4);
+        // SAFETY: the chunk is this test's, and every byte of its pages is defined.
+        unsafe { memory.bytes(chunk.address(), 4) == b"page" }
+    });
+    assert_eq!(kept.count(), WARM_BLOCKS_MAX);
+}

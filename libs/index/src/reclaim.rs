@@ -1,0 +1,120 @@
+//! When memory may be used again: readers announce themselves, and what goes out of use waits for
+//! those who were there at that time.
+//!
+//! The rule is the collector's: whoever retires has first taken the last way to the chunks away
+//! (slot, directory entry or root), and whoever reads enters first and then loads each word of the
+//! way with sequential consistency. Then either the reader sees that the way is gone, or the
+//! collector sees the reader and waits for it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+use seize::{Collector, LocalGuard};
+
+use crate::memory::{Chunk, Memory};
+
+/// How often, at most, a retirement is tried again: the collector needs as many retirements as
+/// there are readers at that moment, and keeps what it has until then.
+const RETRIES_MAX: u32 = 64;
+
+/// Brings an index's memory back into use.
+#[derive(Debug)]
+pub(crate) struct Reclaim {
+    memory: Arc<Memory>,
+    collector: Collector,
+    waiting: Arc<Waiting>,
+    retries: AtomicU32,
+}
+
+/// How much is retired and not left yet.
+#[derive(Debug, Default)]
+struct Waiting {
+    retirements: AtomicU64,
+    /// ThreadSanitizer does not know fences, by which the collector orders a reader's last access
+    /// before the reuse of what it read. This word says the same in words that it knows.
+    #[cfg(forebay_sanitize = "thread")]
+    readers_left: AtomicU64,
+}
+
+/// A reader's announcement; everything that it comes to stays until it ends.
+pub(crate) struct Pin<'a> {
+    #[cfg(forebay_sanitize = "thread")]
+    waiting: &'a Waiting,
+    _guard: LocalGuard<'a>,
+}
+
+#[cfg(forebay_sanitize = "thread")]
+impl Drop for Pin<'_> {
+    fn drop(&mut self) {
+        self.waiting.readers_left.fetch_add(1, Ordering::Release);
+    }
+}
+
+impl Reclaim {
+    pub(crate) fn new(memory: Arc<Memory>) -> Self {
+        // What is retired is large and rare, so it goes as soon as its readers have.
+        let collector = Collector::new().batch_size(1);
+        Self { memory, collector, waiting: Arc::default(), retries: AtomicU32::new(0) }
+    }
+
+    /// Announces a reader. Must come before its first load.
+    #[inline]
+    pub(crate) fn enter(&self) -> Pin<'_> {
+        Pin {
+            #[cfg(forebay_sanitize = "thread")]
+            waiting: &self.waiting,
+            _guard: self.collector.enter(),
+        }
+    }
+
+    /// Takes chunks out of use once every reader that could still come to them has gone. No word
+    /// that a new reader loads may lead to them any more.
+    pub(crate) fn retire(&self, chunks: Vec<Chunk>) {
+        if chunks.is_empty() {
+            return;
+        }
+        // Planted, it proves that AddressSanitizer sees a reader in memory that was taken from it.
+        if cfg!(forebay_planted = "use-after-free") {
+            return self.memory.leave(chunks);
+        }
+        self.waiting.retirements.fetch_add(1, Ordering::Relaxed);
+        self.retries.store(RETRIES_MAX, Ordering::Relaxed);
+        self.hand_over(chunks);
+    }
+
+    /// Goes on with what waits, a bounded amount: called now and then by writers.
+    pub(crate) fn go_on(&self) {
+        let is_waiting = self.waiting.retirements.load(Ordering::Relaxed) > 0;
+        let retries = self.retries.load(Ordering::Relaxed);
+        if is_waiting && retries > 0 {
+            self.retries.store(retries - 1, Ordering::Relaxed);
+            self.hand_over(Vec::new());
+        }
+        self.memory.settle();
+    }
+
+    fn hand_over(&self, chunks: Vec<Chunk>) {
+        let (memory, waiting) = (self.memory.clone(), self.waiting.clone());
+        let retired = Box::into_raw(Box::new(Retired { memory, waiting, chunks }));
+        // SAFETY: the box was just made, nobody else has its address, and it is retired once.
+        unsafe { self.collector.retire(retired, seize::reclaim::boxed) };
+    }
+}
+
+/// Chunks that some reader may still see.
+struct Retired {
+    memory: Arc<Memory>,
+    waiting: Arc<Waiting>,
+    chunks: Vec<Chunk>,
+}
+
+impl Drop for Retired {
+    fn drop(&mut self) {
+        #[cfg(forebay_sanitize = "thread")]
+        self.waiting.readers_left.load(Ordering::Acquire);
+        if !self.chunks.is_empty() {
+            self.memory.leave(std::mem::take(&mut self.chunks));
+            self.waiting.retirements.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}

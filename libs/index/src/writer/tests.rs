@@ -1,0 +1,85 @@
+//! What an entry leaves when there is no memory for it.
+
+use forebay_core::ErrorCode;
+use forebay_core::catalog::SchemaAt;
+use forebay_core::id::{Offset, StoreId};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::layout::Layout;
+use forebay_core::row::Document;
+use forebay_core::schema::StoreSpec;
+use forebay_core::value::{FieldType, ScalarType, Value};
+
+use super::*;
+use crate::index::Index;
+use crate::view::ReadAt;
+
+/// An index of one partition over 8 MiB, its writer, and a maker of rows of this many bytes.
+fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
+    let definition = StoreSpec::documents("texts", KeyType::String, 1)
+        .field("text", FieldType::Scalar(ScalarType::String))
+        .define(StoreId(1))
+        .unwrap();
+    let layout = Layout::of(&definition);
+    let field = definition.field("text").unwrap().id;
+    let row = move |bytes: usize| {
+        let mut document = Document::new(None, None);
+        document.set(field, Some(Value::String("x".repeat(bytes))), None);
+        document.encode(&layout).unwrap()
+    };
+    let layout = Layout::of(&definition);
+    let memory = Memory::reserve_within(8 << 20).unwrap();
+    let schema = Arc::new(SchemaAt { definition, layout });
+    let index = Index::over(memory, [schema], [PartitionId(0)], 7).unwrap();
+    let mut writer = index.writer(PartitionId(0)).unwrap();
+    writer.set_phase(PartitionPhase::Serving);
+    (index, writer, row)
+}
+
+fn key(n: usize) -> Key {
+    Key::from_identity_bytes(format!("key-{n:05}").as_bytes())
+}
+
+fn apply(writer: &mut PartitionWriter, applied: &Applied, offset: u64) -> Result<()> {
+    let at = writer.partition_ref().at;
+    let mut state = PartitionState::new(at, forebay_core::id::PartitionCount(1));
+    state.offset_applied = Offset(offset);
+    writer.apply(applied, &state)
+}
+
+#[test]
+fn an_entry_that_drops_all_and_finds_no_memory_leaves_everything_as_it_was() {
+    let (index, mut writer, row) = small_index();
+    let writes = (0..100).map(|n| (key(n), Some(row(10)))).collect();
+    apply(&mut writer, &Applied { writes, ..Applied::default() }, 1).unwrap();
+    let (progress, held) = (writer.progress(), writer.held());
+    let used = index.inner.memory.used_bytes();
+
+    let writes = (0..20).map(|n| (key(n), Some(row(700_000)))).collect();
+    let too_much = Applied { drop_all: true, writes, ..Applied::default() };
+    let error = apply(&mut writer, &too_much, 2).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded);
+    assert_eq!((writer.progress(), writer.held()), (progress, held));
+    let text = index.handle_of_own_type("text").unwrap();
+    let mut buffer = [0; 10];
+    for n in 0..100 {
+        let view = index.view(ReadAt::new(Timestamp::from_micros(0)));
+        let key = format!("key-{n:05}");
+        let read = view.get_str(&text, key.as_str(), &mut buffer).unwrap();
+        assert_eq!(read, crate::CopyOut::Length(10));
+    }
+    // Nothing of the attempt stays, and the partition goes on.
+    let writes = vec![(key(0), None)];
+    apply(&mut writer, &Applied { writes, ..Applied::default() }, 3).unwrap();
+    assert_eq!(index.inner.memory.used_bytes(), used);
+    apply(&mut writer, &Applied { drop_all: true, ..Applied::default() }, 4).unwrap();
+    assert_eq!((writer.held(), index.inner.memory.used_bytes()), (Held::default(), 0));
+}
+
+#[test]
+fn a_position_is_never_ahead_of_what_was_applied() {
+    let (_index, mut writer, row) = small_index();
+    let writes = (0..20).map(|n| (key(n), Some(row(700_000)))).collect();
+    let error = apply(&mut writer, &Applied { writes, ..Applied::default() }, 9).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded);
+    assert_eq!(writer.progress(), Progress::START);
+}
