@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bazel bazel-plant bench sim fuzz dev
+.PHONY: help setup demo test check bazel bazel-plant bench sim fuzz sanitize dev
 MAKEFLAGS += --no-print-directory
 
 SETUP := @sh tools/setup/setup.sh
@@ -57,6 +57,10 @@ sim: ## The simulator: SEEDS=1000 SEED=1
 fuzz: ## The fuzz targets: FUZZ_SECONDS=10 for each
 	$(SETUP_DEMO)
 	$(XTASK) fuzz
+
+sanitize: ## The index under AddressSanitizer and ThreadSanitizer
+	$(SETUP_DEMO)
+	$(XTASK) sanitize
 
 dev: ## forebayd dev in the foreground
 	$(SETUP_DEMO)

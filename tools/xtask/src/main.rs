@@ -4,7 +4,9 @@
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
-use xtask::{bazel, bench, check, demo, fuzz, layers, stages, tidy, workspace::Workspace};
+use xtask::{
+    bazel, bench, check, demo, fuzz, layers, sanitize, stages, tidy, workspace::Workspace,
+};
 
 #[derive(Parser)]
 #[command(about = "Forebay's workshop; `make help` lists the everyday verbs")]
@@ -53,6 +55,8 @@ enum Verb {
         #[arg(long, env = "FUZZ_SECONDS", default_value_t = fuzz::SECONDS_DEFAULT)]
         seconds: u64,
     },
+    /// The index under AddressSanitizer and ThreadSanitizer
+    Sanitize,
     /// Run the simulator over many seeds
     Sim {
         /// How many seeds
@@ -85,6 +89,7 @@ fn main() -> ExitCode {
         Verb::Demo => demo::demo(&workspace),
         Verb::Bench { name } => bench::run(&workspace, name.as_deref()),
         Verb::Fuzz { seconds } => fuzz::run(&workspace, seconds),
+        Verb::Sanitize => sanitize::run(&workspace),
         Verb::Sim { seeds, seed } => demo::sim(&workspace, seed, seeds),
         Verb::Dev => demo::dev(&workspace),
     };

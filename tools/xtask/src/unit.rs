@@ -19,11 +19,11 @@ const SUITE_BOUND: Duration = Duration::from_secs(15 * 60);
 
 /// A built test binary.
 #[derive(Clone, Debug)]
-struct TestBinary {
+pub(crate) struct TestBinary {
     package: String,
     folder: PathBuf,
     /// `unit` for the library, `bin-NAME` for a program, else the file's name in tests/.
-    what: String,
+    pub(crate) what: String,
     source: PathBuf,
     executable: PathBuf,
 }
@@ -40,7 +40,8 @@ pub fn run(
     let mut suites = Vec::new();
     let mut ran_by_package: BTreeMap<String, u64> = BTreeMap::new();
     for binary in test_binaries(workspace)? {
-        let (suite, output) = run_one(&binary, &logs)?;
+        let name = format!("{}/{}", binary.package, binary.what);
+        let (suite, output) = run_one(name, &logs, &mut binary.command())?;
         *ran_by_package.entry(binary.package.clone()).or_default() += suite.ran;
         if suite.ran == 0 && suite.problem.is_none() && may_be_empty(&binary) {
             continue;
@@ -59,9 +60,31 @@ pub fn run(
 fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
     let log = workspace.target()?.join("xtask/unit/build.json");
     let form = ["test", "--workspace", "--all-targets", "--locked", "--no-run"];
-    let mut command = workspace.cargo(&form);
+    built(&mut workspace.cargo(&form), &log)
+}
+
+/// The test binaries that a build makes, in order.
+///
+/// # Errors
+/// The build fails, or makes none.
+pub(crate) fn built(command: &mut Command, log: &Path) -> Result<Vec<TestBinary>, String> {
+    built_with(command, &[], log)
+}
+
+/// As [`built`], with flags for the compiler of the binary's own crate (`cargo rustc`).
+///
+/// # Errors
+/// As [`built`].
+pub(crate) fn built_with(
+    command: &mut Command,
+    flags: &[&str],
+    log: &Path,
+) -> Result<Vec<TestBinary>, String> {
     command.arg("--message-format=json-render-diagnostics");
-    let outcome = process::capture(&mut command, &log, BUILD_BOUND)?;
+    if !flags.is_empty() {
+        command.arg("--").args(flags);
+    }
+    let outcome = process::capture(command, log, BUILD_BOUND)?;
     if !outcome.ok {
         let words: Vec<&str> =
             outcome.output.lines().filter(|line| !line.starts_with('{')).collect();
@@ -111,13 +134,27 @@ fn package_name(id: &str) -> String {
     }
 }
 
-fn run_one(binary: &TestBinary, logs: &Path) -> Result<(Suite, String), String> {
-    let name = format!("{}/{}", binary.package, binary.what);
+impl TestBinary {
+    /// Runs it as cargo would.
+    pub(crate) fn command(&self) -> Command {
+        let mut command = Command::new(&self.executable);
+        command.current_dir(&self.folder).env("CARGO_MANIFEST_DIR", &self.folder);
+        command.env("CARGO_PKG_NAME", &self.package);
+        command
+    }
+}
+
+/// Runs a binary by this command as the suite of this name; answers also what it wrote.
+///
+/// # Errors
+/// It cannot be started, or its log not written.
+pub(crate) fn run_one(
+    name: String,
+    logs: &Path,
+    command: &mut Command,
+) -> Result<(Suite, String), String> {
     let log = logs.join(format!("{}.log", name.replace('/', "-")));
-    let mut command = Command::new(&binary.executable);
-    command.current_dir(&binary.folder).env("CARGO_MANIFEST_DIR", &binary.folder);
-    command.env("CARGO_PKG_NAME", &binary.package);
-    let outcome = process::capture(&mut command, &log, SUITE_BOUND)?;
+    let outcome = process::capture(command, &log, SUITE_BOUND)?;
     let mut found = parse_libtest(&outcome.output);
     if found.is_empty() {
         // A harness of its own, such as a fuzz target's, reports in our own form.
@@ -208,7 +245,8 @@ mod tests {
         fs::set_permissions(&script, mode).unwrap();
         let mut dying = binary(folder.path(), "tests/a.rs", "a");
         dying.executable = script;
-        let (suite, output) = run_one(&dying, &folder.path().join("logs")).unwrap();
+        let logs = folder.path().join("logs");
+        let (suite, output) = run_one("x".to_owned(), &logs, &mut dying.command()).unwrap();
         assert!(!suite.passed());
         assert!(output.contains("running 2 tests"));
     }
