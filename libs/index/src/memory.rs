@@ -26,12 +26,16 @@ use parking_lot::{Mutex, MutexGuard};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
 };
+use rustix::process::{Resource, getrlimit};
 
 /// Bytes of the smallest chunk.
 pub(crate) const CHUNK_BYTES_MIN: u64 = 8 * 1024;
+/// Bytes of the largest chunk.
+pub(crate) const CHUNK_BYTES_MAX: u64 = CHUNK_BYTES_MIN << ORDER_MAX;
 /// Blocks in which small chunks lie ask for huge pages once an index has more than this.
 const SMALL_INDEX_BYTES: u64 = 8 * BLOCK_BYTES;
-/// Addresses reserved: this, or half of it as often as the system refuses.
+/// Addresses reserved: this, or half of it as often as the system refuses; where the process's
+/// addresses are limited, an eighth of the limit, for others need them too.
 const RESERVED_BYTES: u64 = 1 << 38;
 const RESERVED_BYTES_MIN: u64 = 1 << 28;
 /// What one call puts back of what readers have left: small chunks, or a sixteenth as many blocks.
@@ -97,7 +101,7 @@ impl Memory {
     /// # Errors
     /// `LimitExceeded` when the system does not even give the smallest range.
     pub(crate) fn reserve() -> Result<Arc<Self>> {
-        let mut reserved = RESERVED_BYTES;
+        let mut reserved = reserved_of(getrlimit(Resource::As).current);
         loop {
             match Self::reserve_within(reserved) {
                 Err(_) if reserved > RESERVED_BYTES_MIN => reserved /= 2,
@@ -155,7 +159,7 @@ impl Memory {
             Err(Error::limit_exceeded(message, limit, self.used_bytes().saturating_add(bytes)))
         };
         if order > ORDER_MAX {
-            return refused(CHUNK_BYTES_MIN << ORDER_MAX, "a document is too large for an index");
+            return refused(CHUNK_BYTES_MAX, "a document is too large for an index");
         }
         let mut state = self.state();
         self.settle_some(&mut state, SETTLED_PER_CALL);
@@ -169,8 +173,8 @@ impl Memory {
         }
         if taken.is_none() {
             if self.fresh_end(&state, order) > self.reserved {
-                let message =
-                    "the index has no addresses left; follow fewer partitions per process";
+                let message = "the index has no addresses left; follow fewer partitions per \
+                    process, or raise the limit of virtual memory (ulimit -v)";
                 return refused(self.reserved, message);
             }
             if !self.open_fresh(&state, order) {
@@ -380,6 +384,12 @@ impl fmt::Debug for Memory {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memory").field("used", &self.used_bytes()).finish_non_exhaustive()
     }
+}
+
+fn reserved_of(limit: Option<u64>) -> u64 {
+    let eighth = limit.map_or(u64::MAX, |limit| limit / 8);
+    let most = 1 << eighth.max(1).ilog2();
+    RESERVED_BYTES.min(most).max(RESERVED_BYTES_MIN)
 }
 
 fn order_of(bytes: u64) -> u8 {

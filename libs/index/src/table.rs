@@ -296,7 +296,7 @@ impl Table {
             }
             self.split(hash, publishing)?;
         }
-        let message = "more keys than a bucket group holds share 30 bits of their hash";
+        let message = "more keys than a bucket group holds share the top bits of their hash";
         Err(Error::limit_exceeded(message, SLOTS, SLOTS + 1))
     }
 

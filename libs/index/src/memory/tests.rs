@@ -30,6 +30,14 @@ fn chunks_are_aligned_apart_and_join_again() {
 }
 
 #[test]
+fn a_limit_of_addresses_is_left_to_others_for_the_most_part() {
+    assert_eq!(reserved_of(None), RESERVED_BYTES);
+    assert_eq!(reserved_of(Some(u64::MAX)), RESERVED_BYTES);
+    assert_eq!(reserved_of(Some(20 << 30)), 2 << 30);
+    assert_eq!(reserved_of(Some(0)), RESERVED_BYTES_MIN);
+}
+
+#[test]
 fn what_no_range_can_hold_is_refused() {
     let memory = Memory::reserve_within(2 << 30).unwrap();
     let error = memory.allocate(CHUNK_BYTES_MIN << (ORDER_MAX + 1)).unwrap_err();

@@ -8,14 +8,17 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::group::Group;
-use crate::memory::{CHUNK_BYTES_MIN, Memory};
+use crate::memory::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Memory};
 
-/// More than any index needs, and little enough that a hash has bits left for buckets and tags.
-pub(super) const DEPTH_MAX: u32 = 30;
+/// As much as fits into one chunk: more groups than an index has addresses, and few enough that a
+/// hash has bits left for buckets and tags.
+pub(super) const DEPTH_MAX: u32 = 26;
 /// Bytes of an entry: a group's address in units of the smallest chunk.
 pub(super) const ENTRY_BYTES: u64 = 4;
 
 const DEPTH_SHIFT: u32 = 58;
+
+const _: () = assert!(ENTRY_BYTES << DEPTH_MAX <= CHUNK_BYTES_MAX, "a directory is one chunk");
 
 /// Where a table begins: what a reader loads first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
