@@ -236,8 +236,10 @@ async fn a_reader_that_is_killed_while_it_writes_checkpoints_opens_at_one_positi
 /// A last process goes on, is alone in the directory, and ends in order; what it leaves is all that
 /// was written, each once.
 async fn assert_goes_on(world: &World, store: &Store, directory: &Path, written: i64) {
+    // A slow machine may have killed each follower before some partition's first checkpoint.
+    let checkpoints = files(directory).0.into_iter().filter(|is_whole| *is_whole).count();
     let mut follower = Follower::start(world, directory);
-    assert_eq!(follower.line(), "ready, 4 partitions restored\n");
+    assert_eq!(follower.line(), format!("ready, {checkpoints} partitions restored\n"));
     let looker = Looker::new(world, directory);
     tokio::time::timeout(PATIENCE, looker.knows_the_store()).await.unwrap();
     let second = Reader::open(looker.options.clone(), looker.parts.clone()).await;
