@@ -17,7 +17,7 @@ use rdkafka::consumer::Consumer as _;
 use rdkafka::error::{KafkaError, KafkaResult, RDKafkaErrorCode};
 use rdkafka::message::Message;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
-use tokio::time::{Instant, timeout};
+use tokio::time::{Instant, timeout, timeout_at};
 
 use super::KafkaOptions;
 use super::client::{Consumer, Context, Ending, consumer_config, not_made, unavailable};
@@ -28,6 +28,8 @@ use crate::remote::now;
 
 /// Consumers that read behind the tail at once.
 const CURSORS_MAX: usize = 4;
+/// The part of a call's time for which the silence of a consumer that was used before is believed.
+const SILENCE_PART: u32 = 4;
 
 /// The consumers, and turns to use them.
 pub(super) struct CatchUp {
@@ -47,9 +49,12 @@ struct Cursor {
     received: VecDeque<LogRecord>,
     /// It was told that the log ends here, and is not told again.
     is_ended: bool,
+    /// Since when it has been asked without an answer.
+    asked: Option<Instant>,
     used: Instant,
 }
 
+#[derive(Clone, PartialEq, Eq)]
 struct Place {
     at: PartitionRef,
     number: i32,
@@ -87,23 +92,32 @@ impl CatchUp {
             let message = "too many readers are far behind the log's end; try again";
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
-        let cursor = Some(self.take(at, from)?);
-        let mut taken = Taken { pool: self.clone(), cursor, _turn };
-        if taken.cursor.as_ref().is_some_and(|cursor| !cursor.stands_at(at, from)) {
-            let place = Place { at, number, topic, next: from };
-            taken = move_to(taken, place).await?;
+        let deadline = now() + self.options.call_timeout;
+        let place = Place { at, number, topic, next: from };
+        let cursor = self.take(&place)?;
+        let mut until = deadline;
+        if cursor.place.is_some() {
+            // It may be silent for ever since its broker was away (librdkafka 5153).
+            until = cursor.asked.unwrap_or_else(now) + self.options.call_timeout / SILENCE_PART;
         }
-        let read = taken.read(at, bytes_max).await;
-        if read.is_err() {
-            taken.cursor = None;
+        let taken = Taken { pool: self.clone(), cursor: Some(cursor), _turn };
+        let mut taken = taken.stand_at(&place).await?;
+        let mut read = taken.read(bytes_max, until).await?;
+        if read.is_none() && until < deadline {
+            taken.cursor = Some(self.make()?);
+            taken = taken.stand_at(&place).await?;
+            read = taken.read(bytes_max, deadline).await?;
         }
-        read
+        read.ok_or_else(|| {
+            let message = "the brokers send no records; see whether they run";
+            Error::unavailable(message).with_partition(at.partition)
+        })
     }
 
     /// The cursor that stands there, or one that may be moved.
-    fn take(&self, at: PartitionRef, from: Offset) -> Result<Cursor> {
+    fn take(&self, place: &Place) -> Result<Cursor> {
         let mut idle = self.idle.lock();
-        if let Some(number) = idle.iter().position(|cursor| cursor.stands_at(at, from)) {
+        if let Some(number) = idle.iter().position(|cursor| cursor.stands_at(place)) {
             return Ok(idle.swap_remove(number));
         }
         // Those in use are not in the list, and each of them has a turn.
@@ -125,7 +139,7 @@ impl CatchUp {
             .map_err(|error| not_made("consumer", &error))?;
         let consumer = Ending::new(consumer);
         let (received, is_ended, used) = (VecDeque::new(), false, now());
-        Ok(Cursor { consumer, context, place: None, received, is_ended, used })
+        Ok(Cursor { consumer, context, place: None, received, is_ended, asked: None, used })
     }
 
     /// Ends the consumers that nobody came back for.
@@ -133,30 +147,16 @@ impl CatchUp {
         self.idle.lock().retain(|cursor| cursor.used.elapsed() <= idle_timeout);
     }
 
+    /// The consumers that nobody uses now, silent from now on; how many.
+    #[cfg(test)]
+    pub(super) fn fall_silent(&self) -> usize {
+        self.idle.lock().iter().map(Cursor::fall_silent).count()
+    }
+
     /// Ends the consumers of a store's logs.
     pub(super) fn forget(&self, is_meant: impl Fn(PartitionRef) -> bool) {
         let stays = |cursor: &Cursor| !cursor.place.as_ref().is_some_and(|at| is_meant(at.at));
         self.idle.lock().retain(stays);
-    }
-}
-
-/// Moves a cursor to another place. A caller that gives up meanwhile finds it there when it comes
-/// back: moving goes on without it.
-async fn move_to(mut taken: Taken, place: Place) -> Result<Taken> {
-    let doing = format!("read log {}", place.at);
-    let (done, moved) = oneshot::channel();
-    let moving = move || {
-        let assigned = taken.cursor.as_mut().map_or(Ok(()), |cursor| cursor.assign(place));
-        if assigned.is_err() {
-            taken.cursor = None;
-        }
-        // One that nobody waits for goes back when it is dropped.
-        let _ = done.send(assigned.map(|()| taken));
-    };
-    drop(tokio::task::spawn_blocking(moving));
-    match moved.await {
-        Ok(assigned) => assigned.map_err(|error| unavailable(&doing, &error)),
-        Err(_) => Err(Error::internal("a call of the Kafka client ended")),
     }
 }
 
@@ -170,40 +170,73 @@ impl Drop for Taken {
 }
 
 impl Taken {
-    async fn read(&mut self, at: PartitionRef, bytes_max: usize) -> Result<Vec<LogRecord>> {
-        let call_timeout = self.pool.options.call_timeout;
-        let Some(cursor) = &mut self.cursor else { return Ok(Vec::new()) };
-        let mut records = Vec::new();
-        let mut bytes = 0;
-        loop {
-            let received = if records.is_empty() {
-                let waited = timeout(call_timeout, cursor.receive()).await;
-                waited.unwrap_or_else(|_| {
-                    let message = "the brokers send no records; see whether they run";
-                    Err(Error::unavailable(message).with_partition(at.partition))
-                })?
-            } else {
-                cursor.receive().now_or_never().transpose()?.flatten()
-            };
-            let Some(record) = received else { return Ok(records) };
-            bytes += record.entry.len();
-            if bytes > bytes_max && !records.is_empty() {
-                cursor.received.push_front(record);
-                return Ok(records);
-            }
-            cursor.stand_behind(&record);
-            records.push(record);
-            if bytes >= bytes_max {
-                return Ok(records);
-            }
+    /// Moves the cursor there. A caller that gives up meanwhile finds it there when it comes back:
+    /// moving goes on without it.
+    async fn stand_at(mut self, place: &Place) -> Result<Self> {
+        if self.cursor.as_ref().is_some_and(|cursor| cursor.stands_at(place)) {
+            return Ok(self);
         }
+        let doing = format!("read log {}", place.at);
+        let place = place.clone();
+        let (done, moved) = oneshot::channel();
+        let moving = move || {
+            let assigned = self.cursor.as_mut().map_or(Ok(()), |cursor| cursor.assign(place));
+            if assigned.is_err() {
+                self.cursor = None;
+            }
+            // One that nobody waits for goes back when it is dropped.
+            let _ = done.send(assigned.map(|()| self));
+        };
+        drop(tokio::task::spawn_blocking(moving));
+        match moved.await {
+            Ok(assigned) => assigned.map_err(|error| unavailable(&doing, &error)),
+            Err(_) => Err(Error::internal("a call of the Kafka client ended")),
+        }
+    }
+
+    /// As [`CatchUp::read`]; `None` when nothing came until then. Whoever fails or stays silent is
+    /// not used again.
+    async fn read(&mut self, bytes_max: usize, until: Instant) -> Result<Option<Vec<LogRecord>>> {
+        let Some(cursor) = &mut self.cursor else { return Ok(None) };
+        let read = cursor.read(bytes_max, until).await;
+        if !matches!(read, Ok(Some(_))) {
+            self.cursor = None;
+        }
+        read
     }
 }
 
 impl Cursor {
-    fn stands_at(&self, at: PartitionRef, from: Offset) -> bool {
-        let stands = |place: &Place| place.at == at && place.next == from;
-        !self.is_ended && self.place.as_ref().is_some_and(stands)
+    fn stands_at(&self, place: &Place) -> bool {
+        !self.is_ended && self.place.as_ref() == Some(place)
+    }
+
+    async fn read(&mut self, bytes_max: usize, until: Instant) -> Result<Option<Vec<LogRecord>>> {
+        let mut records = Vec::new();
+        let mut bytes = 0;
+        loop {
+            let received = if records.is_empty() {
+                self.asked.get_or_insert_with(now);
+                match timeout_at(until, self.receive()).await {
+                    Ok(received) => received?,
+                    Err(_) => return Ok(None),
+                }
+            } else {
+                self.receive().now_or_never().transpose()?.flatten()
+            };
+            self.asked = None;
+            let Some(record) = received else { return Ok(Some(records)) };
+            bytes += record.entry.len();
+            if bytes > bytes_max && !records.is_empty() {
+                self.received.push_front(record);
+                return Ok(Some(records));
+            }
+            self.stand_behind(&record);
+            records.push(record);
+            if bytes >= bytes_max {
+                return Ok(Some(records));
+            }
+        }
     }
 
     fn stand_behind(&mut self, record: &LogRecord) {
@@ -217,12 +250,19 @@ impl Cursor {
         self.place = None;
         self.received.clear();
         self.is_ended = false;
+        self.asked = None;
         let mut list = TopicPartitionList::new();
         let next = i64::try_from(place.next.0).unwrap_or(i64::MAX);
         list.add_partition_offset(&place.topic, place.number, rdkafka::Offset::Offset(next))?;
         self.consumer.assign(&list)?;
         self.place = Some(place);
         Ok(())
+    }
+
+    /// As librdkafka at its worst: assigned still, as far as anybody knows, and nothing comes.
+    #[cfg(test)]
+    fn fall_silent(&self) {
+        self.consumer.unassign().expect("a consumer lets go of what it has");
     }
 
     /// The next record; `None` at the log's end. Given up, it has received nothing.

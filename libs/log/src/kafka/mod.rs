@@ -379,31 +379,50 @@ mod tests {
 
     use super::*;
 
+    const AT: PartitionRef = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
+    const NONE: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
+
+    /// A log of one partition on a broker of its own, and what opens it again.
+    async fn log(name: &str, call_timeout: Duration) -> (Brokers, KafkaLog, KafkaOptions) {
+        let brokers = tokio::task::spawn_blocking(|| Brokers::start(1)).await.unwrap().unwrap();
+        let mut options = KafkaOptions::dev(brokers.bootstrap(), name);
+        options.call_timeout = call_timeout;
+        let log = KafkaLog::open(options.clone()).await.unwrap();
+        log.create(AT.store, PartitionCount(1)).await.unwrap();
+        (brokers, log, options)
+    }
+
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_follower_that_falls_silent_is_replaced_and_its_readers_go_on() {
-        let brokers = tokio::task::spawn_blocking(|| Brokers::start(1)).await.unwrap().unwrap();
-        let mut options = KafkaOptions::dev(brokers.bootstrap(), "silent");
-        options.call_timeout = Duration::from_secs(2);
-        let log = KafkaLog::open(options.clone()).await.unwrap();
-        let (store, at) =
-            (StoreId(7), PartitionRef { store: StoreId(7), partition: PartitionId(0) });
-        log.create(store, PartitionCount(1)).await.unwrap();
-        let none = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
-        assert_eq!(log.read(at, Offset(0), none).await.unwrap().end, Offset(0));
-        let place = log.shared.readers.place(at);
+        let (_brokers, log, options) = log("silent", Duration::from_secs(2)).await;
+        assert_eq!(log.read(AT, Offset(0), NONE).await.unwrap().end, Offset(0));
+        let place = log.shared.readers.place(AT);
         place.get().unwrap().follower().fall_silent();
         let other = KafkaLog::open(options).await.unwrap();
-        other.append(at, Bytes::from_static(b"unheard")).await.unwrap();
-        let patient = ReadLimit { wait_max: Duration::from_secs(1_000), ..none };
+        other.append(AT, Bytes::from_static(b"unheard")).await.unwrap();
+        let patient = ReadLimit { wait_max: Duration::from_secs(1_000), ..NONE };
         let heard = tokio::time::timeout(Duration::from_secs(100), async {
             loop {
-                match log.read(at, Offset(0), patient).await {
+                match log.read(AT, Offset(0), patient).await {
                     Ok(records) => return records,
                     Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
                 }
             }
         });
         assert_eq!(heard.await.unwrap().records[0].entry, &b"unheard"[..]);
-        assert!(!Arc::ptr_eq(&place, &log.shared.readers.place(at)), "the old tail goes on");
+        assert!(!Arc::ptr_eq(&place, &log.shared.readers.place(AT)), "the old tail goes on");
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_consumer_far_behind_that_falls_silent_is_replaced_within_the_read() {
+        let (_brokers, writing, options) = log("behind", Duration::from_secs(8)).await;
+        for entry in [&b"first"[..], b"second", b"third"] {
+            writing.append(AT, Bytes::from_static(entry)).await.unwrap();
+        }
+        // Its tail begins at the end, so that these are behind it.
+        let log = KafkaLog::open(options).await.unwrap();
+        assert_eq!(log.read(AT, Offset(0), NONE).await.unwrap().records[0].entry, &b"first"[..]);
+        assert_eq!(log.shared.catch_up.fall_silent(), 1);
+        assert_eq!(log.read(AT, Offset(1), NONE).await.unwrap().records[0].entry, &b"second"[..]);
     }
 }
