@@ -113,12 +113,13 @@ impl Signals {
         Ok(Self { terminate, interrupt: listen(SignalKind::interrupt())? })
     }
 
-    /// Returns at the first of them.
-    pub async fn received(mut self) {
+    /// Returns at the first of them: how a service ends that nothing else ends, so never an error.
+    pub async fn received(mut self) -> Result<()> {
         tokio::select! {
             _ = self.terminate.recv() => {}
             _ = self.interrupt.recv() => {}
         }
+        Ok(())
     }
 }
 

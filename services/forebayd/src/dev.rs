@@ -33,7 +33,7 @@ async fn serve(config: DevConfig) -> Result<()> {
     greet(&config, &address.to_string());
     let ended = async {
         tokio::select! {
-            () = signals.received() => Ok(()),
+            received = signals.received() => received,
             error = log.failed() => Err(error),
         }
     };

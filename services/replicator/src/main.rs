@@ -45,12 +45,8 @@ async fn run(settings: Settings) -> Result<()> {
     let routes = Routes::new(replicator.into_server()).add_service(change_stream(stream.clone()));
     let (listener, address) = bind(settings.listen).await?;
     let signals = Signals::listen()?;
-    let ended = async {
-        signals.received().await;
-        Ok(())
-    };
     println!("{PROGRAM} ready http://{address}");
-    let served = serve(listener, routes, ended, || stream.end_streams()).await;
+    let served = serve(listener, routes, signals.received(), || stream.end_streams()).await;
     replicas.stop();
     served
 }

@@ -53,12 +53,8 @@ async fn run(settings: Settings) -> Result<()> {
         .max_encoding_message_size(MESSAGE_BYTES_MAX);
     let (listener, address) = bind(settings.listen).await?;
     let signals = Signals::listen()?;
-    let ended = async {
-        signals.received().await;
-        Ok(())
-    };
     println!("{PROGRAM} ready http://{address}");
-    serve(listener, Routes::new(server), ended, || service.end_streams()).await
+    serve(listener, Routes::new(server), signals.received(), || service.end_streams()).await
 }
 
 fn main() -> ExitCode {
