@@ -7,7 +7,7 @@ use forebay_core::{Error, Result};
 
 use crate::draft::Draft;
 use crate::outcome::{BatchOutcome, WriteError};
-use crate::pending::{PendingWrite, settle_within};
+use crate::pending::send;
 use crate::store::Store;
 use crate::write::Write;
 
@@ -37,7 +37,7 @@ pub struct Batch {
 
 impl Batch {
     pub(crate) fn new(store: Store) -> Self {
-        let deadline = store.state().client().deadline();
+        let deadline = store.deadline();
         Self { store, drafts: Vec::new(), deadline }
     }
 
@@ -46,9 +46,9 @@ impl Batch {
     /// # Errors
     /// `InvalidArgument` for a write of another store.
     pub fn add(&mut self, write: Write) -> Result<&mut Self> {
-        if write.store().state().id() != self.store.state().id() {
+        if write.store().id() != self.store.id() {
             let message = "a batch is of one store; make another batch for the other store";
-            return Err(Error::invalid_argument(message).with_store(self.store.state().name()));
+            return Err(Error::invalid_argument(message).with_store(self.store.name()));
         }
         self.drafts.push(write.into_draft());
         Ok(self)
@@ -77,8 +77,7 @@ impl Batch {
     /// Those of [`Write::send`]. A change that cannot be ends the batch before anything is sent. A
     /// change that the writer refuses is an error among the results, not here.
     pub async fn send(self) -> Result<BatchOutcome, WriteError> {
-        let prepare = PendingWrite::prepare(self.store, self.drafts, self.deadline);
-        settle_within(self.deadline, prepare).await
+        send(self.store, self.drafts, self.deadline).await
     }
 }
 

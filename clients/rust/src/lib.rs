@@ -41,6 +41,7 @@ mod connect;
 mod dead_letters;
 mod draft;
 mod fit;
+mod memory;
 mod options;
 mod outcome;
 mod pending;
@@ -57,6 +58,7 @@ pub use batch::Batch;
 pub use client::Client;
 pub use dead_letters::DeadLetterPage;
 pub use fit::fit;
+pub use memory::{InMemoryReader, Row};
 pub use options::{ClientOptions, ClientParts, StreamOptions};
 pub use outcome::{BatchOutcome, WriteError, WriteOutcome, WriteResult};
 pub use pending::PendingWrite;
@@ -80,7 +82,7 @@ pub use forebay_index::{
     RowRef, Scan, ScannedDocument, View,
 };
 pub use forebay_reader::{
-    CatchUp, CheckpointCounts, CheckpointOptions, Counts, OnSchemaChange, OnSkipped,
+    CatchUp, CheckpointCounts, CheckpointOptions, Counts, Forced, OnSchemaChange, OnSkipped,
     PartitionFilter, PartitionStatus, Phase, Read, ReaderMetrics, ReaderOptions, ReaderStatus,
     Rebuilding, Skipped,
 };

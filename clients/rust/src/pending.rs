@@ -2,6 +2,7 @@
 //! write can tell.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::{Error, Result};
@@ -11,7 +12,7 @@ use crate::draft::Draft;
 use crate::outcome::{BatchOutcome, WriteError};
 use crate::plan::Item;
 use crate::settle::{LastError, Route, Settlement};
-use crate::store::Store;
+use crate::store::{Place, Store, StoreState};
 
 /// A write or batch whose deadline passed before its outcome was known, from
 /// [`WriteError::into_pending`].
@@ -43,12 +44,11 @@ impl PendingWrite {
     ///
     /// # Errors
     /// Those of the drafts.
-    pub(crate) async fn prepare(
-        store: Store,
+    async fn prepare(
+        state: Arc<StoreState>,
         drafts: Vec<Draft>,
         deadline: Duration,
     ) -> Result<Self> {
-        let state = store.state();
         let (definition, routed) = state.resolve(&drafts).await?;
         let item = |(place, routed)| Item::new(routed, place);
         let items = routed.iter().enumerate().map(item).collect::<Result<_>>();
@@ -89,8 +89,23 @@ impl fmt::Debug for PendingWrite {
     }
 }
 
+/// Sends drafts of one store, until what became of each is known or the time is over.
+pub(crate) async fn send(
+    store: Store,
+    drafts: Vec<Draft>,
+    deadline: Duration,
+) -> Result<BatchOutcome, WriteError> {
+    match store.place() {
+        Place::Node(state) => {
+            let prepare = PendingWrite::prepare(Arc::clone(state), drafts, deadline);
+            settle_within(deadline, prepare).await
+        }
+        Place::Memory(memory) => Ok(memory.write(&drafts)?),
+    }
+}
+
 /// Prepares a write and settles it, in this time.
-pub(crate) async fn settle_within(
+async fn settle_within(
     deadline: Duration,
     prepare: impl Future<Output = Result<PendingWrite>>,
 ) -> Result<BatchOutcome, WriteError> {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_core::row::Document;
+use forebay_core::schema::StoreSpec;
 use forebay_index::DocumentKey;
 use forebay_log::disk::RealDisk;
 use forebay_log::{CatalogFollower, ChangeLog, RemoteLog};
@@ -15,6 +16,7 @@ use tonic::transport::Channel;
 pub use forebay_reader::ReaderOptions;
 
 use crate::connect::connect;
+use crate::memory::{InMemoryReader, Row};
 use crate::options::{ClientOptions, ClientParts};
 
 /// A live copy of a store in this process: reads are local, and cost two accesses to memory.
@@ -55,6 +57,24 @@ impl Reader {
             ClientOptions { deadline: options.open_timeout, ..ClientOptions::default() };
         let channel = connect(endpoint, &connection, parts.entropy.as_ref()).await?;
         Following::start(channel, &parts).open(options, &parts).await
+    }
+
+    /// A reader of a store that lies in this process's memory alone, for tests of programs that
+    /// read: ready at once, with these rows in it; see [`InMemoryReader`]. Opens no file and no
+    /// port, starts no thread and no task, and needs no runtime.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `LimitExceeded` for a store that cannot be, and for a row that it does
+    /// not take.
+    pub fn in_memory(
+        spec: &StoreSpec,
+        rows: impl IntoIterator<Item = Row>,
+    ) -> Result<InMemoryReader> {
+        InMemoryReader::open(spec, rows)
+    }
+
+    pub(crate) fn over(replica: forebay_reader::Reader) -> Self {
+        Self { replica }
     }
 
     /// The whole document as it is here now, or `None`. Reads local memory only and waits for
@@ -120,6 +140,6 @@ impl Following {
             on_skipped: None,
             disk: Some(Arc::new(RealDisk)),
         };
-        Ok(Reader { replica: forebay_reader::Reader::open(options, parts).await? })
+        Ok(Reader::over(forebay_reader::Reader::open(options, parts).await?))
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 use forebay_core::change::Verb;
 use forebay_core::id::{PartitionId, StoreId};
@@ -14,7 +15,8 @@ use parking_lot::RwLock;
 use crate::batch::Batch;
 use crate::client::ClientInner;
 use crate::draft::{Draft, Routed};
-use crate::options::StreamOptions;
+use crate::memory::MemoryStore;
+use crate::options::{ClientOptions, StreamOptions};
 use crate::sequence::SequenceWindow;
 use crate::stream::WriteStream;
 use crate::write::Write;
@@ -26,7 +28,16 @@ use crate::write::Write;
 /// `NotFound`, also when another store has taken the name.
 #[derive(Clone)]
 pub struct Store {
-    state: Arc<StoreState>,
+    place: Place,
+}
+
+/// Where the writes of a store go.
+#[derive(Clone)]
+pub(crate) enum Place {
+    /// To a writer, over a client's connection.
+    Node(Arc<StoreState>),
+    /// To a reader in memory.
+    Memory(Arc<MemoryStore>),
 }
 
 /// What a client knows of a store.
@@ -42,16 +53,45 @@ pub(crate) struct StoreState {
 
 impl Store {
     pub(crate) fn new(state: Arc<StoreState>) -> Self {
-        Self { state }
+        Self { place: Place::Node(state) }
     }
 
-    pub(crate) fn state(&self) -> &Arc<StoreState> {
-        &self.state
+    pub(crate) fn in_memory(memory: Arc<MemoryStore>) -> Self {
+        Self { place: Place::Memory(memory) }
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        &self.place
+    }
+
+    pub(crate) fn id(&self) -> StoreId {
+        match &self.place {
+            Place::Node(state) => state.id,
+            Place::Memory(memory) => memory.id(),
+        }
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        match &self.place {
+            Place::Node(state) => &state.name,
+            Place::Memory(memory) => memory.name(),
+        }
+    }
+
+    /// Time that a call has unless it says so; a store in memory needs none.
+    pub(crate) fn deadline(&self) -> Duration {
+        match &self.place {
+            Place::Node(state) => state.client.deadline(),
+            Place::Memory(_) => ClientOptions::default().deadline,
+        }
     }
 
     /// The store's definition as this client has last seen it.
     pub fn definition(&self) -> Arc<Definition> {
-        self.state.definition()
+        match &self.place {
+            Place::Node(state) => state.definition(),
+            Place::Memory(memory) => Arc::new(memory.definition()),
+        }
     }
 
     /// Asks for the newest definition.
@@ -59,7 +99,10 @@ impl Store {
     /// # Errors
     /// `NotFound` when the store was deleted, `Unavailable` when the writer does not answer.
     pub async fn refresh(&self) -> Result<Arc<Definition>> {
-        self.state.refresh().await
+        match &self.place {
+            Place::Node(state) => state.refresh().await,
+            Place::Memory(_) => Ok(self.definition()),
+        }
     }
 
     /// Changes the fields that are named and keeps the others; makes the document if there is none.
@@ -103,15 +146,22 @@ impl Store {
     /// A stream for many changes, with a bounded number in flight.
     ///
     /// # Errors
-    /// `InvalidArgument` for options that leave no room for a change.
+    /// `InvalidArgument` for options that leave no room for a change; `Unsupported` where the store
+    /// is one of a reader in memory.
     pub fn write_stream(&self, options: StreamOptions) -> Result<WriteStream> {
-        WriteStream::new(self.clone(), options)
+        match &self.place {
+            Place::Node(state) => WriteStream::new(Arc::clone(state), options),
+            Place::Memory(memory) => {
+                let message = "a store in memory has no streams; send batches, which are in order";
+                Err(Error::unsupported(message).with_store(memory.name()))
+            }
+        }
     }
 }
 
 impl fmt::Debug for Store {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Store").field("name", &self.state.name).finish_non_exhaustive()
+        f.debug_struct("Store").field("name", &self.name()).finish_non_exhaustive()
     }
 }
 
@@ -195,7 +245,11 @@ impl StoreState {
     }
 }
 
-fn resolve_all(drafts: &[Draft], definition: &Definition) -> Result<Vec<Routed>> {
+/// Resolves drafts with this definition.
+///
+/// # Errors
+/// Those of the draft, for the first one that cannot be.
+pub(crate) fn resolve_all(drafts: &[Draft], definition: &Definition) -> Result<Vec<Routed>> {
     let named = |(place, draft): (usize, &Draft)| {
         draft.resolve(definition).map_err(|error| match drafts.len() {
             1 => error,

@@ -25,7 +25,7 @@ use crate::plan::Item;
 use crate::request_stream::RequestStream;
 use crate::sequence::WINDOW_SEQUENCES_MAX;
 use crate::settle::{LastError, Route, Settlement};
-use crate::store::{Store, StoreState};
+use crate::store::StoreState;
 use crate::write::Write;
 
 /// Most changes and bytes that a stream can be asked to hold.
@@ -51,7 +51,7 @@ const ROOM_MAX: usize = u32::MAX as usize >> 1;
 /// # }
 /// ```
 pub struct WriteStream {
-    store: Store,
+    state: Arc<StoreState>,
     deadline: Duration,
     options: StreamOptions,
     changes: Arc<Semaphore>,
@@ -103,22 +103,22 @@ struct Queued {
 }
 
 impl WriteStream {
-    pub(crate) fn new(store: Store, options: StreamOptions) -> Result<Self> {
+    pub(crate) fn new(state: Arc<StoreState>, options: StreamOptions) -> Result<Self> {
         if options.changes_max == 0 || options.bytes_max == 0 {
             let message = "a stream holds at least one change and one byte; raise its options";
             return Err(Error::invalid_argument(message));
         }
         let (changes, bytes) = (options.changes_max.min(ROOM_MAX), options.bytes_max.min(ROOM_MAX));
         let summary = StreamSummary {
-            token: Token::new(store.state().id()),
+            token: Token::new(state.id()),
             settled: 0,
             not_met: 0,
             failed: 0,
             first_error: None,
         };
         Ok(Self {
-            deadline: store.state().client().deadline(),
-            store,
+            deadline: state.client().deadline(),
+            state,
             options: StreamOptions { changes_max: changes, bytes_max: bytes },
             changes: Arc::new(Semaphore::new(changes)),
             bytes: Arc::new(Semaphore::new(bytes)),
@@ -144,8 +144,8 @@ impl WriteStream {
     /// when there was no room before the deadline. Either way this write was not taken in, and
     /// those before it are where they were.
     pub async fn send(&mut self, write: Write) -> Result<Acknowledgement> {
-        let state = Arc::clone(self.store.state());
-        if write.store().state().id() != state.id() {
+        let state = Arc::clone(&self.state);
+        if write.store().id() != state.id() {
             let message = "a stream is of one store; open another stream for the other store";
             return Err(Error::invalid_argument(message).with_store(state.name()));
         }
@@ -183,7 +183,7 @@ impl WriteStream {
                 "{in_flight} writes may be in the log; flush again to settle the same writes ({})",
                 self.why()
             );
-            return Err(Error::unknown_outcome(message).with_store(self.store.state().name()));
+            return Err(Error::unknown_outcome(message).with_store(self.state.name()));
         }
         let mut summary = self.shared.lock();
         match summary.first_error.take() {
@@ -220,7 +220,7 @@ impl WriteStream {
              again later ({})",
             self.why()
         );
-        Error::unavailable(message).with_store(self.store.state().name())
+        Error::unavailable(message).with_store(self.state.name())
     }
 
     fn why(&self) -> String {
@@ -233,7 +233,7 @@ impl WriteStream {
             // Unbounded, but everything in it holds room of the stream.
             let (sender, receiver) = mpsc::unbounded_channel();
             let lane = Lane {
-                state: Arc::clone(self.store.state()),
+                state: Arc::clone(&self.state),
                 requests: Arc::clone(&self.requests),
                 shared: Arc::clone(&self.shared),
                 last_error: Arc::clone(&self.last_error),
@@ -249,7 +249,7 @@ impl WriteStream {
 impl fmt::Debug for WriteStream {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("WriteStream")
-            .field("store", &self.store)
+            .field("store", &self.state.name())
             .field("options", &self.options)
             .finish_non_exhaustive()
     }

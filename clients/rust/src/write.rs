@@ -9,7 +9,7 @@ use forebay_core::value::Value;
 
 use crate::draft::{Draft, GivenCondition, ttl_us};
 use crate::outcome::{WriteError, WriteOutcome};
-use crate::pending::{PendingWrite, settle_within};
+use crate::pending::send;
 use crate::store::Store;
 
 /// A write that is not sent yet. Nothing is checked before it is sent.
@@ -43,7 +43,7 @@ pub struct Write {
 
 impl Write {
     pub(crate) fn new(store: Store, draft: Draft) -> Self {
-        let deadline = store.state().client().deadline();
+        let deadline = store.deadline();
         Self { store, draft, deadline }
     }
 
@@ -161,9 +161,7 @@ impl Write {
     /// `LimitExceeded` when the writer pushes back: slow down. At the deadline `UnknownOutcome`, or
     /// `Unavailable` or `DeadlineExceeded` when nothing was written; with the write, to retry it.
     pub async fn send(self) -> Result<WriteOutcome, WriteError> {
-        let (store, deadline) = (self.store, self.deadline);
-        let prepare = PendingWrite::prepare(store, vec![self.draft], deadline);
-        let outcome = settle_within(deadline, prepare).await?;
+        let outcome = send(self.store, vec![self.draft], self.deadline).await?;
         Ok(outcome.into_single()?)
     }
 

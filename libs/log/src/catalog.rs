@@ -40,12 +40,15 @@ struct Shared {
 /// Follows the control log until it is dropped.
 pub struct CatalogFollower {
     shared: Arc<Shared>,
-    task: JoinHandle<()>,
+    /// `None` where there is nothing to follow.
+    task: Option<JoinHandle<()>>,
 }
 
 impl Drop for CatalogFollower {
     fn drop(&mut self) {
-        self.task.abort();
+        if let Some(task) = &self.task {
+            task.abort();
+        }
     }
 }
 
@@ -70,7 +73,15 @@ impl CatalogFollower {
                 Duration::from_millis(CATALOG_BACKOFF_MS_MAX),
             ),
         };
-        Self { shared, task: tokio::spawn(tail.run()) }
+        Self { shared, task: Some(tokio::spawn(tail.run())) }
+    }
+
+    /// A catalog that stays as it is: for readers in memory, which have no control log. Needs no
+    /// runtime.
+    pub fn standing(catalog: Catalog) -> Self {
+        let catalog = ArcSwap::from_pointee(catalog);
+        let progress = watch::Sender::new(Progress::default());
+        Self { shared: Arc::new(Shared { catalog, progress }), task: None }
     }
 
     /// The catalog as folded so far. Costs two atomic operations.

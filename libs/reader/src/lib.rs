@@ -8,6 +8,8 @@
 //! `age`, `wait` and `barrier` are what reads ask for, `ready` and `status` are what operators ask
 //! for, and `checkpoint` is what a restart goes on from.
 //!
+//! `memory` is a reader without a log, for tests of programs that read.
+//!
 //! The log, the catalog, the clock, randomness, the disk and the way to append a barrier are
 //! arguments; the reader opens no socket, and no file but those of its checkpoints.
 
@@ -18,6 +20,7 @@ mod checkpoint;
 mod closing;
 mod connect;
 mod generation;
+mod memory;
 mod metrics;
 mod options;
 mod partition;
@@ -32,6 +35,7 @@ mod wait;
 
 pub use barrier::{Barriers, LogBarriers};
 pub use checkpoint::CheckpointOptions;
+pub use memory::{Forced, MemoryReader};
 pub use metrics::ReaderMetrics;
 pub use options::{OnSkipped, PartitionFilter, ReaderOptions, ReaderParts, Skipped};
 pub use progress::{CatchUp, CheckpointCounts, Counts, Phase, Rebuilding};

@@ -84,7 +84,12 @@ impl Reader {
             tokio::spawn(tail.run());
         }
         tokio::spawn(watch_readiness(Arc::clone(&shared)));
-        Ok(Self { handle: Arc::new(Handle { shared }) })
+        Ok(Self::over(shared))
+    }
+
+    /// The reader of what is set up already.
+    pub(crate) fn over(shared: Arc<Shared>) -> Self {
+        Self { handle: Arc::new(Handle { shared }) }
     }
 
     pub(crate) fn shared(&self) -> &Arc<Shared> {
@@ -278,7 +283,8 @@ fn versions_of(parts: &ReaderParts, store: StoreId) -> Vec<Arc<SchemaAt>> {
     catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
 }
 
-fn share(
+/// What the parts of a reader share, before anything follows a log.
+pub(crate) fn share(
     options: ReaderOptions,
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,

@@ -1,0 +1,29 @@
+//! A reader in memory opens nothing: no file, no socket, no thread. One test, so that nothing else
+//! in this process opens something meanwhile.
+
+use std::time::Duration;
+
+use forebay::{FieldType, KeyType, Reader, Row, ScalarType, StoreSpec};
+
+fn count(folder: &str) -> usize {
+    std::fs::read_dir(folder).unwrap().count()
+}
+
+#[test]
+fn a_reader_in_memory_opens_no_file_and_starts_no_thread() {
+    let age = FieldType::Scalar(ScalarType::Int64);
+    let spec = StoreSpec::documents("users", KeyType::String, 8).field("age", age);
+    let open = || (count("/proc/self/fd"), count("/proc/self/task"));
+    let before = open();
+    let rows = (0..1_000).map(|number| Row::new(&format!("u{number}")).set("age", number));
+    let users = Reader::in_memory(&spec, rows).unwrap();
+    assert!(users.is_ready());
+    users.write(users.upsert("u7").increment("age", 1)).unwrap();
+    users.advance(Duration::from_secs(1)).unwrap();
+    let age = users.handle("age", age).unwrap();
+    assert_eq!(users.read_local(None, |view| view.get_i64(&age, "u7", 0)).unwrap(), 8);
+    assert_eq!(open(), before);
+    assert_eq!(users.status().partitions.len(), 8);
+    users.close();
+    assert_eq!(open(), before);
+}

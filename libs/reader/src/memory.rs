@@ -1,0 +1,423 @@
+//! A reader in memory: the real index and the real fold, over changes that its owner applies.
+//!
+//! It is for tests of programs that read. It has no log, no file, no thread and no task: a change
+//! is encoded, decoded, folded and published within the call that brings it, by the same code that a
+//! tail runs, so merges, conditions, expiries and drops mean what they mean elsewhere. Time is a
+//! clock that its owner moves; a move beats in every partition, as heartbeats would have meanwhile.
+//!
+//! Lock order: the replicas, then the readiness; callbacks run with neither held.
+
+use std::sync::{Arc, OnceLock, Weak};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::catalog::{Catalog, SchemaAt};
+use forebay_core::change::{Change, ClientBatch, Entry, EntryBody};
+use forebay_core::clock::{Clock, ManualClock, Timestamp};
+use forebay_core::entropy::Entropy;
+use forebay_core::fold::{Blocked, PartitionState, Record};
+use forebay_core::id::{
+    ClientId, Epoch, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, Sequence,
+};
+use forebay_core::layout::Layout;
+use forebay_core::outcome::Outcome;
+use forebay_core::schema::{Alteration, Definition};
+use forebay_core::{Error, Result};
+use forebay_index::{PartitionPhase, PartitionWriter};
+use forebay_log::{Appended, CatalogFollower, MemoryLog};
+use forebay_wire::entry::{decode_entry, encode_entry};
+use forebay_wire::outcome::ChangeResult;
+use parking_lot::Mutex;
+
+use crate::barrier::Barriers;
+use crate::options::{ReaderOptions, ReaderParts};
+use crate::progress::{CatchUp, Counts, Phase, Served};
+use crate::reader::{Reader, share};
+use crate::ready::Readiness;
+use crate::shared::Shared;
+
+/// A state that the owner of a reader in memory puts it into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Forced {
+    /// None: it is ready, and as fresh as its clock.
+    Nothing,
+    /// It has not caught up: reads are `Unavailable`, also over `await_ready`, until another state
+    /// is forced. What is written meanwhile is there then.
+    NotReady,
+    /// What it serves is this old, and ages with the clock: reads with a bound below it are
+    /// `Stale`, and it is ready only within its readiness bound.
+    Stale(Duration),
+    /// It is closed, for good.
+    Closed,
+}
+
+/// How the partitions show themselves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Showing {
+    Serving,
+    Bootstrapping,
+    /// Serving what was appended then.
+    Since(Timestamp),
+}
+
+/// A reader whose owner brings its changes.
+pub struct MemoryReader {
+    reader: Reader,
+    replicas: Arc<Replicas>,
+}
+
+/// The copies of all partitions, and how they show themselves.
+struct Replicas {
+    clock: Arc<ManualClock>,
+    client: ClientId,
+    /// Set once, right after the reader is made; dead when the reader is.
+    shared: OnceLock<Weak<Shared>>,
+    held: Mutex<Held>,
+}
+
+struct Held {
+    /// By partition id.
+    replicas: Vec<Replica>,
+    showing: Showing,
+}
+
+/// The copy of one partition: the fold's state and the index's writer, moved together.
+struct Replica {
+    log_id: LogId,
+    state: PartitionState,
+    writer: PartitionWriter,
+    sequence: Sequence,
+    counts: Counts,
+    /// Whether state and rows may differ.
+    is_broken: bool,
+}
+
+impl MemoryReader {
+    /// A reader of an empty store of this definition, ready, whose clock stands at `now`. Needs no
+    /// runtime.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when the system gives no addresses for its index, `Internal` without
+    /// randomness.
+    pub fn open(definition: Definition, now: Timestamp, entropy: Arc<dyn Entropy>) -> Result<Self> {
+        let clock = Arc::new(ManualClock::at(now));
+        let client = entropy.client_id()?;
+        let held = Held { replicas: Vec::new(), showing: Showing::Serving };
+        let replicas = Replicas {
+            clock: Arc::clone(&clock),
+            client,
+            shared: OnceLock::new(),
+            held: Mutex::new(held),
+        };
+        let replicas = Arc::new(replicas);
+        let parts = ReaderParts {
+            log: Arc::new(MemoryLog::new(Arc::clone(&clock) as Arc<dyn Clock>)),
+            catalog: Arc::new(CatalogFollower::standing(Catalog::default())),
+            clock,
+            entropy,
+            barriers: Arc::clone(&replicas) as Arc<dyn Barriers>,
+            on_skipped: None,
+            disk: None,
+        };
+        let version = definition.version;
+        let options = ReaderOptions::new(&definition.name);
+        let layout = Layout::of(&definition);
+        let versions = vec![Arc::new(SchemaAt { definition, layout })];
+        let shared = Arc::new(share(options, parts, versions)?);
+        replicas.fill(&shared, version)?;
+        // Nobody has seen the cell yet, so that this is the first and only time.
+        let _ = replicas.shared.set(Arc::downgrade(&shared));
+        shared.note_progress(version);
+        shared.observe_readiness(now);
+        Ok(Self { reader: Reader::over(shared), replicas })
+    }
+
+    /// The reader itself.
+    pub fn reader(&self) -> &Reader {
+        &self.reader
+    }
+
+    /// Applies changes of one partition as one entry of this schema version: all of them, or none.
+    /// They get their sequences here. Answers the entry's place and what became of each.
+    ///
+    /// # Errors
+    /// `Closed`; what the fold skips an entry for; `LimitExceeded` for one that is too long, or
+    /// without memory, after which the reader answers `Internal`.
+    pub fn apply(
+        &self,
+        partition: PartitionId,
+        version: SchemaVersion,
+        mut changes: Vec<Change>,
+    ) -> Result<(LogId, Position, Vec<ChangeResult>)> {
+        let shared = self.open_shared()?;
+        let mut held = self.replicas.held.lock();
+        let showing = held.showing;
+        let replica = held.replica(partition)?;
+        let first = replica.sequence.0;
+        for (change, sequence) in changes.iter_mut().zip(first..) {
+            change.sequence = Sequence(sequence);
+        }
+        let conditional: Vec<_> = changes.iter().map(|change| change.condition.is_some()).collect();
+        let batch = ClientBatch { client: self.replicas.client, changes };
+        let now = self.replicas.clock.now();
+        let body = EntryBody::Changes(vec![batch]);
+        let outcomes = replica.append(shared, now, version, body)?;
+        replica.sequence = Sequence(first + conditional.len() as u64);
+        replica.show(shared, showing);
+        let (log_id, position) = (replica.log_id, replica.state.position);
+        let judged = |sequence| outcomes.iter().find(|it| it.sequence == Sequence(sequence));
+        let result = |(place, _): (u64, &bool)| match judged(first + place) {
+            Some(outcome) => ChangeResult::judged(outcome.position, outcome.verdict),
+            None => ChangeResult::appended(position),
+        };
+        let results = (0..).zip(&conditional).map(result).collect();
+        drop(held);
+        shared.note_progress(version);
+        Ok((log_id, position, results))
+    }
+
+    /// Gives the store its next version, in all partitions; all alterations happen, or none.
+    ///
+    /// # Errors
+    /// `Closed`; `InvalidArgument`, `NotFound` or `LimitExceeded` with the reason why it cannot be.
+    pub fn alter(&self, alterations: &[Alteration]) -> Result<Arc<SchemaAt>> {
+        let shared = self.open_shared()?;
+        let mut held = self.replicas.held.lock();
+        let newest = Arc::clone(shared.index.schemas().newest());
+        let definition = newest.definition.altered(alterations);
+        let definition = definition.map_err(|error| error.with_store(&shared.name))?;
+        let version = definition.version;
+        let layout = Layout::of(&definition);
+        let schema = Arc::new(SchemaAt { definition, layout });
+        shared.index.schemas().add(Arc::clone(&schema))?;
+        self.replicas.append_to_all(&mut held, shared, version, &EntryBody::Definition)?;
+        drop(held);
+        shared.note_progress(version);
+        Ok(schema)
+    }
+
+    /// The time that its clock shows.
+    pub fn now(&self) -> Timestamp {
+        self.replicas.clock.now()
+    }
+
+    /// Moves its clock to this time, and every partition's with it: what expires by then is absent.
+    /// Where age is forced, the partitions stay behind and age.
+    ///
+    /// # Errors
+    /// `Closed`; `InvalidArgument` for a time before the one that it shows.
+    pub fn set_clock(&self, now: Timestamp) -> Result<()> {
+        let shared = self.open_shared()?;
+        let mut held = self.replicas.held.lock();
+        if now < self.replicas.clock.now() {
+            let message = "the clock goes forward only; open another reader for an earlier time";
+            return Err(Error::invalid_argument(message).with_store(&shared.name));
+        }
+        if !matches!(held.showing, Showing::Since(_)) {
+            held.beat(shared, now)?;
+        }
+        // Behind the beats, so that nobody sees an age in between.
+        self.replicas.clock.set(now);
+        drop(held);
+        shared.note_progress(shared.schema_version());
+        Ok(())
+    }
+
+    /// Puts the reader into a state, whatever it was in; it changes at once, without the grace that
+    /// readiness has elsewhere.
+    ///
+    /// # Errors
+    /// `Closed`.
+    pub fn force(&self, state: Forced) -> Result<()> {
+        let shared = self.open_shared()?;
+        let mut held = self.replicas.held.lock();
+        let now = self.replicas.clock.now();
+        held.showing = match state {
+            Forced::Nothing => Showing::Serving,
+            Forced::NotReady => Showing::Bootstrapping,
+            Forced::Stale(age) => {
+                let age_us = i64::try_from(age.as_micros()).unwrap_or(i64::MAX);
+                Showing::Since(now.plus_micros(age_us.saturating_neg()))
+            }
+            Forced::Closed => {
+                self.reader.close();
+                return Ok(());
+            }
+        };
+        if state == Forced::Nothing {
+            held.beat(shared, now)?;
+        }
+        let showing = held.showing;
+        held.replicas.iter_mut().for_each(|replica| replica.show(shared, showing));
+        *shared.readiness.lock() = Readiness::new(shared.options.ready_age_max);
+        drop(held);
+        shared.note_progress(shared.schema_version());
+        Ok(())
+    }
+
+    fn open_shared(&self) -> Result<&Shared> {
+        let shared = self.reader.shared();
+        shared.closing.check().map_err(|error| error.with_store(&shared.name))?;
+        Ok(shared)
+    }
+}
+
+impl Replicas {
+    /// Takes the writer of each partition, and opens each log with the store's first definition.
+    fn fill(&self, shared: &Shared, version: SchemaVersion) -> Result<()> {
+        let mut held = self.held.lock();
+        for partition in shared.followed() {
+            let mut replica = Replica::new(partition.at, shared)?;
+            partition.board.set_clock_error(0);
+            replica.append(shared, self.clock.now(), SchemaVersion(0), EntryBody::Opening)?;
+            held.replicas.push(replica);
+        }
+        self.append_to_all(&mut held, shared, version, &EntryBody::Definition)
+    }
+
+    fn append_to_all(
+        &self,
+        held: &mut Held,
+        shared: &Shared,
+        version: SchemaVersion,
+        body: &EntryBody,
+    ) -> Result<()> {
+        let (now, showing) = (self.clock.now(), held.showing);
+        held.replicas.iter_mut().try_for_each(|replica| {
+            replica.append(shared, now, version, body.clone())?;
+            replica.show(shared, showing);
+            Ok(())
+        })
+    }
+}
+
+#[async_trait]
+impl Barriers for Replicas {
+    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        let shared = self.shared.get().and_then(Weak::upgrade);
+        let shared = shared.ok_or_else(crate::closing::closed)?;
+        let mut held = self.held.lock();
+        let (now, showing) = (self.clock.now(), held.showing);
+        let replica = held.replica(at.partition)?;
+        let offset = replica.state.offset_applied;
+        let version = replica.state.schema_version;
+        replica.append(&shared, now, version, decode_entry(&entry)?.body)?;
+        replica.show(&shared, showing);
+        Ok(Appended { offset, append_time: now })
+    }
+}
+
+impl Held {
+    fn replica(&mut self, partition: PartitionId) -> Result<&mut Replica> {
+        let found = self.replicas.get_mut(partition.0 as usize);
+        found.ok_or_else(|| {
+            let message = "the store has no such partition; route by the store's definition";
+            Error::invalid_argument(message).with_partition(partition)
+        })
+    }
+
+    /// Tells every partition that it is this late.
+    fn beat(&mut self, shared: &Shared, now: Timestamp) -> Result<()> {
+        let showing = self.showing;
+        self.replicas.iter_mut().try_for_each(|replica| {
+            let version = replica.state.schema_version;
+            replica.append(shared, now, version, EntryBody::Heartbeat)?;
+            replica.show(shared, showing);
+            Ok(())
+        })
+    }
+}
+
+impl Replica {
+    fn new(at: PartitionRef, shared: &Shared) -> Result<Self> {
+        Ok(Self {
+            log_id: shared.parts.entropy.log_id()?,
+            state: PartitionState::new(at, shared.count),
+            writer: shared.index.writer(at.partition)?,
+            sequence: Sequence(1),
+            counts: Counts::default(),
+            is_broken: false,
+        })
+    }
+
+    /// Folds one entry in, as it would come out of a log; answers the outcomes of its changes.
+    fn append(
+        &mut self,
+        shared: &Shared,
+        now: Timestamp,
+        schema_version: SchemaVersion,
+        body: EntryBody,
+    ) -> Result<Vec<Outcome>> {
+        let partition = self.state.partition.partition;
+        let at_partition = |error: Error| error.with_store(&shared.name).with_partition(partition);
+        if self.is_broken {
+            let message = "a change was cut short by an error; open another reader";
+            return Err(at_partition(Error::internal(message)));
+        }
+        let (log_id, epoch, source) = (self.log_id, Epoch(0), None);
+        let entry = encode_entry(&Entry { log_id, epoch, schema_version, source, body });
+        let entry = entry.map_err(at_partition)?;
+        let offset = self.state.offset_applied;
+        let record = Record { offset, append_time: now, entry: decode_entry(&entry) };
+        let applied = self.state.apply(record, &self.writer, shared.index.schemas());
+        let applied = applied.map_err(|blocked| at_partition(broken(blocked)))?;
+        if let Err(error) = self.writer.apply(&applied, &self.state) {
+            self.is_broken = true;
+            return Err(error.with_store(&shared.name));
+        }
+        self.counts.read_bytes += entry.len() as u64;
+        match applied.skipped {
+            None => self.counts.applied += 1,
+            Some(reason) => {
+                self.counts.skipped += 1;
+                return Err(reason.with_store(&shared.name));
+            }
+        }
+        Ok(applied.outcomes)
+    }
+
+    /// Publishes how far the copy is, in the state that is forced.
+    fn show(&mut self, shared: &Shared, showing: Showing) {
+        let (phase, admits) = match showing {
+            _ if self.is_broken => (Phase::Poisoned, PartitionPhase::Poisoned),
+            Showing::Bootstrapping => (Phase::Bootstrapping, PartitionPhase::Bootstrapping),
+            Showing::Serving | Showing::Since(_) => (Phase::Serving, PartitionPhase::Serving),
+        };
+        let append_time = match showing {
+            Showing::Since(then) => then,
+            _ => self.state.partition_time,
+        };
+        let Ok(partition) = shared.partition(self.state.partition.partition) else { return };
+        let offset_applied = self.state.offset_applied;
+        let missing = u64::from(showing == Showing::Bootstrapping);
+        let end = Offset(offset_applied.0 + missing);
+        partition.board.publish(|progress| {
+            self.writer.set_phase(admits);
+            progress.phase = phase;
+            progress.generation = 1;
+            progress.served = Served {
+                log_id: Some(self.log_id),
+                position: Some(self.state.position),
+                offset_applied,
+                append_time: Some(append_time),
+                schema_version: self.state.schema_version,
+            };
+            progress.catch_up = CatchUp { start: Offset(0), offset_applied, target: end };
+            progress.end = end;
+            // There is no other log: each check that anybody asks for has found this one.
+            progress.checked = u64::MAX;
+            progress.checked_log_id = Some(self.log_id);
+            progress.counts = self.counts;
+        });
+    }
+}
+
+fn broken(blocked: Blocked) -> Error {
+    match blocked {
+        Blocked::NeedsDefinition(version) => Error::internal(format!(
+            "no definition of schema version {version} in a store that has all of them"
+        )),
+        Blocked::UpgradeNeeded(error) | Blocked::Internal(error) => error,
+    }
+}
