@@ -120,6 +120,9 @@ enum {
     FB_ALTER_SET_OPTIONS = 7
 };
 
+/* States that a reader in memory is forced into. */
+enum { FB_FORCE_NOTHING = 0, FB_FORCE_NOT_READY = 1, FB_FORCE_STALE = 2, FB_FORCE_CLOSED = 3 };
+
 /* Which numbers of an fb_error apply. */
 enum { FB_HAS_PARTITION = 1, FB_HAS_KEY_DIGEST = 2, FB_HAS_LIMIT = 4, FB_HAS_ACTUAL = 8 };
 
@@ -496,6 +499,27 @@ int32_t fb_scan_next(
  * u64 | age i64 | schema version u32 | documents u64 | bytes u64 | why it applies nothing TEXT
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
+
+/*
+ * Readers in memory, for the tests of programs that read: the index and the fold of any reader,
+ * over a store of their own that no file, thread, port or server stands behind. They are ready at
+ * once. The reader's id goes to every call for readers, the store's to every call for stores but
+ * streams; what is written is there when the call returns. Close both.
+ */
+
+/* The rows are written together, before the reader is opened. */
+int32_t fb_memory_open(
+    const fb_store_spec *spec, const fb_change *rows, uint64_t row_count, uint64_t *reader,
+    uint64_t *store, fb_error *error);
+/* Microseconds since the Unix epoch. It begins at the host's time, and stands still until set. */
+int32_t fb_memory_clock(uint64_t reader, int64_t *now_us, fb_error *error);
+/* Forward only. What has expired by then is absent; nothing grows stale by it. */
+int32_t fb_memory_set_clock(uint64_t reader, int64_t now_us, fb_error *error);
+/* FB_FORCE_*, until the next one; age_ms is that of FB_FORCE_STALE. */
+int32_t fb_memory_force(uint64_t reader, uint32_t state, uint64_t age_ms, fb_error *error);
+int32_t fb_memory_alter(
+    uint64_t reader, const fb_alteration *alterations, uint64_t alteration_count,
+    fb_bytes *definition, fb_error *error);
 
 #ifdef __cplusplus
 }

@@ -42,6 +42,12 @@ pub(crate) struct OpenStore {
 }
 
 impl OpenStore {
+    /// The store of a reader in memory, which has no client.
+    pub(crate) fn in_memory(store: Store) -> Self {
+        let deadline = ClientOptions::default().deadline;
+        Self { store, client_closed: Arc::default(), deadline, flight: Arc::default() }
+    }
+
     /// # Errors
     /// `Closed` when its client was closed.
     pub(crate) fn store(&self) -> Result<&Store> {
@@ -294,7 +300,7 @@ impl FbStoreOptions {
 impl FbStoreSpec {
     /// # Safety
     /// As [`slice`], for every pointer inside.
-    unsafe fn spec(&self) -> Result<StoreSpec> {
+    pub(crate) unsafe fn spec(&self) -> Result<StoreSpec> {
         let key_type = key_type_of(self.key_type)?;
         // SAFETY: the caller vouches for it.
         let (name, partition_key, fields) = unsafe {
@@ -316,7 +322,7 @@ impl FbStoreSpec {
 impl FbAlteration {
     /// # Safety
     /// As [`slice`], for every pointer inside.
-    unsafe fn alteration(&self) -> Result<Alteration> {
+    pub(crate) unsafe fn alteration(&self) -> Result<Alteration> {
         // SAFETY: the caller vouches for it.
         unsafe {
             let name = || Ok::<_, Error>(self.field.name.text()?.to_owned());

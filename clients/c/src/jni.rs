@@ -13,7 +13,7 @@ use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 use crate::abi::FbText;
 
 /// Which entry points and structs there are; raised with each change of either.
-const ABI_VERSION: jint = 2;
+const ABI_VERSION: jint = 3;
 
 fn at<T>(address: jlong) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address as usize)
@@ -156,6 +156,19 @@ calls! {
         crate::many::fb_reader_gather_f64(
             reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
             at(statuses), at(cells), at(error));
+    Java_io_forebay_JniCalls_memoryOpen(spec, rows, count, reader, store, error) =>
+        crate::memory::fb_memory_open(
+            at(spec), at(rows), count as u64, at(reader), at(store), at(error));
+    Java_io_forebay_JniCalls_memoryClock(reader, now_us, error) =>
+        crate::memory::fb_memory_clock(reader as u64, at(now_us), at(error));
+    Java_io_forebay_JniCalls_memorySetClock(reader, now_us, error) =>
+        crate::memory::fb_memory_set_clock(reader as u64, now_us, at(error));
+    Java_io_forebay_JniCalls_memoryForce(reader, state, age_ms, error) =>
+        crate::memory::fb_memory_force(
+            reader as u64, state as u32, age_ms as u64, at(error));
+    Java_io_forebay_JniCalls_memoryAlter(reader, alterations, count, definition, error) =>
+        crate::memory::fb_memory_alter(
+            reader as u64, at(alterations), count as u64, at(definition), at(error));
     Java_io_forebay_JniCalls_scanOpen(reader, scan, error) =>
         crate::many::fb_scan_open(reader as u64, at(scan), at(error));
     Java_io_forebay_JniCalls_scanNext(scan, age_max_ms, max, documents, count, error) =>

@@ -21,6 +21,7 @@ mod keys;
 mod later;
 mod log;
 mod many;
+mod memory;
 mod output;
 mod process;
 mod read;

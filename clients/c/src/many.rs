@@ -10,7 +10,6 @@ use crate::fault::entry;
 use crate::input::{How, how, put, slice, slice_mut};
 use crate::keys::{GivenKeys, keys};
 use crate::output::{Packer, owned, presence_code};
-use crate::process::wait;
 use crate::read::OpenReader;
 use crate::registry::{self, Object};
 
@@ -30,7 +29,7 @@ impl OpenReader {
     /// Waits for what a read of these keys asks for.
     fn wait_for(&self, how: &How, keys: &GivenKeys<'_>) -> Result<()> {
         if how.waits {
-            wait(self.reader.wait(&how.read, &self.reader.partitions_of(keys)?))??;
+            self.wait(self.reader.wait(&how.read, &self.reader.partitions_of(keys)?))??;
         }
         Ok(())
     }

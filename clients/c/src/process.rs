@@ -45,6 +45,20 @@ pub(crate) fn wait<T>(future: impl Future<Output = T>) -> Result<T> {
     Ok(runtime()?.block_on(future))
 }
 
+/// As [`wait`], but for what needs no threads: a reader in memory, and its store. Its timer runs on
+/// the caller's thread.
+///
+/// # Errors
+/// `LimitExceeded` when the host has no room for a timer.
+pub(crate) fn wait_here<T>(future: impl Future<Output = T>) -> Result<T> {
+    let made = Builder::new_current_thread().enable_time().build();
+    let made = made.map_err(|error| {
+        let message = format!("cannot make a timer ({error}); raise the process's limit");
+        Error::new(ErrorCode::LimitExceeded, message)
+    })?;
+    Ok(made.block_on(future))
+}
+
 /// Starts a future that nobody waits for.
 ///
 /// # Errors

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use forebay::{
     CheckpointOptions, CopyOut, DocumentKey, Error, FieldHandle, FieldRead, FieldType,
-    PartitionFilter, PartitionId, Reader, ReaderOptions, Result, ScalarType, Timestamp, Token,
-    View,
+    InMemoryReader, PartitionFilter, PartitionId, Reader, ReaderOptions, Result, ScalarType,
+    Timestamp, Token, View,
 };
 use forebay_core::row::encode_value;
 
@@ -17,7 +17,7 @@ use crate::fault::entry;
 use crate::field::FieldTable;
 use crate::input::{How, field_type_of, how, millis_or, one, put, slice, slice_mut};
 use crate::output::{Packer, owned, presence_code, presence_of, type_code};
-use crate::process::wait;
+use crate::process::{wait, wait_here};
 use crate::registry::{self, Object};
 
 /// A reader and the fields that its callers have resolved.
@@ -26,12 +26,39 @@ pub(crate) struct OpenReader {
     pub(crate) fields: FieldTable,
     /// Whether closing means to write a last checkpoint of each partition.
     keeps_checkpoints: bool,
+    /// What its owner does to a reader in memory.
+    memory: Option<InMemoryReader>,
 }
 
 /// Longest wait of a close for the last checkpoints.
 const CLOSE_WAIT: Duration = Duration::from_secs(10);
 
 impl OpenReader {
+    /// A reader that follows a log.
+    fn following(reader: Reader, keeps_checkpoints: bool) -> Self {
+        Self { reader, fields: FieldTable::new(), keeps_checkpoints, memory: None }
+    }
+
+    pub(crate) fn in_memory(memory: InMemoryReader) -> Self {
+        let mut open = Self::following(Reader::clone(&memory), false);
+        open.memory = Some(memory);
+        open
+    }
+
+    /// # Errors
+    /// `InvalidArgument` for a reader that follows a log.
+    pub(crate) fn memory(&self) -> Result<&InMemoryReader> {
+        self.memory.as_ref().ok_or_else(|| {
+            let message = "only a reader in memory does this; open one with fb_memory_open";
+            Error::invalid_argument(message).with_store(self.reader.store())
+        })
+    }
+
+    /// Waits for something of this reader, where it may wait.
+    pub(crate) fn wait<T>(&self, future: impl Future<Output = T>) -> Result<T> {
+        if self.reader.is_in_memory() { wait_here(future) } else { wait(future) }
+    }
+
     /// # Errors
     /// `DeadlineExceeded` when the last checkpoints are not written in time; it is closed then too.
     pub(crate) fn close(&self) -> Result<()> {
@@ -51,7 +78,7 @@ impl OpenReader {
     ) -> Result<T> {
         if how.waits {
             let partition = self.reader.partition_of(key)?;
-            wait(self.reader.wait(&how.read, &[partition]))??;
+            self.wait(self.reader.wait(&how.read, &[partition]))??;
         }
         self.reader.read_local(how.age_max, with)
     }
@@ -93,7 +120,7 @@ pub unsafe extern "C" fn fb_reader_open(
         let options = unsafe { one(options)?.options()? };
         let keeps_checkpoints = options.checkpoint.is_some();
         let opened = wait(open.client()?.client.reader(options))??;
-        let opened = OpenReader { reader: opened, fields: FieldTable::new(), keeps_checkpoints };
+        let opened = OpenReader::following(opened, keeps_checkpoints);
         let id = registry::insert(Object::Reader(opened))?;
         // SAFETY: as above.
         unsafe { put(reader, id) };
@@ -142,8 +169,8 @@ pub unsafe extern "C" fn fb_reader_await_ready(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(reader)?;
-        let reader = &open.reader()?.reader;
-        Ok(wait(reader.await_ready(Duration::from_millis(timeout_ms)))??)
+        let open = open.reader()?;
+        Ok(open.wait(open.reader.await_ready(Duration::from_millis(timeout_ms)))??)
     })
 }
 
@@ -160,10 +187,10 @@ pub unsafe extern "C" fn fb_reader_await_token(
 ) -> i32 {
     entry(error, || {
         let open = registry::open(reader)?;
-        let reader = &open.reader()?.reader;
+        let open = open.reader()?;
         // SAFETY: the caller keeps the header's rules.
         let token = Token::decode(unsafe { token.bytes()? })?;
-        Ok(wait(reader.wait_token(&token, Duration::from_millis(timeout_ms)))??)
+        Ok(open.wait(open.reader.wait_token(&token, Duration::from_millis(timeout_ms)))??)
     })
 }
 

@@ -10,7 +10,7 @@ use crate::abi::{FbBytes, FbChange, FbError, FbOp, FbOutcome};
 use crate::fault::{entry, told};
 use crate::input::{put, slice, slice_mut, ttl_of};
 use crate::output::owned;
-use crate::process::wait;
+use crate::process::{wait, wait_here};
 use crate::registry;
 
 /// Sends changes of one store and waits until what became of each is known.
@@ -32,8 +32,10 @@ pub unsafe extern "C" fn fb_store_write(
         let store = open.store()?.store()?;
         // SAFETY: the caller keeps the header's rules.
         let batch = unsafe { batch_of(store, changes, change_count, deadline_ms)? };
+        let settled =
+            if store.is_in_memory() { wait_here(batch.send())? } else { wait(batch.send())? };
         // SAFETY: as above.
-        unsafe { tell(wait(batch.send())??, change_count, outcomes, token)? };
+        unsafe { tell(settled?, change_count, outcomes, token)? };
         Ok(())
     })
 }

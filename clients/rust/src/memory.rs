@@ -106,7 +106,7 @@ impl InMemoryReader {
         let definition = spec.define(parts.entropy.store_id()?);
         let definition = definition.map_err(|error| error.with_store(&spec.name))?;
         let held = MemoryReader::open(definition, parts.clock.now(), parts.entropy)?;
-        let reader = Reader::over(held.reader().clone());
+        let reader = Reader::over_memory(held.reader().clone());
         let memory = Arc::new(MemoryStore { held });
         let drafts: Vec<_> = rows.into_iter().map(|row| row.draft).collect();
         memory.write(&drafts)?.into_complete()?;

@@ -40,6 +40,7 @@ use crate::options::{ClientOptions, ClientParts};
 #[derive(Clone)]
 pub struct Reader {
     replica: forebay_reader::Reader,
+    is_in_memory: bool,
 }
 
 impl Reader {
@@ -73,8 +74,14 @@ impl Reader {
         InMemoryReader::open(spec, rows)
     }
 
-    pub(crate) fn over(replica: forebay_reader::Reader) -> Self {
-        Self { replica }
+    pub(crate) fn over_memory(replica: forebay_reader::Reader) -> Self {
+        Self { replica, is_in_memory: true }
+    }
+
+    /// Whether it is a reader in memory: it needs no threads of a runtime, and its waits may run on
+    /// any runtime that has a timer.
+    pub fn is_in_memory(&self) -> bool {
+        self.is_in_memory
     }
 
     /// The whole document as it is here now, or `None`. Reads local memory only and waits for
@@ -140,6 +147,7 @@ impl Following {
             on_skipped: None,
             disk: Some(Arc::new(RealDisk)),
         };
-        Ok(Reader::over(forebay_reader::Reader::open(options, parts).await?))
+        let replica = forebay_reader::Reader::open(options, parts).await?;
+        Ok(Reader { replica, is_in_memory: false })
     }
 }

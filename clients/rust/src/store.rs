@@ -60,6 +60,11 @@ impl Store {
         Self { place: Place::Memory(memory) }
     }
 
+    /// Whether it is the store of a reader in memory: its writes end at once, on any thread.
+    pub fn is_in_memory(&self) -> bool {
+        matches!(self.place, Place::Memory(_))
+    }
+
     pub(crate) fn place(&self) -> &Place {
         &self.place
     }

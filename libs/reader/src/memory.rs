@@ -1,8 +1,8 @@
 //! A reader in memory: the real index and the real fold, over changes that its owner applies.
 //!
 //! It is for tests of programs that read. It has no log, no file, no thread and no task: a change
-//! is encoded, decoded, folded and published within the call that brings it, by the same code that a
-//! tail runs, so merges, conditions, expiries and drops mean what they mean elsewhere. Time is a
+//! is encoded, decoded, folded and published within the call that brings it, by the same code that
+//! a tail runs, so merges, conditions, expiries and drops mean what they mean elsewhere. Time is a
 //! clock that its owner moves; a move beats in every partition, as heartbeats would have meanwhile.
 //!
 //! Lock order: the replicas, then the readiness; callbacks run with neither held.

@@ -2,6 +2,7 @@
 package io.forebay;
 
 import java.nio.ByteBuffer;
+import java.util.List;
 
 /** What changes from one version of a definition to the next. Made by the static methods. */
 public final class Alteration {
@@ -94,6 +95,17 @@ public final class Alteration {
      */
     public static Alteration setOptions(StoreOptions options) {
         return new Alteration(7, NO_FIELD, "", options);
+    }
+
+    /** Writes them as fb_alterations; answers their address. */
+    static long encode(CallBuffer call, List<Alteration> alterations) {
+        CallBuffer.Place places = call.allocate((long) BYTES * alterations.size());
+        int at = places.at();
+        for (Alteration alteration : alterations) {
+            alteration.encode(call, places.buffer(), at);
+            at += BYTES;
+        }
+        return places.address();
     }
 
     void encode(CallBuffer call, ByteBuffer buffer, int at) {

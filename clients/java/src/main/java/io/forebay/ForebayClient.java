@@ -124,19 +124,14 @@ public final class ForebayClient implements AutoCloseable {
         CallBuffer call = CallBuffer.take();
         try {
             byte[] text = Text.utf8(name);
-            CallBuffer.Place places = call.allocate((long) Alteration.BYTES * alterations.size());
-            int at = places.at();
-            for (Alteration alteration : alterations) {
-                alteration.encode(call, places.buffer(), at);
-                at += Alteration.BYTES;
-            }
+            long address = Alteration.encode(call, alterations);
             call.check(
                     Native.CALLS.storeAlter(
                             id.id(),
                             call.put(text),
                             text.length,
                             fromVersion,
-                            places.address(),
+                            address,
                             alterations.size(),
                             call.out(0),
                             call.error()));

@@ -12,7 +12,7 @@ import java.util.function.Consumer;
  * they take no lock and wait for nothing. Safe to share between threads; close it when it is no
  * longer needed. The position that it serves never falls.
  */
-public final class ForebayReader extends Reads implements AutoCloseable {
+public sealed class ForebayReader extends Reads implements AutoCloseable permits InMemoryReader {
     private final String store;
     private final NativeId id;
     /** Of the callbacks. */
@@ -22,6 +22,19 @@ public final class ForebayReader extends Reads implements AutoCloseable {
         super(id, Read.local());
         this.store = store;
         this.id = NativeId.explicit(id);
+    }
+
+    /**
+     * A reader of a store that lies in this process's memory alone, for tests of programs that
+     * read: ready at once, with these rows in it. No file, thread, port or server stands behind it.
+     *
+     * @param spec the store that it reads
+     * @param rows the documents that it begins with, from {@link Write#row}
+     * @return the reader, which the test writes to, moves and breaks; close it
+     * @throws ForebayException for a store that cannot be, and for a row that it does not take
+     */
+    public static InMemoryReader inMemory(StoreSpec spec, Write... rows) {
+        return InMemoryReader.open(spec, List.of(rows));
     }
 
     /**

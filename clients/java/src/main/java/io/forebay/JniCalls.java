@@ -199,6 +199,23 @@ final class JniCalls implements NativeCalls {
             long error);
 
     @Override
+    public native int memoryOpen(
+            long spec, long rows, long count, long reader, long store, long error);
+
+    @Override
+    public native int memoryClock(long reader, long nowMicros, long error);
+
+    @Override
+    public native int memorySetClock(long reader, long nowMicros, long error);
+
+    @Override
+    public native int memoryForce(long reader, long state, long ageMs, long error);
+
+    @Override
+    public native int memoryAlter(
+            long reader, long alterations, long count, long definition, long error);
+
+    @Override
     public native int scanOpen(long reader, long scan, long error);
 
     @Override

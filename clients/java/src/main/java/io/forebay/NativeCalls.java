@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  */
 interface NativeCalls {
     /** The ABI that this package speaks. */
-    int VERSION = 2;
+    int VERSION = 3;
 
     int version();
 
@@ -153,6 +153,16 @@ interface NativeCalls {
             long statuses,
             long cells,
             long error);
+
+    int memoryOpen(long spec, long rows, long count, long reader, long store, long error);
+
+    int memoryClock(long reader, long nowMicros, long error);
+
+    int memorySetClock(long reader, long nowMicros, long error);
+
+    int memoryForce(long reader, long state, long ageMs, long error);
+
+    int memoryAlter(long reader, long alterations, long count, long definition, long error);
 
     int scanOpen(long reader, long scan, long error);
 

@@ -17,7 +17,7 @@ import java.util.function.Function;
 public final class Store {
     private static final int OUTCOME_BYTES = 112;
     private static final int UPSERT = 1;
-    private static final int PUT = 2;
+    static final int PUT = 2;
     private static final int DELETE = 3;
 
     private final String name;
@@ -152,7 +152,8 @@ public final class Store {
         }
     }
 
-    private static long encode(CallBuffer call, List<Write> writes) {
+    /** Writes them as fb_changes; answers their address. */
+    static long encode(CallBuffer call, List<Write> writes) {
         CallBuffer.Place changes = call.allocate((long) Write.CHANGE_BYTES * writes.size());
         int at = changes.at();
         for (Write write : writes) {
@@ -198,6 +199,11 @@ public final class Store {
     /** The store's id; the caller fences this store until its call is done. */
     long id() {
         return id.id();
+    }
+
+    /** Closes the store; a second close changes nothing. */
+    void close() {
+        id.close();
     }
 
     /** A call that answers outcomes, and its token as results 0 and 1. */

@@ -33,7 +33,8 @@ public final class Write {
 
     private record Op(int op, String field, Values.Encoded value, int bound) {}
 
-    private final Store store;
+    /** Null for a row, which belongs to no store yet. */
+    private final @Nullable Store store;
     private final int verb;
     private final Key key;
     private final List<Op> ops = new ArrayList<>();
@@ -44,10 +45,21 @@ public final class Write {
     private @Nullable Duration ttl;
     private Duration deadline = Duration.ZERO;
 
-    Write(Store store, int verb, Key key) {
+    Write(@Nullable Store store, int verb, Key key) {
         this.store = store;
         this.verb = verb;
         this.key = key;
+    }
+
+    /**
+     * A document that a reader in memory begins with; see {@link ForebayReader#inMemory}. It is not
+     * sent by itself.
+     *
+     * @param key the document's key
+     * @return a row without fields
+     */
+    public static Write row(Key key) {
+        return new Write(null, Store.PUT, key);
     }
 
     private Write op(int op, String field, @Nullable Object value, int bound) {
@@ -305,7 +317,7 @@ public final class Write {
      * @throws ForebayException for what cannot be, with nothing written
      */
     public WriteOutcome send() {
-        return store.send(List.of(this), deadline).single();
+        return ownStore().send(List.of(this), deadline).single();
     }
 
     /**
@@ -317,10 +329,19 @@ public final class Write {
      *     is completed on a thread of Forebay's: what it starts there must not block
      */
     public CompletableFuture<WriteOutcome> sendAsync() {
-        return store.sendAsync(List.of(this), deadline, BatchOutcome::single);
+        return ownStore().sendAsync(List.of(this), deadline, BatchOutcome::single);
     }
 
-    Store store() {
+    @Nullable Store store() {
+        return store;
+    }
+
+    private Store ownStore() {
+        if (store == null) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "a row is for ForebayReader.inMemory; make a write of a store");
+        }
         return store;
     }
 

@@ -68,6 +68,11 @@ final class ForeignCalls implements NativeCalls {
     private static final MethodHandle PLAN_OPEN = handle("planOpen", 8);
     private static final MethodHandle READER_GATHER_FLOAT = handle("readerGatherFloat", 9);
     private static final MethodHandle READER_GATHER_DOUBLE = handle("readerGatherDouble", 9);
+    private static final MethodHandle MEMORY_OPEN = handle("memoryOpen", 6);
+    private static final MethodHandle MEMORY_CLOCK = handle("memoryClock", 3);
+    private static final MethodHandle MEMORY_SET_CLOCK = handle("memorySetClock", 3);
+    private static final MethodHandle MEMORY_FORCE = handle("memoryForce", 4);
+    private static final MethodHandle MEMORY_ALTER = handle("memoryAlter", 5);
     private static final MethodHandle SCAN_OPEN = handle("scanOpen", 3);
     private static final MethodHandle SCAN_NEXT = handle("scanNext", 6);
 
@@ -561,6 +566,52 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_GATHER_DOUBLE.invokeExact(
                     0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int memoryOpen(long spec, long rows, long count, long reader, long store, long error) {
+        try {
+            return (int) MEMORY_OPEN.invokeExact(0L, 0L, spec, rows, count, reader, store, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int memoryClock(long reader, long nowMicros, long error) {
+        try {
+            return (int) MEMORY_CLOCK.invokeExact(0L, 0L, reader, nowMicros, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int memorySetClock(long reader, long nowMicros, long error) {
+        try {
+            return (int) MEMORY_SET_CLOCK.invokeExact(0L, 0L, reader, nowMicros, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int memoryForce(long reader, long state, long ageMs, long error) {
+        try {
+            return (int) MEMORY_FORCE.invokeExact(0L, 0L, reader, state, ageMs, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int memoryAlter(long reader, long alterations, long count, long definition, long error) {
+        try {
+            return (int) MEMORY_ALTER.invokeExact(
+                    0L, 0L, reader, alterations, count, definition, error);
         } catch (Throwable failure) {
             throw broken(failure);
         }

@@ -1,0 +1,190 @@
+//! Readers in memory, for the tests of programs that read: opened with their rows, and then moved
+//! and forced by the test. They are read and written as others are.
+
+use std::time::Duration;
+
+use forebay::{Error, Forced, Reader, Result, Timestamp};
+
+use crate::abi::{FbAlteration, FbBytes, FbChange, FbError, FbStoreSpec};
+use crate::admin::OpenStore;
+use crate::fault::entry;
+use crate::input::{one, put, slice};
+use crate::output::Packer;
+use crate::process::wait_here;
+use crate::read::OpenReader;
+use crate::registry::{self, Object};
+use crate::write::batch_of;
+
+/// Opens a reader in memory with these rows, and the store that it reads.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_memory_open(
+    spec: *const FbStoreSpec,
+    rows: *const FbChange,
+    row_count: u64,
+    reader: *mut u64,
+    store: *mut u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        // SAFETY: the caller keeps the header's rules.
+        let memory = Reader::in_memory(&unsafe { one(spec)?.spec()? }, [])?;
+        // SAFETY: as above.
+        let rows = unsafe { batch_of(memory.as_store(), rows, row_count, 0)? };
+        wait_here(rows.send())??.into_complete()?;
+        let written = OpenStore::in_memory(memory.as_store().clone());
+        let store_id = registry::insert(Object::Store(written))?;
+        let open = registry::insert(Object::Reader(OpenReader::in_memory(memory)));
+        let reader_id = open.inspect_err(|_| {
+            // Open a moment ago, so that it can be closed.
+            let _ = registry::close(store_id);
+        })?;
+        // SAFETY: as above.
+        unsafe {
+            put(reader, reader_id);
+            put(store, store_id);
+        }
+        Ok(())
+    })
+}
+
+/// The time that the reader's clock shows, in microseconds since the Unix epoch.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_memory_clock(
+    reader: u64,
+    now_us: *mut i64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        let now = open.reader()?.memory()?.now();
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { put(now_us, now.as_micros()) };
+        Ok(())
+    })
+}
+
+/// Makes the reader's clock show this time.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_memory_set_clock(reader: u64, now_us: i64, error: *mut FbError) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        Ok(open.reader()?.memory()?.set_clock(Timestamp::from_micros(now_us))?)
+    })
+}
+
+/// Puts the reader into a state.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_memory_force(
+    reader: u64,
+    state: u32,
+    age_ms: u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        Ok(open.reader()?.memory()?.force(forced(state, age_ms)?)?)
+    })
+}
+
+fn forced(state: u32, age_ms: u64) -> Result<Forced> {
+    Ok(match state {
+        0 => Forced::Nothing,
+        1 => Forced::NotReady,
+        2 => Forced::Stale(Duration::from_millis(age_ms)),
+        3 => Forced::Closed,
+        _ => {
+            let message = "no such state; see FB_FORCE in forebay.h";
+            return Err(Error::invalid_argument(message));
+        }
+    })
+}
+
+/// Gives the reader's store its next version.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_memory_alter(
+    reader: u64,
+    alterations: *const FbAlteration,
+    alteration_count: u64,
+    definition: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        // SAFETY: the caller keeps the header's rules.
+        let alterations = unsafe {
+            let given = slice(alterations, alteration_count)?;
+            given.iter().map(|one| one.alteration()).collect::<Result<Vec<_>>>()?
+        };
+        let altered = open.reader()?.memory()?.alter(&alterations)?;
+        let mut packer = Packer::default();
+        packer.definition(&altered);
+        // SAFETY: as above.
+        unsafe { put(definition, packer.finish()) };
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{FbStoreOptions, FbText};
+    use forebay::ErrorCode;
+
+    fn spec(name: &str) -> FbStoreSpec {
+        let text = |text: &str| FbText { data: text.as_ptr(), length: text.len() as u64 };
+        FbStoreSpec {
+            name: text(name),
+            key_type: 1,
+            partitions: 2,
+            partition_key: text(""),
+            fields: std::ptr::null(),
+            field_count: 0,
+            options: FbStoreOptions { ttl_us: -1, heartbeat_ms: 0, versioned: 0 },
+            key_value: 1,
+            reserved: 0,
+        }
+    }
+
+    #[test]
+    fn a_reader_in_memory_is_opened_moved_forced_and_closed() {
+        let (mut reader, mut store, mut now) = (0, 0, 0);
+        let none = std::ptr::null_mut();
+        let spec = spec("memory");
+        // SAFETY: all pointers are of values that live throughout.
+        unsafe {
+            let rows = std::ptr::null();
+            assert_eq!(fb_memory_open(&spec, rows, 0, &mut reader, &mut store, none), 0);
+            assert_eq!(fb_memory_clock(reader, &mut now, none), 0);
+            assert_eq!(fb_memory_set_clock(reader, now + 1, none), 0);
+            let refused = ErrorCode::InvalidArgument.number();
+            assert_eq!(fb_memory_set_clock(reader, now, none), refused);
+            assert_eq!(fb_memory_force(reader, 4, 0, none), refused);
+            assert_eq!(fb_memory_clock(store, &mut now, none), refused);
+            assert_eq!(crate::read::fb_reader_await_ready(reader, 0, none), 0);
+            assert_eq!(fb_memory_force(reader, 1, 0, none), 0);
+            let unavailable = ErrorCode::Unavailable.number();
+            assert_eq!(crate::read::fb_reader_await_ready(reader, 1, none), unavailable);
+            assert_eq!(fb_memory_force(reader, 3, 0, none), 0);
+            let closed = ErrorCode::Closed.number();
+            assert_eq!(fb_memory_force(reader, 0, 0, none), closed);
+            assert_eq!(registry::fb_close(reader, none), 0);
+            assert_eq!(fb_memory_clock(reader, &mut now, none), closed);
+            assert_eq!(registry::fb_close(store, none), 0);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+/* A reader in memory, for tests of programs that read. */
+package io.forebay;
+
+import java.time.Duration;
+import java.time.Instant;
+import java.util.List;
+
+/**
+ * A reader over a store in this process's memory, from {@link ForebayReader#inMemory}: it is what
+ * the program under test takes, and has what the test does to it.
+ *
+ * <p>Everything below the writes is the product: the index, merges, conditions, times to live and
+ * alterations. A write is there when it is answered. The clock begins at the host's time and then
+ * stands still until the test moves it. Safe to share between threads.
+ *
+ * <pre>{@code
+ * StoreSpec spec =
+ *         StoreSpec.documents("users", KeyType.STRING, 4).field("visits", FieldType.INT64);
+ * Write ada = Write.row(Key.of("ada")).set("visits", 2);
+ * try (InMemoryReader users = ForebayReader.inMemory(spec, ada)) {
+ *     assertEquals(2, new Ranking(users).visits("ada"));
+ *     users.upsert(Key.of("ada")).increment("visits", 1).send();
+ *     assertEquals(3, new Ranking(users).visits("ada"));
+ *     users.force(Forced.stale(Duration.ofHours(1)));
+ *     assertThrows(StaleException.class, () -> new Ranking(users).visits("ada"));
+ * }
+ * }</pre>
+ */
+public final class InMemoryReader extends ForebayReader {
+    private final Store written;
+
+    private InMemoryReader(String name, long id, Store written) {
+        super(name, id);
+        this.written = written;
+    }
+
+    static InMemoryReader open(StoreSpec spec, List<Write> rows) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.memoryOpen(
+                            spec.encode(call),
+                            Store.encode(call, rows),
+                            rows.size(),
+                            call.out(0),
+                            call.out(1),
+                            call.error()));
+            Store written = new Store(spec.name(), call.outLong(1));
+            return new InMemoryReader(spec.name(), call.outLong(0), written);
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * The store that it reads, for programs that write: its writes and batches are here when they
+     * are answered. It has no streams of writes.
+     *
+     * @return the store
+     */
+    public Store asStore() {
+        return written;
+    }
+
+    /**
+     * As {@link Store#upsert}.
+     *
+     * @param key the document's key
+     * @return a write to be sent
+     */
+    public Write upsert(Key key) {
+        return written.upsert(key);
+    }
+
+    /**
+     * As {@link Store#put}.
+     *
+     * @param key the document's key
+     * @return a write to be sent
+     */
+    public Write put(Key key) {
+        return written.put(key);
+    }
+
+    /**
+     * As {@link Store#delete}.
+     *
+     * @param key the document's key
+     * @return a write to be sent
+     */
+    public Write delete(Key key) {
+        return written.delete(key);
+    }
+
+    /**
+     * Gives the store its next version; all alterations happen, or none.
+     *
+     * @param alterations what changes
+     * @return the new definition
+     * @throws InvalidArgumentException when old data would become unreadable, with the reason
+     */
+    public Definition alter(List<Alteration> alterations) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.memoryAlter(
+                            reader,
+                            Alteration.encode(call, alterations),
+                            alterations.size(),
+                            call.out(0),
+                            call.error()));
+            return Definition.unpack(new Unpacker(call.takeBytes(0)));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * The time that its clock shows, to the microsecond.
+     *
+     * @return the time
+     */
+    public Instant clock() {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(Native.CALLS.memoryClock(reader, call.out(0), call.error()));
+            return Values.instant(call.outLong(0));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Makes its clock show a time. What has expired by then is absent.
+     *
+     * @param now the time, in whole microseconds
+     * @throws InvalidArgumentException for a time before the one that it shows
+     */
+    public void setClock(Instant now) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.memorySetClock(reader, Values.micros(now), call.error()));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * Moves its clock forward.
+     *
+     * @param by how far, in whole microseconds
+     */
+    public void advance(Duration by) {
+        setClock(clock().plus(by));
+    }
+
+    /**
+     * Puts it into a state, until the next one is forced.
+     *
+     * @param forced the state; of an age whole milliseconds count
+     */
+    public void force(Forced forced) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.memoryForce(
+                            reader,
+                            forced.state().ordinal(),
+                            Read.millis(forced.age()),
+                            call.error()));
+        } finally {
+            call.release();
+        }
+    }
+
+    /** Ends the reader and its store; see {@link ForebayReader#close}. */
+    @Override
+    public void close() {
+        super.close();
+        written.close();
+    }
+}
