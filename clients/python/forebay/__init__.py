@@ -41,6 +41,7 @@ from forebay._errors import (
     Unsupported,
     UpgradeNeeded,
 )
+from forebay._memory import InMemoryReader
 from forebay._model import (
     ABSENT,
     Absent,
@@ -107,6 +108,7 @@ __all__ = [
     "FieldValue",
     "Fields",
     "GatherPlan",
+    "InMemoryReader",
     "Internal",
     "InvalidArgument",
     "Key",

@@ -2,13 +2,17 @@
 
 from collections.abc import Iterator, Sequence
 from types import TracebackType
-from typing import Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from forebay import _native
+from forebay._definition import FieldTypes
 from forebay._model import Document, Keys, Value
+
+if TYPE_CHECKING:
+    from forebay._memory import InMemoryReader, Rows
 
 Self = TypeVar("Self", bound="Reader")
 
@@ -34,6 +38,40 @@ class Reader(_native.Reader):
     ...     users.await_ready(30)
     ...     users.get("u1", "age")
     """
+
+    @staticmethod
+    def in_memory(
+        fields: FieldTypes = (),
+        rows: "Rows" = (),
+        *,
+        name: str = "memory",
+        key: str = "string",
+        partitions: int = 8,
+        partition_key: str | None = None,
+        key_value: bool = False,
+        ttl: float | None = None,
+        versioned: bool = False,
+        heartbeat: float = 1.0,
+    ) -> "InMemoryReader":
+        """Open a reader of a store in this process's memory, for tests of programs that read.
+
+        It is ready at once, with these rows in it: fields by key, or changes. No file, thread, port
+        or server stands behind it. The rest is that of `Client.create_store`.
+        """
+        from forebay._memory import open_in_memory
+
+        return open_in_memory(
+            fields,
+            rows,
+            name=name,
+            key=key,
+            partitions=partitions,
+            partition_key=partition_key,
+            key_value=key_value,
+            ttl=ttl,
+            versioned=versioned,
+            heartbeat=heartbeat,
+        )
 
     def __enter__(self: Self) -> Self:
         """Return the reader itself."""

@@ -34,6 +34,18 @@ impl<'py> Default<'py> {
     }
 }
 
+/// Waits for something of a reader: one in memory needs none of this process's threads.
+pub(crate) fn wait_for<T: Send>(
+    py: Python<'_>,
+    reader: &Reader,
+    future: impl Future<Output = T> + Send,
+) -> Result<T, Fault> {
+    match reader.is_in_memory() {
+        true => process::wait_here(py, future),
+        false => process::wait(py, future),
+    }
+}
+
 /// How a read is made, beyond local.
 pub(crate) struct How {
     read: Read,
@@ -76,6 +88,6 @@ impl How {
         }
         let reader = reader.to_arc();
         let partitions = partitions(&reader)?;
-        Ok(process::wait(py, reader.wait(&self.read, &partitions))??)
+        Ok(wait_for(py, &reader, reader.wait(&self.read, &partitions))??)
     }
 }

@@ -109,6 +109,8 @@ type Answering = Pin<Box<dyn Future<Output = Result<Answer, Fault>> + Send>>;
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct Call {
     answering: ProcessOwned<Mutex<Option<Answering>>>,
+    /// Whether it ends by itself, without this process's threads.
+    is_local: bool,
 }
 
 impl Call {
@@ -116,7 +118,14 @@ impl Call {
         future: impl Future<Output = Result<Answer, E>> + Send + 'static,
     ) -> Self {
         let answering: Answering = Box::pin(async { future.await.map_err(Into::into) });
-        Self { answering: ProcessOwned::new("call", Mutex::new(Some(answering))) }
+        let answering = ProcessOwned::new("call", Mutex::new(Some(answering)));
+        Self { answering, is_local: false }
+    }
+
+    /// The same call, of a store in memory where that is so.
+    pub(crate) fn local(mut self, is_local: bool) -> Self {
+        self.is_local = is_local;
+        self
     }
 
     fn take(&self) -> Result<Answering, Fault> {
@@ -129,7 +138,14 @@ impl Call {
 impl Call {
     /// Makes the call and waits for its answer; Ctrl-C ends the wait.
     fn wait<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
-        entry(|| process::wait(py, self.take()?)??.into_object(py))
+        entry(|| {
+            let answering = self.take()?;
+            let answer = match self.is_local {
+                true => process::wait_here(py, answering)?,
+                false => process::wait(py, answering)?,
+            };
+            answer?.into_object(py)
+        })
     }
 
     /// Makes the call; its answer comes to `completions` under the ticket.

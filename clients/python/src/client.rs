@@ -120,7 +120,9 @@ impl NativeStore {
 
     fn refresh(&self) -> Result<Call, Fault> {
         let store = self.store.get()?.to_arc();
-        Ok(Call::new(async move { store.refresh().await.map(Answer::Definition) }))
+        let is_local = store.is_in_memory();
+        let call = Call::new(async move { store.refresh().await.map(Answer::Definition) });
+        Ok(call.local(is_local))
     }
 
     #[pyo3(signature = (change, deadline=None))]
@@ -131,7 +133,8 @@ impl NativeStore {
             if let Some(deadline) = seconds(deadline)? {
                 write = write.deadline(deadline);
             }
-            Ok(Call::new(async { write.send().await.map(Answer::Write) }))
+            let call = Call::new(async { write.send().await.map(Answer::Write) });
+            Ok(call.local(store.is_in_memory()))
         })
     }
 
@@ -146,7 +149,8 @@ impl NativeStore {
             if let Some(deadline) = seconds(deadline)? {
                 batch = batch.deadline(deadline);
             }
-            Ok(Call::new(async { batch.send().await.map(Answer::Batch) }))
+            let call = Call::new(async { batch.send().await.map(Answer::Batch) });
+            Ok(call.local(store.is_in_memory()))
         })
     }
 

@@ -14,6 +14,7 @@ mod found;
 mod gather;
 mod key;
 mod log;
+mod memory;
 mod process;
 mod python;
 mod reader;
@@ -36,6 +37,8 @@ mod _native {
     use crate::gather::Plan;
     #[pymodule_export]
     use crate::log::{close_log, next_records, set_log_level};
+    #[pymodule_export]
+    use crate::memory::NativeMemory;
     #[pymodule_export]
     use crate::process::after_fork_in_child;
     #[pymodule_export]

@@ -137,12 +137,36 @@ pub(crate) fn wait<T: Send>(
     py: Python<'_>,
     future: impl Future<Output = T> + Send,
 ) -> Result<T, Fault> {
-    let process = runtime()?;
+    wait_on(py, &runtime()?.runtime, future)
+}
+
+/// As [`wait`], but for what needs no threads: a reader in memory, and its store. Its timer runs on
+/// the caller's thread.
+///
+/// # Errors
+/// As [`wait`].
+pub(crate) fn wait_here<T: Send>(
+    py: Python<'_>,
+    future: impl Future<Output = T> + Send,
+) -> Result<T, Fault> {
+    let made = Builder::new_current_thread().enable_time().build();
+    let made = made.map_err(|error| {
+        let message = format!("cannot make a timer ({error}); raise the process's limit");
+        Error::new(forebay::ErrorCode::LimitExceeded, message)
+    })?;
+    wait_on(py, &made, future)
+}
+
+fn wait_on<T: Send>(
+    py: Python<'_>,
+    runtime: &Runtime,
+    future: impl Future<Output = T> + Send,
+) -> Result<T, Fault> {
     let mut future = pin!(future);
     loop {
         let slice = py.detach(|| {
             let slice = async { tokio::time::timeout(SIGNAL_CHECK, future.as_mut()).await };
-            process.runtime.block_on(slice)
+            runtime.block_on(slice)
         });
         match slice {
             Ok(answer) => return Ok(answer),

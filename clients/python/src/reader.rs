@@ -14,13 +14,14 @@ use forebay_wire::token::Token;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
-use crate::asked::{Default, How};
+use crate::asked::{Default, How, wait_for};
 use crate::client::NativeClient;
 use crate::fault::{Fault, entry};
 use crate::found::{Got, check_statuses, document_object, read_field, read_many};
 use crate::gather::{Arrays, Plan, gather, plan_gather};
 use crate::key::{GivenKey, GivenKeys};
 use crate::log;
+use crate::memory::NativeMemory;
 use crate::process::{self, ProcessOwned};
 use crate::scan::{NativeScan, Scanned};
 use crate::schema::{definition_object, duration_of, field_type_of};
@@ -82,6 +83,9 @@ impl NativeReader {
         checkpoint_every: Option<f64>,
     ) -> Result<Self, Fault> {
         entry(|| {
+            if let Ok(memory) = source.cast::<NativeMemory>() {
+                return Ok(Self::over(memory.get().reader()?, false));
+            }
             log::start(py)?;
             let mut options = ReaderOptions::new(store);
             if let Some(partitions) = partitions {
@@ -104,9 +108,7 @@ impl NativeReader {
                     process::wait(py, async { Reader::open(&endpoint, options).await })??
                 }
             };
-            let (store, name) = (reader.schema().definition.store, reader.store().to_owned());
-            let reader = ProcessOwned::new("reader", reader);
-            Ok(Self { reader, store, name, keeps_checkpoints })
+            Ok(Self::over(reader, keeps_checkpoints))
         })
     }
 
@@ -328,7 +330,7 @@ impl NativeReader {
     fn await_ready(&self, py: Python<'_>, timeout: f64) -> Result<(), Fault> {
         entry(|| {
             let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
-            Ok(process::wait(py, reader.await_ready(timeout))??)
+            Ok(wait_for(py, &reader, reader.await_ready(timeout))??)
         })
     }
 
@@ -337,7 +339,7 @@ impl NativeReader {
         entry(|| {
             let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
             let token = Token::decode(token)?;
-            Ok(process::wait(py, reader.wait_token(&token, timeout))??)
+            Ok(wait_for(py, &reader, reader.wait_token(&token, timeout))??)
         })
     }
 
@@ -413,6 +415,11 @@ impl NativeReader {
 }
 
 impl NativeReader {
+    fn over(reader: Reader, keeps_checkpoints: bool) -> Self {
+        let (store, name) = (reader.schema().definition.store, reader.store().to_owned());
+        Self { reader: ProcessOwned::new("reader", reader), store, name, keeps_checkpoints }
+    }
+
     fn field_of<'py>(
         &self,
         reader: &Reader,

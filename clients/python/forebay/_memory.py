@@ -1,0 +1,153 @@
+"""Readers in memory, for the tests of programs that read."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Literal
+
+from forebay import _changes as changes
+from forebay import _native
+from forebay._definition import FieldTypes, store_spec
+from forebay._model import BatchOutcome, Definition, Fields, Key, WriteOutcome
+from forebay._reader import Reader
+from forebay._verbs import Store
+from forebay._wait import Calls
+
+# Of any key type that a store has; a mapping's keys are of exactly one type.
+Rows = Mapping[Any, Fields] | Iterable[_native.Change]
+State = Literal["nothing", "not_ready", "stale", "closed"]
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MICROSECOND = timedelta(microseconds=1)
+
+
+class InMemoryReader(Reader):
+    """A reader of a store in this process's memory, from `Reader.in_memory`.
+
+    It is what the program under test takes, and has what the test does to it. Everything below the
+    writes is the product: the index, merges, conditions, times to live and alterations. A write is
+    there when it returns. The clock begins at the host's time, then stands still until it is moved.
+
+    >>> import forebay
+    >>> users = forebay.Reader.in_memory({"visits": "int64"}, {"ada": {"visits": 2}})
+    >>> users.get("ada", "visits")
+    2
+    >>> _ = users.upsert("ada", {"visits": forebay.increment(1)}, ttl=60)
+    >>> users.get("ada", "visits")
+    3
+    >>> users.advance(60)
+    >>> users.get("ada", "visits")
+    forebay.ABSENT
+    >>> users.force("stale", age=3600)
+    >>> users.get("ada", "visits", max_age=5)
+    Traceback (most recent call last):
+        ...
+    forebay.Stale: Stale: ...
+    """
+
+    _memory: _native.Memory
+    _store: Store
+
+    @classmethod
+    def _open(cls, spec: _native.StoreSpec, name: str, rows: Rows) -> "InMemoryReader":
+        if isinstance(rows, Mapping):
+            rows = [changes.put(key, fields) for key, fields in rows.items()]
+        memory = _native.Memory(spec, rows)
+        opened = cls(memory, name)
+        opened._memory = memory
+        opened._store = Store(memory.store(), Calls())
+        return opened
+
+    def as_store(self) -> Store:
+        """Return the store that it reads, for programs that write; it has no streams of writes."""
+        return self._store
+
+    def write(self, change: _native.Change) -> WriteOutcome:
+        """Make a change; see `Store.write`."""
+        return self._store.write(change)
+
+    def upsert(
+        self,
+        key: Key,
+        fields: Fields,
+        *,
+        ttl: float | None = None,
+        field_ttl: Mapping[str, float] | None = None,
+    ) -> WriteOutcome:
+        """Change these fields of a document and keep the others; see `forebay.upsert`."""
+        return self._store.upsert(key, fields, ttl=ttl, field_ttl=field_ttl)
+
+    def put(
+        self,
+        key: Key,
+        fields: Fields,
+        *,
+        ttl: float | None = None,
+        field_ttl: Mapping[str, float] | None = None,
+    ) -> WriteOutcome:
+        """Replace a whole document by these fields; see `forebay.put`."""
+        return self._store.put(key, fields, ttl=ttl, field_ttl=field_ttl)
+
+    def delete(self, key: Key) -> WriteOutcome:
+        """Delete a document."""
+        return self._store.delete(key)
+
+    def batch(self, batch: Iterable[_native.Change]) -> BatchOutcome:
+        """Make many changes together; see `Store.batch`."""
+        return self._store.batch(batch)
+
+    def alter(self, alterations: Sequence[_native.Alteration]) -> Definition:
+        """Give the store its next version; all alterations happen, or none."""
+        return self._memory.alter(list(alterations))
+
+    @property
+    def clock(self) -> datetime:
+        """The time that its clock shows, to the microsecond, in UTC."""
+        return _EPOCH + self._memory.clock() * _MICROSECOND
+
+    def set_clock(self, now: datetime) -> None:
+        """Make its clock show a time, with a time zone. What has expired by then is absent.
+
+        Raises `InvalidArgument` for a time before the one that it shows.
+        """
+        self._memory.set_clock((now - _EPOCH) // _MICROSECOND)
+
+    def advance(self, seconds: float) -> None:
+        """Move its clock forward."""
+        self.set_clock(self.clock + timedelta(seconds=seconds))
+
+    def force(self, state: State, *, age: float | None = None) -> None:
+        """Put it into a state, until the next one is forced.
+
+        `not_ready`: it has not caught up, and its reads and waits raise `Unavailable`. `stale`:
+        what it serves is `age` seconds old, and reads with a `max_age` below that raise `Stale`.
+        `closed`: every call raises `Closed`, for good. `nothing`: ready, as fresh as its clock.
+        """
+        self._memory.force(state, age)
+
+
+def open_in_memory(
+    fields: FieldTypes,
+    rows: Rows,
+    *,
+    name: str,
+    key: str,
+    partitions: int,
+    partition_key: str | None,
+    key_value: bool,
+    ttl: float | None,
+    versioned: bool,
+    heartbeat: float,
+) -> InMemoryReader:
+    """Open a reader in memory: `Reader.in_memory` with all that it asks for."""
+    spec = store_spec(
+        name,
+        key=key,
+        partitions=partitions,
+        fields=fields,
+        partition_key=partition_key,
+        key_value=key_value,
+        ttl=ttl,
+        versioned=versioned,
+        heartbeat=heartbeat,
+    )
+    return InMemoryReader._open(spec, name, rows)

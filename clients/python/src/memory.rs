@@ -1,0 +1,93 @@
+//! Readers in memory, for the tests of programs that read: what a test does to one. It is read as
+//! other readers are, and its store is written as other stores are.
+
+use std::time::Duration;
+
+use forebay::{Error, Forced, InMemoryReader, Reader, Timestamp};
+use pyo3::prelude::*;
+
+use crate::change::Change;
+use crate::client::NativeStore;
+use crate::fault::{Fault, entry};
+use crate::process::{self, ProcessOwned};
+use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
+
+/// A store in this process's memory, with its reader, its clock and its states.
+#[pyclass(frozen, name = "Memory", module = "forebay._native")]
+pub(crate) struct NativeMemory {
+    memory: ProcessOwned<InMemoryReader>,
+}
+
+impl NativeMemory {
+    /// The reader of it.
+    pub(crate) fn reader(&self) -> Result<Reader, Fault> {
+        let memory = self.memory.get()?;
+        Ok(Reader::clone(&memory))
+    }
+}
+
+#[pymethods]
+impl NativeMemory {
+    /// Opens a store and its reader, with the documents that these changes make.
+    #[new]
+    fn new(py: Python<'_>, spec: &NewStore, changes: &Bound<'_, PyAny>) -> Result<Self, Fault> {
+        entry(|| {
+            let memory = Reader::in_memory(&spec.spec, [])?;
+            let mut batch = memory.as_store().batch();
+            for change in changes.try_iter()? {
+                let change = change?;
+                let change = change.cast::<Change>().map_err(PyErr::from)?;
+                batch.add(change.get().write(memory.as_store()))?;
+            }
+            process::wait_here(py, batch.send())??.into_complete()?;
+            Ok(Self { memory: ProcessOwned::new("reader", memory) })
+        })
+    }
+
+    /// The store, to be written.
+    fn store(&self) -> Result<NativeStore, Fault> {
+        entry(|| Ok(NativeStore::new(self.memory.get()?.as_store().clone())))
+    }
+
+    /// The time that its clock shows, in microseconds since the Unix epoch.
+    fn clock(&self) -> Result<i64, Fault> {
+        entry(|| Ok(self.memory.get()?.now().as_micros()))
+    }
+
+    fn set_clock(&self, micros: i64) -> Result<(), Fault> {
+        entry(|| Ok(self.memory.get()?.set_clock(Timestamp::from_micros(micros))?))
+    }
+
+    /// Puts it into the state of this name; `age` is that of a stale one, in seconds.
+    #[pyo3(signature = (state, age=None))]
+    fn force(&self, state: &str, age: Option<f64>) -> Result<(), Fault> {
+        entry(|| {
+            let age = age.map(duration_of).transpose()?;
+            Ok(self.memory.get()?.force(forced(state, age)?)?)
+        })
+    }
+
+    fn alter<'py>(
+        &self,
+        py: Python<'py>,
+        alterations: Vec<NewAlteration>,
+    ) -> Result<Bound<'py, PyAny>, Fault> {
+        entry(|| {
+            let alterations: Vec<_> = alterations.into_iter().map(|one| one.alteration).collect();
+            definition_object(py, &self.memory.get()?.alter(&alterations)?)
+        })
+    }
+}
+
+fn forced(state: &str, age: Option<Duration>) -> forebay::Result<Forced> {
+    let message = match (state, age) {
+        ("nothing", None) => return Ok(Forced::Nothing),
+        ("not_ready", None) => return Ok(Forced::NotReady),
+        ("closed", None) => return Ok(Forced::Closed),
+        ("stale", Some(age)) => return Ok(Forced::Stale(age)),
+        ("stale", None) => "a stale reader has an age; give its seconds",
+        (_, Some(_)) => "only a stale reader has an age; leave it out",
+        _ => "force one of nothing, not_ready, stale and closed",
+    };
+    Err(Error::invalid_argument(message))
+}
