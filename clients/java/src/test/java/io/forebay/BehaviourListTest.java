@@ -23,7 +23,8 @@ class BehaviourListTest {
                     SchemaBehavioursTest.class,
                     ReadBehavioursTest.class,
                     BatchBehavioursTest.class,
-                    LifecycleBehavioursTest.class);
+                    LifecycleBehavioursTest.class,
+                    MemoryBehavioursTest.class);
 
     @Test
     void everyBehaviourHasATestAndEveryTestIsABehaviour() throws IOException {

@@ -1,0 +1,13 @@
+"""The examples in the package's documentation run, and print what they say."""
+
+import doctest
+
+from forebay import _memory
+
+
+def test_examples_of_readers_in_memory() -> None:
+    """The class's example is a test of a program that reads."""
+    # The class of an error is compared, its module and its text are not.
+    result = doctest.testmod(_memory, optionflags=doctest.IGNORE_EXCEPTION_DETAIL)
+    assert result.attempted > 0
+    assert result.failed == 0

@@ -1,0 +1,263 @@
+//! Readers in memory: a program under test gets the answers that it would get elsewhere.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay::{
+    Alteration, ErrorCode, FieldRead, FieldSpec, FieldType, Forced, InMemoryReader, KeyAnswer,
+    KeyStatus, Read, Reader, Result, Row, StoreSpec, Timestamp, Write, WriteResult,
+};
+
+use crate::world::{
+    FLOAT64, Fields, INT32, INT64, Opened, SOON, STRING, after, document, fields, int, keys,
+    latest, named, ready_reader, refused, scalar, spec, value,
+};
+
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn opened<const N: usize>(
+    types: [(&str, FieldType); N],
+    rows: impl IntoIterator<Item = Row>,
+) -> InMemoryReader {
+    Reader::in_memory(&spec(types), rows).unwrap()
+}
+
+/// The document as it is here now.
+fn found(reader: &Reader, key: &str) -> Option<Fields> {
+    let document = reader.get(key).unwrap();
+    document.map(|document| named(document, &reader.schema().definition))
+}
+
+/// A program under test: what a ranking would ask of a store, by any reader.
+fn profile(users: &Reader, keys: &[String]) -> Result<Vec<(i64, f64, String)>> {
+    let visits = users.handle("visits", INT64)?;
+    let score = users.handle("score", FLOAT64)?;
+    let city = users.handle("city", STRING)?;
+    let bound = Some(Duration::from_secs(60));
+    let one = |key: &String| {
+        users.read_local(bound, |view| {
+            let city = view.get_str_owned(&city, key)?.value().unwrap_or_default();
+            Ok((view.get_i64(&visits, key, -1)?, view.get_f64(&score, key, 0.5)?, city))
+        })
+    };
+    keys.iter().map(one).collect()
+}
+
+pub async fn in_memory_ready() {
+    let rows = keys(100).into_iter().zip(0..).map(|(key, place)| Row::new(&key).set("a", place));
+    let reader = opened([("a", INT64), ("s", STRING)], rows);
+    assert!(reader.is_ready());
+    reader.await_ready(Duration::ZERO).await.unwrap();
+    let status = reader.status();
+    assert!(status.is_ready);
+    assert_eq!(status.age, Some(Duration::ZERO));
+    assert_eq!(status.partitions.iter().map(|partition| partition.documents).sum::<u64>(), 100);
+    let visited = reader.scan_next(&mut reader.scan(), None, 1_000, |_| Ok(()));
+    assert_eq!(visited.unwrap(), 100);
+    assert_eq!(found(&reader, "k42"), Some(fields([("a", int(42))])));
+    assert_eq!(found(&reader, "none"), None);
+    let spec = spec([("a", INT64)]);
+    let refused_row = |row| refused(Reader::in_memory(&spec, [row]).map(drop), ErrorCode::NotFound);
+    assert_eq!(refused_row(Row::new("k").set("b", 1)).context().field.as_deref(), Some("b"));
+    let wrong = Reader::in_memory(&spec, [Row::new(7).set("a", 1)]);
+    refused(wrong.map(drop), ErrorCode::InvalidArgument);
+}
+
+pub async fn in_memory_writes() {
+    let mut spec = spec([("a", INT64), ("l", FieldType::List(forebay::ScalarType::Int64))]);
+    spec.options.versioned = true;
+    let reader = Reader::in_memory(&spec, [Row::new("k").set("a", 1)]).unwrap();
+    let store = reader.as_store();
+    let sent = async |write: Write| write.send().await.unwrap();
+    let token =
+        sent(store.upsert("k").increment("a", 4).list_append("l", [1, 2, 3], 2)).await.token;
+    let list = forebay::Value::List(forebay::ScalarType::Int64, vec![int(2), int(3)]);
+    let expected = fields([("a", int(5)), ("l", list)]);
+    assert_eq!(found(&reader, "k"), Some(expected.clone()));
+    assert_eq!(document(&reader, &after(&token), "k").await.unwrap(), Some(expected.clone()));
+    assert_eq!(document(&reader, &latest(), "k").await.unwrap(), Some(expected));
+    let version = reader.get("k").unwrap().unwrap().version.unwrap();
+    let stale = sent(store.upsert("k").set("a", 0).if_absent()).await;
+    assert_eq!(stale.result, WriteResult::NotMet(Some(version)));
+    let met = sent(store.upsert("k").set("a", 9).if_version(version)).await;
+    assert_eq!(met.result, WriteResult::Applied);
+    let not_newer = sent(store.upsert("k").set("a", 8).if_newer("a")).await;
+    assert!(matches!(not_newer.result, WriteResult::NotMet(_)));
+    sent(store.put("k").set("a", 1)).await;
+    assert_eq!(found(&reader, "k"), Some(fields([("a", int(1))])));
+    sent(store.upsert("k").set_null("a")).await;
+    assert_eq!(found(&reader, "k"), Some(Fields::from([("a".to_owned(), None)])));
+    sent(store.delete("k")).await;
+    assert_eq!(found(&reader, "k"), None);
+    let mut batch = store.batch();
+    for key in keys(3_000) {
+        batch.add(store.upsert(&key).increment("a", 1)).unwrap();
+        batch.add(store.upsert(&key).increment("a", 1)).unwrap();
+    }
+    assert_eq!(batch.send().await.unwrap().into_complete().unwrap().results.len(), 6_000);
+    assert!(keys(3_000).iter().all(|key| found(&reader, key).unwrap()["a"] == Some(int(2))));
+    refused(reader.write(store.upsert("k").set("b", 1)), ErrorCode::NotFound);
+    refused(reader.write(store.upsert("k").set("a", "x")), ErrorCode::InvalidArgument);
+    let other = Reader::in_memory(&spec, []).unwrap();
+    let foreign = other.write(other.upsert("k").set("a", 1)).unwrap().token;
+    refused(document(&reader, &after(&foreign), "k").await, ErrorCode::InvalidArgument);
+}
+
+pub async fn in_memory_clock() {
+    let row = Row::new("k").set("a", 1).ttl(Duration::from_secs(10));
+    let reader = opened([("a", INT64), ("b", INT64)], [row]);
+    let began = reader.now();
+    let write = reader.upsert("k").set("b", 2).field_ttl("b", Duration::from_secs(4));
+    reader.write(write).unwrap();
+    let both = fields([("a", int(1)), ("b", int(2))]);
+    for (after_us, expected) in [
+        (3_999_999, Some(both)),
+        (4_000_000, Some(fields([("a", int(1))]))),
+        (9_999_999, Some(fields([("a", int(1))]))),
+        (10_000_000, None),
+    ] {
+        reader.set_clock(began.plus_micros(after_us)).unwrap();
+        assert_eq!(found(&reader, "k"), expected, "{after_us} us later");
+        let fresh = Some(Duration::from_secs(2));
+        assert!(reader.read_local(fresh, |view| view.get("k").map(drop)).is_ok(), "fresh");
+    }
+    let past = Timestamp::from_micros(reader.now().as_micros() - 1);
+    refused(reader.set_clock(past), ErrorCode::InvalidArgument);
+    reader.write(reader.upsert("k").increment("a", 1)).unwrap();
+    assert_eq!(found(&reader, "k"), Some(fields([("a", int(1))])), "absent counts as 0");
+    reader.advance(Duration::from_secs(1_000_000)).unwrap();
+    assert!(reader.is_ready());
+    assert_eq!(reader.status().age, Some(Duration::ZERO));
+}
+
+pub async fn in_memory_alterations() {
+    let types = [("x_a", INT32), ("x_b", INT32), ("y", INT32)];
+    let row = Row::new("k").set("x_a", 1).set("x_b", 2).set("y", 3);
+    let reader = opened(types, [row]);
+    let (y, x_a) = (reader.handle("y", INT32).unwrap(), reader.handle("x_a", INT32).unwrap());
+    let rename = Alteration::RenameField { from: "y".to_owned(), to: "z".to_owned() };
+    let widen = Alteration::WidenField { name: "z".to_owned(), to: INT64 };
+    let add = Alteration::AddField(FieldSpec::new("n", STRING));
+    let drops = Alteration::DropFieldsByPrefix("x_".to_owned());
+    let altered = reader.alter(&[rename, widen, add, drops]).unwrap();
+    assert_eq!(reader.schema_version(), altered.version);
+    assert_eq!(found(&reader, "k"), Some(fields([("z", int(3))])));
+    assert_eq!(scalar::<i32>(&reader, &y, "k").unwrap(), FieldRead::Value(3));
+    assert_eq!(value(&reader, &x_a, "k").unwrap(), FieldRead::Absent);
+    reader.write(reader.upsert("k").set("y", 1_i64 << 40).set("n", "new")).unwrap();
+    refused(scalar::<i32>(&reader, &y, "k"), ErrorCode::InvalidArgument);
+    let expected = fields([("z", int(1 << 40)), ("n", "new".into())]);
+    assert_eq!(found(&reader, "k"), Some(expected));
+    refused(reader.alter(&[Alteration::DropField("y2".to_owned())]), ErrorCode::NotFound);
+    reader.alter(&[Alteration::DropAll]).unwrap();
+    assert_eq!(found(&reader, "k"), None);
+    reader.write(reader.upsert("k").set("z", 5)).unwrap();
+    assert_eq!(found(&reader, "k"), Some(fields([("z", int(5))])));
+}
+
+/// The status of each key of a batch.
+fn statuses(reader: &Reader, bound: Option<Duration>, keys: &[String]) -> Vec<KeyStatus> {
+    let mut statuses = Vec::new();
+    let read = reader.read_local(bound, |view| {
+        view.multi_get(keys, |_, answer| {
+            statuses.push(match answer {
+                KeyAnswer::Found(_) => KeyStatus::Found,
+                KeyAnswer::None(status) => status,
+            });
+            Ok(())
+        })
+    });
+    read.unwrap();
+    statuses
+}
+
+pub async fn in_memory_not_ready() {
+    let reader = opened([("a", INT64)], [Row::new("k0").set("a", 1)]);
+    reader.force(Forced::NotReady).unwrap();
+    assert!(!reader.is_ready() && !reader.status().is_ready);
+    refused(reader.get("k0"), ErrorCode::Unavailable);
+    assert_eq!(statuses(&reader, None, &keys(2)), [KeyStatus::Unavailable; 2]);
+    refused(reader.await_ready(SOON).await, ErrorCode::Unavailable);
+    let token = reader.write(reader.upsert("k1").set("a", 2)).unwrap().token;
+    let waits = Read::after_token(token.clone(), SOON);
+    refused(document(&reader, &waits, "k1").await, ErrorCode::Unavailable);
+    let waiting = async { document(&reader, &after(&token), "k1").await };
+    let forcing = async { reader.force(Forced::Nothing) };
+    let (found, forced) = futures::future::join(waiting, forcing).await;
+    forced.unwrap();
+    assert_eq!(found.unwrap(), Some(fields([("a", int(2))])), "the wait ends with the state");
+    assert!(reader.is_ready());
+    assert_eq!(statuses(&reader, None, &keys(3))[..2], [KeyStatus::Found; 2]);
+}
+
+pub async fn in_memory_stale() {
+    let reader = opened([("a", INT64)], [Row::new("k0").set("a", 1)]);
+    reader.force(Forced::Stale(HOUR)).unwrap();
+    assert!(!reader.is_ready());
+    assert_eq!(reader.status().age, Some(HOUR));
+    let within = |bound| reader.read_local(Some(bound), |view| view.get("k0").map(drop));
+    refused(within(HOUR - Duration::from_micros(1)), ErrorCode::Stale);
+    within(HOUR).unwrap();
+    reader.write(reader.upsert("k0").set("a", 2)).unwrap();
+    refused(within(HOUR / 2), ErrorCode::Stale);
+    assert_eq!(statuses(&reader, Some(HOUR / 2), &keys(2)), [KeyStatus::Stale; 2]);
+    assert_eq!(found(&reader, "k0"), Some(fields([("a", int(2))])), "without a bound");
+    reader.advance(HOUR).unwrap();
+    assert_eq!(reader.status().age, Some(2 * HOUR), "it ages");
+    reader.force(Forced::Nothing).unwrap();
+    within(Duration::from_secs(2)).unwrap();
+    assert!(reader.is_ready());
+}
+
+pub async fn in_memory_closed() {
+    let reader = opened([("a", INT64)], [Row::new("k").set("a", 1)]);
+    let a = reader.handle("a", INT64).unwrap();
+    reader.force(Forced::Closed).unwrap();
+    refused(scalar::<i64>(&reader, &a, "k"), ErrorCode::Closed);
+    refused(reader.handle("a", INT64), ErrorCode::Closed);
+    refused(reader.await_ready(SOON).await, ErrorCode::Closed);
+    refused(reader.write(reader.upsert("k").set("a", 2)), ErrorCode::Closed);
+    refused(reader.advance(HOUR), ErrorCode::Closed);
+    refused(reader.alter(&[Alteration::DropAll]), ErrorCode::Closed);
+    refused(reader.force(Forced::Nothing), ErrorCode::Closed);
+    assert!(!reader.is_ready());
+    reader.close();
+}
+
+pub async fn in_memory_equals_a_node() {
+    let types = [("visits", INT64), ("score", FLOAT64), ("city", STRING)];
+    let written = |store: &forebay::Store| {
+        let key = keys(40);
+        let mut writes = Vec::new();
+        for (place, key) in key.iter().enumerate() {
+            let number = place as i64;
+            writes.push(store.put(key).set("visits", number).set("city", format!("c{place}")));
+            writes.push(store.upsert(key).increment("visits", 100).set("score", number as f64));
+            if place % 3 == 0 {
+                writes.push(store.upsert(key).remove_field("score").set_null("city"));
+            }
+            if place % 7 == 0 {
+                writes.push(store.delete(key));
+            }
+        }
+        writes
+    };
+    let served = Opened::with(types).await;
+    let token = served.write_all(written(&served.store)).await;
+    let node = ready_reader(&served.client, forebay::ReaderOptions::new(served.name())).await;
+    node.wait_token(&token, crate::world::PATIENCE).await.unwrap();
+    let spec = StoreSpec { name: served.name().to_owned(), ..spec(types) };
+    let memory = Reader::in_memory(&spec, []).unwrap();
+    written(memory.as_store()).into_iter().for_each(|write| drop(memory.write(write).unwrap()));
+    let asked = keys(45);
+    assert_eq!(profile(&memory, &asked).unwrap(), profile(&node, &asked).unwrap());
+    let dumped = |reader: &Reader| -> BTreeMap<String, Fields> { crate::world::iterate(reader) };
+    assert_eq!(dumped(&memory), dumped(&node));
+    refused(profile(&memory, &["k".repeat(65_537)]), ErrorCode::LimitExceeded);
+    let gone = Alteration::DropField("score".to_owned());
+    memory.alter(std::slice::from_ref(&gone)).unwrap();
+    served.alter(gone).await;
+    refused(profile(&memory, &asked), ErrorCode::NotFound);
+    crate::world::eventually("the drop is seen", async || profile(&node, &asked).is_err()).await;
+    refused(profile(&node, &asked), ErrorCode::NotFound);
+}
