@@ -88,6 +88,9 @@ enum {
     FB_KEY_NOT_FOLLOWED = 4
 };
 
+/* What the cells of a gathered matrix are. */
+enum { FB_CELL_F32 = 0, FB_CELL_F64 = 1, FB_CELL_I64 = 2 };
+
 /* What a read waits for. */
 enum { FB_WAIT_NOTHING = 0, FB_WAIT_TOKEN = 1, FB_WAIT_LATEST = 2 };
 
@@ -466,9 +469,9 @@ int32_t fb_reader_get_many(
 int32_t fb_reader_get_documents(
     uint64_t reader, const fb_keys *keys, const fb_read *read, fb_bytes *documents,
     fb_error *error);
-/* wide 0 is for floats, 1 for doubles; lossy 1 allows rounding. width is the columns of a row. */
+/* cell is FB_CELL_*; lossy 1 allows rounding. width is the columns of a row. */
 int32_t fb_plan_open(
-    uint64_t reader, const fb_gather_field *fields, uint64_t field_count, uint32_t wide,
+    uint64_t reader, const fb_gather_field *fields, uint64_t field_count, uint32_t cell,
     uint32_t lossy, uint64_t *plan, uint64_t *width, fb_error *error);
 /*
  * values has room for capacity cells, statuses (or NULL) for a byte per key, cells (or NULL) for a
@@ -480,6 +483,11 @@ int32_t fb_reader_gather_f32(
 int32_t fb_reader_gather_f64(
     uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, double *values,
     uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
+int32_t fb_reader_gather_i64(
+    uint64_t reader, uint64_t plan, const fb_keys *keys, const fb_read *read, int64_t *values,
+    uint64_t capacity, uint8_t *statuses, uint8_t *cells, fb_error *error);
+/* Packed: fields u32, and per field: name TEXT | its first column u32 | its columns u32 */
+int32_t fb_plan_columns(uint64_t plan, fb_bytes *columns, fb_error *error);
 
 int32_t fb_scan_open(uint64_t reader, uint64_t *scan, fb_error *error);
 /*

@@ -13,7 +13,7 @@ use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 use crate::abi::FbText;
 
 /// Which entry points and structs there are; raised with each change of either.
-const ABI_VERSION: jint = 3;
+const ABI_VERSION: jint = 4;
 
 fn at<T>(address: jlong) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address as usize)
@@ -142,9 +142,9 @@ calls! {
     Java_io_forebay_JniCalls_readerGetDocuments(reader, keys, read, documents, error) =>
         crate::many::fb_reader_get_documents(
             reader as u64, at(keys), at(read), at(documents), at(error));
-    Java_io_forebay_JniCalls_planOpen(reader, fields, count, wide, lossy, plan, width, error) =>
+    Java_io_forebay_JniCalls_planOpen(reader, fields, count, cell, lossy, plan, width, error) =>
         crate::many::fb_plan_open(
-            reader as u64, at(fields), count as u64, wide as u32, lossy as u32, at(plan),
+            reader as u64, at(fields), count as u64, cell as u32, lossy as u32, at(plan),
             at(width), at(error));
     Java_io_forebay_JniCalls_readerGatherFloat(
         reader, plan, keys, read, values, capacity, statuses, cells, error) =>
@@ -156,6 +156,13 @@ calls! {
         crate::many::fb_reader_gather_f64(
             reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
             at(statuses), at(cells), at(error));
+    Java_io_forebay_JniCalls_readerGatherLong(
+        reader, plan, keys, read, values, capacity, statuses, cells, error) =>
+        crate::many::fb_reader_gather_i64(
+            reader as u64, plan as u64, at(keys), at(read), at(values), capacity as u64,
+            at(statuses), at(cells), at(error));
+    Java_io_forebay_JniCalls_planColumns(plan, columns, error) =>
+        crate::many::fb_plan_columns(plan as u64, at(columns), at(error));
     Java_io_forebay_JniCalls_memoryOpen(spec, rows, count, reader, store, error) =>
         crate::memory::fb_memory_open(
             at(spec), at(rows), count as u64, at(reader), at(store), at(error));

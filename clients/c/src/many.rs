@@ -1,8 +1,8 @@
 //! Reads of many documents: packed values, gathers into the caller's matrix, scans.
 
 use forebay::{
-    Conversion, Element, Error, GatherField, GatherOut, GatherPlan, KeyAnswer, KeyStatus,
-    PackedValues, Presence, Result, Scan,
+    Conversion, Element, Error, GatherColumns, GatherField, GatherOut, GatherPlan, KeyAnswer,
+    KeyStatus, PackedValues, Presence, Result, Scan,
 };
 
 use crate::abi::{FbBytes, FbError, FbGatherField, FbKeys, FbPacked, FbRead};
@@ -13,10 +13,29 @@ use crate::output::{Packer, owned, presence_code};
 use crate::read::OpenReader;
 use crate::registry::{self, Object};
 
-/// A gather plan, for a matrix of one of two types.
+/// A gather plan, for a matrix of one of three types.
 pub(crate) enum OpenPlan {
     F32(GatherPlan<f32>),
     F64(GatherPlan<f64>),
+    I64(GatherPlan<i64>),
+}
+
+impl OpenPlan {
+    fn width(&self) -> usize {
+        match self {
+            Self::F32(plan) => plan.width(),
+            Self::F64(plan) => plan.width(),
+            Self::I64(plan) => plan.width(),
+        }
+    }
+
+    fn columns(&self) -> Vec<GatherColumns> {
+        match self {
+            Self::F32(plan) => plan.columns().collect(),
+            Self::F64(plan) => plan.columns().collect(),
+            Self::I64(plan) => plan.columns().collect(),
+        }
+    }
 }
 
 /// A scan and the reader whose documents it visits.
@@ -108,7 +127,7 @@ pub unsafe extern "C" fn fb_reader_get_documents(
     })
 }
 
-/// Plans a gather into a matrix of floats (`wide` 0) or doubles (1).
+/// Plans a gather into a matrix of one type of cells, `FB_CELL_*`.
 ///
 /// # Safety
 /// Pointers are as the header says.
@@ -117,7 +136,7 @@ pub unsafe extern "C" fn fb_plan_open(
     reader: u64,
     fields: *const FbGatherField,
     field_count: u64,
-    wide: u32,
+    cell: u32,
     lossy: u32,
     plan: *mut u64,
     width: *mut u64,
@@ -135,21 +154,48 @@ pub unsafe extern "C" fn fb_plan_open(
         };
         let fields = given.iter().map(field).collect::<Result<Vec<_>>>()?;
         let conversion = if lossy == 0 { Conversion::Exact } else { Conversion::Lossy };
-        let (planned, columns) = if wide == 0 {
-            let planned = reader.plan_gather(&fields, conversion)?;
-            let columns = planned.width();
-            (OpenPlan::F32(planned), columns)
-        } else {
-            let planned = reader.plan_gather(&fields, conversion)?;
-            let columns = planned.width();
-            (OpenPlan::F64(planned), columns)
+        let planned = match cell {
+            0 => OpenPlan::F32(reader.plan_gather(&fields, conversion)?),
+            1 => OpenPlan::F64(reader.plan_gather(&fields, conversion)?),
+            2 => OpenPlan::I64(reader.plan_gather(&fields, conversion)?),
+            _ => {
+                let message = "no such type of cells; see FB_CELL in forebay.h";
+                return Err(Error::invalid_argument(message).into());
+            }
         };
+        let columns = planned.width();
         let id = registry::insert(Object::Plan(planned))?;
         // SAFETY: as above.
         unsafe {
             put(plan, id);
             put(width, columns as u64);
         }
+        Ok(())
+    })
+}
+
+/// The columns of a plan, packed: each field's name, first column and number of columns.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_plan_columns(
+    plan: u64,
+    columns: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(plan)?;
+        let planned = open.plan()?.columns();
+        let mut packer = Packer::default();
+        packer.u32(planned.len() as u32);
+        for field in &planned {
+            packer.text(field.field.as_bytes());
+            packer.u32(field.first as u32);
+            packer.u32(field.count as u32);
+        }
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { put(columns, packer.finish()) };
         Ok(())
     })
 }
@@ -251,6 +297,32 @@ pub unsafe extern "C" fn fb_reader_gather_f64(
     entry(error, || {
         let (open, planned) = (registry::open(reader)?, registry::open(plan)?);
         let OpenPlan::F64(planned) = planned.plan()? else { return Err(another_type().into()) };
+        let matrix = Matrix { values, capacity, statuses, cells };
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { gather(open.reader()?, planned, given, read, &matrix)? };
+        Ok(())
+    })
+}
+
+/// Fills a matrix of 64-bit integers: a row per key, the plan's columns.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_gather_i64(
+    reader: u64,
+    plan: u64,
+    given: *const FbKeys,
+    read: *const FbRead,
+    values: *mut i64,
+    capacity: u64,
+    statuses: *mut u8,
+    cells: *mut u8,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let (open, planned) = (registry::open(reader)?, registry::open(plan)?);
+        let OpenPlan::I64(planned) = planned.plan()? else { return Err(another_type().into()) };
         let matrix = Matrix { values, capacity, statuses, cells };
         // SAFETY: the caller keeps the header's rules.
         unsafe { gather(open.reader()?, planned, given, read, &matrix)? };

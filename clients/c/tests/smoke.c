@@ -110,7 +110,7 @@ static void gather(uint64_t reader)
     double values[3];
     uint8_t statuses[3], cells[3];
 
-    check(fb_plan_open(reader, &field, 1, 1, 1, &plan, &width, &failure), "plan");
+    check(fb_plan_open(reader, &field, 1, FB_CELL_F64, 1, &plan, &width, &failure), "plan");
     expect(width == 1, "one column");
     check(fb_reader_gather_f64(reader, plan, &keys, NULL, values, 3, statuses, cells, &failure),
           "gather");

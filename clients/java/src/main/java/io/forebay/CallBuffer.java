@@ -160,6 +160,16 @@ final class CallBuffer {
         return new Place(block, freeAt, address + freeAt);
     }
 
+    /** The address of {@link #room}. */
+    long roomAddress() {
+        return address + freeAt;
+    }
+
+    /** Copies the start of {@link #room} to the start of an array. */
+    void copyRoom(byte[] out, int length) {
+        block.get(freeAt, out, 0, length);
+    }
+
     int roomBytes() {
         return BLOCK_BYTES - freeAt;
     }

@@ -216,7 +216,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @throws InvalidArgumentException for a field that has no place in such a matrix
      */
     public GatherPlan planFloats(List<GatherField> fields, boolean lossy) {
-        return GatherPlan.open(reader, fields, false, lossy);
+        return GatherPlan.open(reader, fields, GatherPlan.Cell.FLOAT, lossy);
     }
 
     /**
@@ -228,7 +228,19 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * @throws InvalidArgumentException for a field that has no place in such a matrix
      */
     public GatherPlan planDoubles(List<GatherField> fields, boolean lossy) {
-        return GatherPlan.open(reader, fields, true, lossy);
+        return GatherPlan.open(reader, fields, GatherPlan.Cell.DOUBLE, lossy);
+    }
+
+    /**
+     * Plans a gather into a matrix of longs.
+     *
+     * @param fields the fields, in the order of their columns
+     * @param lossy whether values may be cut to fit
+     * @return the plan
+     * @throws InvalidArgumentException for a field that has no place in such a matrix
+     */
+    public GatherPlan planLongs(List<GatherField> fields, boolean lossy) {
+        return GatherPlan.open(reader, fields, GatherPlan.Cell.LONG, lossy);
     }
 
     /**

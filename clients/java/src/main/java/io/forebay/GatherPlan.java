@@ -1,6 +1,7 @@
 /* Fields resolved to the columns of a matrix. */
 package io.forebay;
 
+import java.util.ArrayList;
 import java.util.List;
 
 /**
@@ -9,17 +10,41 @@ import java.util.List;
  * closed with {@link #close}, or when it is forgotten.
  */
 public final class GatherPlan implements AutoCloseable {
-    private final NativeId id;
-    private final int width;
-    private final boolean wide;
+    /** What the cells of the matrix are; in the order of the codes of the native core. */
+    enum Cell {
+        FLOAT(Float.BYTES),
+        DOUBLE(Double.BYTES),
+        LONG(Long.BYTES);
 
-    private GatherPlan(long id, int width, boolean wide) {
-        this.id = NativeId.ownedBy(this, id);
-        this.width = width;
-        this.wide = wide;
+        final int bytes;
+
+        Cell(int bytes) {
+            this.bytes = bytes;
+        }
     }
 
-    static GatherPlan open(long reader, List<GatherField> fields, boolean wide, boolean lossy) {
+    /**
+     * Where a field's columns lie.
+     *
+     * @param field the name that the plan was made with
+     * @param first its first column
+     * @param count its columns: 1, or the components of a vector
+     */
+    public record Columns(String field, int first, int count) {}
+
+    private final NativeId id;
+    private final int width;
+    private final Cell cell;
+    private final List<Columns> columns;
+
+    private GatherPlan(long id, int width, Cell cell) {
+        this.id = NativeId.ownedBy(this, id);
+        this.width = width;
+        this.cell = cell;
+        this.columns = columnsOf(id);
+    }
+
+    static GatherPlan open(long reader, List<GatherField> fields, Cell cell, boolean lossy) {
         CallBuffer call = CallBuffer.take();
         try {
             CallBuffer.Place places = call.allocate((long) GatherField.BYTES * fields.size());
@@ -36,12 +61,27 @@ public final class GatherPlan implements AutoCloseable {
                             reader,
                             places.address(),
                             fields.size(),
-                            wide ? 1 : 0,
+                            cell.ordinal(),
                             lossy ? 1 : 0,
                             call.out(0),
                             call.out(1),
                             call.error()));
-            return new GatherPlan(call.outLong(0), Math.toIntExact(call.outLong(1)), wide);
+            return new GatherPlan(call.outLong(0), Math.toIntExact(call.outLong(1)), cell);
+        } finally {
+            call.release();
+        }
+    }
+
+    private static List<Columns> columnsOf(long id) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(Native.CALLS.planColumns(id, call.out(0), call.error()));
+            Unpacker packed = new Unpacker(call.takeBytes(0));
+            List<Columns> columns = new ArrayList<>();
+            for (int left = packed.i32(); left > 0; left--) {
+                columns.add(new Columns(packed.text(), packed.i32(), packed.i32()));
+            }
+            return List.copyOf(columns);
         } finally {
             call.release();
         }
@@ -56,8 +96,17 @@ public final class GatherPlan implements AutoCloseable {
         return width;
     }
 
-    boolean isWide() {
-        return wide;
+    /**
+     * Names and places of the columns.
+     *
+     * @return one per field, in the order that they were given in
+     */
+    public List<Columns> columns() {
+        return columns;
+    }
+
+    Cell cell() {
+        return cell;
     }
 
     long id() {

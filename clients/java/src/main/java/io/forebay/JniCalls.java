@@ -168,7 +168,7 @@ final class JniCalls implements NativeCalls {
             long reader,
             long fields,
             long count,
-            long wide,
+            long cell,
             long lossy,
             long plan,
             long width,
@@ -197,6 +197,21 @@ final class JniCalls implements NativeCalls {
             long statuses,
             long cells,
             long error);
+
+    @Override
+    public native int readerGatherLong(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error);
+
+    @Override
+    public native int planColumns(long plan, long columns, long error);
 
     @Override
     public native int memoryOpen(

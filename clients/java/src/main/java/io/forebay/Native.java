@@ -18,16 +18,33 @@ final class Native {
 
     private static final int FOREIGN_FEATURE = 22;
 
+    /** Set while the library is loaded, before {@link #CALLS} is there. */
+    private static String library = "";
+
+    private static String reason = "";
+
     static final NativeCalls CALLS = load();
 
     private Native() {}
+
+    /** What is loaded, and how it is crossed to. */
+    static NativeInfo info() {
+        String crossing = CALLS instanceof JniCalls ? "jni" : "foreign functions";
+        return new NativeInfo(crossing, reason, library, CALLS.version(), platform());
+    }
+
+    private static String platform() {
+        String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
+        return system + "-" + System.getProperty("os.arch").toLowerCase(Locale.ROOT);
+    }
 
     private static NativeCalls load() {
         String path = System.getProperty(PATH_PROPERTY);
         if (path == null) {
             loadPacked();
         } else {
-            System.load(Path.of(path).toAbsolutePath().toString());
+            library = Path.of(path).toAbsolutePath().toString();
+            loadFile(library);
         }
         NativeCalls calls = crossing();
         if (calls.version() != NativeCalls.VERSION) {
@@ -44,38 +61,62 @@ final class Native {
 
     /** Foreign functions, where this Java and this jar have them; else JNI. */
     private static NativeCalls crossing() {
-        boolean isJni = "jni".equals(System.getProperty(CROSSING_PROPERTY));
-        if (isJni || Runtime.version().feature() < FOREIGN_FEATURE) {
+        if ("jni".equals(System.getProperty(CROSSING_PROPERTY))) {
+            reason = "-D" + CROSSING_PROPERTY + "=jni asks for it";
             return new JniCalls();
         }
+        if (Runtime.version().feature() < FOREIGN_FEATURE) {
+            reason = "Java " + Runtime.version().feature() + " is older than " + FOREIGN_FEATURE;
+            return new JniCalls();
+        }
+        reason = "Java " + Runtime.version().feature() + " and this jar have foreign functions";
         try {
             Class<?> foreign = Class.forName(Native.class.getPackageName() + ".ForeignCalls");
             return (NativeCalls) foreign.getDeclaredConstructor().newInstance();
         } catch (ClassNotFoundException leftOut) {
+            reason = "this jar was built without foreign functions";
             return new JniCalls();
         } catch (ReflectiveOperationException broken) {
             throw new LinkageError("the crossing by foreign functions cannot be used", broken);
         }
     }
 
+    /** Loads a file; an error says what kept it from being loaded: its architecture, its libc. */
+    private static void loadFile(String file) {
+        try {
+            System.load(file);
+        } catch (UnsatisfiedLinkError refused) {
+            throw ForebayException.of(
+                    ErrorCode.UNSUPPORTED,
+                    library
+                            + " cannot be loaded on "
+                            + platform()
+                            + " ("
+                            + refused.getMessage()
+                            + "); it needs this architecture, and a libc that is no older than the"
+                            + " one that it was built with: name another file by -D"
+                            + PATH_PROPERTY);
+        }
+    }
+
     /** Loads the jar's own library, from a file that is gone again once it is loaded. */
     private static void loadPacked() {
-        String system = System.getProperty("os.name").toLowerCase(Locale.ROOT);
-        String machine = System.getProperty("os.arch").toLowerCase(Locale.ROOT);
-        String place = "/io/forebay/native/" + system + "-" + machine + "/libforebay_ffi.so";
+        String place = "/io/forebay/native/" + platform() + "/libforebay_ffi.so";
+        library = "the jar's " + place;
         try (InputStream packed = Native.class.getResourceAsStream(place)) {
             if (packed == null) {
                 throw ForebayException.of(
                         ErrorCode.UNSUPPORTED,
                         "the jar has no "
                                 + place
-                                + "; build clients/c and name its library by -D"
+                                + ": it brings no library for this system and architecture;"
+                                + " build clients/c and name its library by -D"
                                 + PATH_PROPERTY);
             }
             Path file = Files.createTempFile("forebay", ".so");
             try {
                 Files.copy(packed, file, StandardCopyOption.REPLACE_EXISTING);
-                System.load(file.toString());
+                loadFile(file.toString());
             } finally {
                 Files.delete(file);
             }

@@ -10,10 +10,11 @@ import org.jspecify.annotations.Nullable;
  */
 interface NativeCalls {
     /** The ABI that this package speaks. */
-    int VERSION = 3;
+    int VERSION = 4;
 
     int version();
 
+    /** The address of a direct buffer's place 0. */
     long addressOf(ByteBuffer buffer);
 
     byte @Nullable [] bytesAt(long address, int length);
@@ -126,7 +127,7 @@ interface NativeCalls {
             long reader,
             long fields,
             long count,
-            long wide,
+            long cell,
             long lossy,
             long plan,
             long width,
@@ -153,6 +154,19 @@ interface NativeCalls {
             long statuses,
             long cells,
             long error);
+
+    int readerGatherLong(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error);
+
+    int planColumns(long plan, long columns, long error);
 
     int memoryOpen(long spec, long rows, long count, long reader, long store, long error);
 

@@ -75,6 +75,19 @@ public final class PackedValues {
                 : null;
     }
 
+    /**
+     * All values, each in an array of its own.
+     *
+     * @return a copy per key, null where absent or null
+     */
+    public byte @Nullable [][] toArrays() {
+        byte[][] arrays = new byte[size()][];
+        for (int place = 0; place < arrays.length; place++) {
+            arrays[place] = bytes(place);
+        }
+        return arrays;
+    }
+
     private int start(int place) {
         return place == 0 ? 0 : end(place - 1);
     }

@@ -3,7 +3,6 @@ package io.forebay;
 
 import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
-import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
 import java.time.Instant;
 import java.util.ArrayList;
@@ -20,6 +19,12 @@ import org.jspecify.annotations.Nullable;
  * another type. An absent key is no error: it gives the default.
  */
 public class Reads {
+    /** What a read into a buffer answers for an absent document or field. */
+    public static final int ABSENT = -1;
+
+    /** What a read into a buffer answers for a field that is null. */
+    public static final int NULL = -2;
+
     private static final int VALUE = 2;
 
     final long reader;
@@ -172,6 +177,100 @@ public class Reads {
      */
     public byte @Nullable [] getBytes(FieldHandle field, Key key) {
         return copied(field, FieldType.BYTES, key);
+    }
+
+    /**
+     * The bytes of a string (UTF-8) or bytes field, copied into an array of the caller's. Allocates
+     * nothing for values below 15 KiB. Where the value has no room nothing is copied, and the
+     * answer, which is larger than the array, is the size that it needs.
+     *
+     * @param field the field, resolved as a string or bytes
+     * @param key the document's key
+     * @param out where the value goes, from its start
+     * @return the value's length; {@link #ABSENT} or {@link #NULL}, with nothing copied
+     */
+    public int getBytes(FieldHandle field, Key key, byte[] out) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            long keyAt = call.key(key);
+            long readAt = call.read(read);
+            int room = call.roomBytes();
+            int length = bytesInto(call, field, keyAt, readAt, call.roomAddress(), room);
+            if (length < 0 || length > out.length) {
+                return length;
+            }
+            if (length <= room) {
+                call.copyRoom(out, length);
+                return length;
+            }
+            // It may have grown since; then the answer says so.
+            CallBuffer.Place place = call.allocateDirty(out.length);
+            length = bytesInto(call, field, keyAt, readAt, place.address(), out.length);
+            if (length >= 0 && length <= out.length) {
+                place.buffer().get(place.at(), out, 0, length);
+            }
+            return length;
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
+     * The bytes of a string (UTF-8) or bytes field, copied into a buffer of the caller's, from its
+     * position on; position and limit stay. Into a direct buffer it copies once and allocates
+     * nothing. Where the value has no room nothing is copied, and the answer, which is larger than
+     * what remains, is the size that it needs.
+     *
+     * @param field the field, resolved as a string or bytes
+     * @param key the document's key
+     * @param out where the value goes; a direct buffer, or one over an array
+     * @return the value's length; {@link #ABSENT} or {@link #NULL}, with nothing copied
+     * @throws InvalidArgumentException for a buffer that is read-only
+     */
+    public int getBytes(FieldHandle field, Key key, ByteBuffer out) {
+        if (out.isReadOnly()) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT, "the buffer is read-only; give one to write to");
+        }
+        CallBuffer call = CallBuffer.take();
+        try {
+            long keyAt = call.key(key);
+            long readAt = call.read(read);
+            int room = out.remaining();
+            if (out.isDirect()) {
+                long at = Native.CALLS.addressOf(out) + out.position();
+                return bytesInto(call, field, keyAt, readAt, at, room);
+            }
+            CallBuffer.Place place = call.allocateDirty(room);
+            int length = bytesInto(call, field, keyAt, readAt, place.address(), room);
+            if (length > 0 && length <= room) {
+                out.put(out.position(), place.buffer(), place.at(), length);
+            }
+            return length;
+        } finally {
+            Reference.reachabilityFence(out);
+            call.release();
+        }
+    }
+
+    private int bytesInto(
+            CallBuffer call, FieldHandle field, long keyAt, long readAt, long at, int capacity) {
+        call.check(
+                Native.CALLS.readerGetBytes(
+                        reader,
+                        field.id(),
+                        keyAt,
+                        readAt,
+                        at,
+                        capacity,
+                        call.out(0),
+                        call.out(1),
+                        call.error()));
+        return switch (call.outInt(1)) {
+            case VALUE -> Math.toIntExact(call.outLong(0));
+            case 1 -> NULL;
+            default -> ABSENT;
+        };
     }
 
     private byte @Nullable [] copied(FieldHandle field, FieldType wanted, Key key) {
@@ -357,17 +456,9 @@ public class Reads {
             float[] values,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
-        int count = checkRoom(plan, keys, false, values.length, statuses, cells);
-        CallBuffer call = CallBuffer.take();
-        try {
-            CallBuffer.Place matrix =
-                    gathered(call, plan, keys, (long) Float.BYTES * count, statuses, cells);
-            ByteBuffer found = matrix.buffer().slice(matrix.at(), Float.BYTES * count);
-            found.order(ByteOrder.LITTLE_ENDIAN).asFloatBuffer().get(values, 0, count);
-        } finally {
-            Reference.reachabilityFence(plan);
-            call.release();
-        }
+        Gather gather = new Gather(this, plan, keys, statuses, cells);
+        gather.check(GatherPlan.Cell.FLOAT, values.length);
+        gather.run(found -> found.asFloatBuffer().get(values, 0, gather.count()));
     }
 
     /**
@@ -386,76 +477,52 @@ public class Reads {
             double[] values,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
-        int count = checkRoom(plan, keys, true, values.length, statuses, cells);
-        CallBuffer call = CallBuffer.take();
-        try {
-            CallBuffer.Place matrix =
-                    gathered(call, plan, keys, (long) Double.BYTES * count, statuses, cells);
-            ByteBuffer found = matrix.buffer().slice(matrix.at(), Double.BYTES * count);
-            found.order(ByteOrder.LITTLE_ENDIAN).asDoubleBuffer().get(values, 0, count);
-        } finally {
-            Reference.reachabilityFence(plan);
-            call.release();
-        }
+        Gather gather = new Gather(this, plan, keys, statuses, cells);
+        gather.check(GatherPlan.Cell.DOUBLE, values.length);
+        gather.run(found -> found.asDoubleBuffer().get(values, 0, gather.count()));
     }
 
-    private static int checkRoom(
+    /**
+     * Fills a matrix of longs; as {@link #gather(GatherPlan, Keys, float[], byte[], byte[])}.
+     *
+     * @param plan a plan for longs
+     * @param keys the documents' keys
+     * @param values room for {@code keys.size() * plan.width()} cells, row by row
+     * @param statuses room for a status per key, or null
+     * @param cells room for a presence per cell, or null
+     * @throws InvalidArgumentException for arrays that are too small, with nothing written
+     */
+    public void gather(
             GatherPlan plan,
             Keys keys,
-            boolean wide,
-            int room,
+            long[] values,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
-        long count = (long) keys.size() * plan.width();
-        if (plan.isWide() != wide) {
-            throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT,
-                    "the plan is for a matrix of another type; plan one for this type");
-        }
-        if (room < count
-                || (statuses != null && statuses.length < keys.size())
-                || (cells != null && cells.length < count)) {
-            throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT,
-                    "the arrays need room for " + count + " cells and " + keys.size() + " keys");
-        }
-        return (int) count;
+        Gather gather = new Gather(this, plan, keys, statuses, cells);
+        gather.check(GatherPlan.Cell.LONG, values.length);
+        gather.run(found -> found.asLongBuffer().get(values, 0, gather.count()));
     }
 
-    private CallBuffer.Place gathered(
-            CallBuffer call,
+    /**
+     * Fills a matrix in a direct buffer, in place, with no copy; for a plan of any type. It lies at
+     * the buffer's position, which stays, in the buffer's remaining bytes.
+     *
+     * @param plan the plan; its type is that of the cells
+     * @param keys the documents' keys
+     * @param values a direct, writable buffer in native order, at a place that is a multiple of a
+     *     cell's bytes
+     * @param statuses room for a status per key, or null
+     * @param cells room for a presence per cell, or null
+     * @throws InvalidArgumentException for another buffer, or room that is too small, with nothing
+     *     written
+     */
+    public void gather(
             GatherPlan plan,
             Keys keys,
-            long bytes,
+            ByteBuffer values,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
-        int count = keys.size() * plan.width();
-        long keysAddress = keys.encode(call);
-        long readAddress = call.read(read);
-        CallBuffer.Place matrix = call.allocateDirty(bytes);
-        CallBuffer.Place found = statuses == null ? null : call.allocateDirty(keys.size());
-        CallBuffer.Place mask = cells == null ? null : call.allocateDirty(count);
-        long foundAt = found == null ? 0 : found.address();
-        long maskAt = mask == null ? 0 : mask.address();
-        long at = matrix.address();
-        long error = call.error();
-        NativeCalls calls = Native.CALLS;
-        long id = plan.id();
-        call.check(
-                plan.isWide()
-                        ? calls.readerGatherDouble(
-                                reader, id, keysAddress, readAddress, at, count, foundAt, maskAt,
-                                error)
-                        : calls.readerGatherFloat(
-                                reader, id, keysAddress, readAddress, at, count, foundAt, maskAt,
-                                error));
-        if (found != null && statuses != null) {
-            found.buffer().get(found.at(), statuses, 0, keys.size());
-        }
-        if (mask != null && cells != null) {
-            mask.buffer().get(mask.at(), cells, 0, count);
-        }
-        return matrix;
+        new Gather(this, plan, keys, statuses, cells).runInto(values);
     }
 
     /**

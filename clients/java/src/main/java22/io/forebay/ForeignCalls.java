@@ -73,6 +73,8 @@ final class ForeignCalls implements NativeCalls {
     private static final MethodHandle MEMORY_SET_CLOCK = handle("memorySetClock", 3);
     private static final MethodHandle MEMORY_FORCE = handle("memoryForce", 4);
     private static final MethodHandle MEMORY_ALTER = handle("memoryAlter", 5);
+    private static final MethodHandle READER_GATHER_LONG = handle("readerGatherLong", 9);
+    private static final MethodHandle PLAN_COLUMNS = handle("planColumns", 3);
     private static final MethodHandle SCAN_OPEN = handle("scanOpen", 3);
     private static final MethodHandle SCAN_NEXT = handle("scanNext", 6);
 
@@ -111,7 +113,7 @@ final class ForeignCalls implements NativeCalls {
 
     @Override
     public long addressOf(ByteBuffer buffer) {
-        return MemorySegment.ofBuffer(buffer).address();
+        return MemorySegment.ofBuffer(buffer).address() - buffer.position();
     }
 
     @Override
@@ -520,14 +522,14 @@ final class ForeignCalls implements NativeCalls {
             long reader,
             long fields,
             long count,
-            long wide,
+            long cell,
             long lossy,
             long plan,
             long width,
             long error) {
         try {
             return (int) PLAN_OPEN.invokeExact(
-                    0L, 0L, reader, fields, count, wide, lossy, plan, width, error);
+                    0L, 0L, reader, fields, count, cell, lossy, plan, width, error);
         } catch (Throwable failure) {
             throw broken(failure);
         }
@@ -566,6 +568,34 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_GATHER_DOUBLE.invokeExact(
                     0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int readerGatherLong(
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            long values,
+            long capacity,
+            long statuses,
+            long cells,
+            long error) {
+        try {
+            return (int) READER_GATHER_LONG.invokeExact(
+                    0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
+        } catch (Throwable failure) {
+            throw broken(failure);
+        }
+    }
+
+    @Override
+    public int planColumns(long plan, long columns, long error) {
+        try {
+            return (int) PLAN_COLUMNS.invokeExact(0L, 0L, plan, columns, error);
         } catch (Throwable failure) {
             throw broken(failure);
         }

@@ -1,6 +1,7 @@
 /* The behaviours of readers in memory. */
 package io.forebay;
 
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertNull;
@@ -215,6 +216,20 @@ class MemoryBehavioursTest extends Behaviours {
         return answers.stream().map(DocumentAnswer::status).toList();
     }
 
+    /** Of a gather of the field a with the default 5 for the keys k and l, where none answers. */
+    private static void gathersNothing(InMemoryReader reader, Reads reads, KeyStatus status) {
+        try (GatherPlan plan = reader.planLongs(List.of(new GatherField("a", 5)), false)) {
+            long[] values = {7, 7};
+            byte[] statuses = new byte[2];
+            byte[] cells = {9, 9};
+            reads.gather(plan, Keys.of(Key.of("k"), Key.of("l")), values, statuses, cells);
+            byte code = (byte) status.ordinal();
+            assertArrayEquals(new byte[] {code, code}, statuses);
+            assertArrayEquals(new long[] {5, 5}, values);
+            assertArrayEquals(new byte[] {0, 0}, cells);
+        }
+    }
+
     @Test
     void inMemoryNotReady() throws Exception {
         try (InMemoryReader reader = ForebayReader.inMemory(spec(), row("k").set("a", 1))) {
@@ -223,6 +238,7 @@ class MemoryBehavioursTest extends Behaviours {
             refused(UnavailableException.class, () -> number(reader, "a", "k"));
             KeyStatus unavailable = KeyStatus.UNAVAILABLE;
             assertEquals(List.of(unavailable, unavailable), statuses(reader, "k", "l"));
+            gathersNothing(reader, reader, unavailable);
             refused(UnavailableException.class, () -> reader.awaitReady(SOON));
             Token token = reader.upsert(Key.of("l")).set("a", 2).send().token();
             Reads soon = reader.with(Read.after(token, SOON));
@@ -250,6 +266,7 @@ class MemoryBehavioursTest extends Behaviours {
             reader.upsert(Key.of("k")).set("a", 2).send();
             refused(StaleException.class, () -> found(below, "k"));
             assertEquals(List.of(KeyStatus.STALE, KeyStatus.STALE), statuses(below, "k", "l"));
+            gathersNothing(reader, below, KeyStatus.STALE);
             assertEquals(Map.of("a", 2L), found(reader, "k"));
             reader.advance(HOUR);
             assertEquals(HOUR.multipliedBy(2), reader.status().age());

@@ -50,6 +50,16 @@ class PackagedJarTest {
     }
 
     private static String run(Path folder, String... options) throws Exception {
+        Path err = folder.resolve("err");
+        Process program = start(err, options);
+        byte[] out = program.getInputStream().readAllBytes();
+        int code = program.waitFor();
+        assertEquals("", Files.readString(err));
+        assertEquals(0, code);
+        return new String(out, StandardCharsets.UTF_8).trim();
+    }
+
+    private static Process start(Path err, String... options) throws Exception {
         List<String> command = new ArrayList<>();
         command.add(Path.of(System.getProperty("java.home"), "bin", "java").toString());
         command.addAll(List.of(options));
@@ -65,14 +75,16 @@ class PackagedJarTest {
         }
         command.addAll(List.of("-cp", String.join(File.pathSeparator, path)));
         command.addAll(List.of(Program.class.getName(), Node.sharedAddress(), Node.name()));
+        return new ProcessBuilder(command).redirectError(err.toFile()).start();
+    }
+
+    /** What a program that cannot load its library says. */
+    private static String failure(Path folder, String... options) throws Exception {
         Path err = folder.resolve("err");
-        ProcessBuilder builder = new ProcessBuilder(command).redirectError(err.toFile());
-        Process program = builder.start();
-        byte[] out = program.getInputStream().readAllBytes();
-        int code = program.waitFor();
-        assertEquals("", Files.readString(err));
-        assertEquals(0, code);
-        return new String(out, StandardCharsets.UTF_8).trim();
+        Process program = start(err, options);
+        program.getInputStream().readAllBytes();
+        assertEquals(1, program.waitFor());
+        return Files.readString(err);
     }
 
     private static boolean hasForeignCalls() throws IOException, URISyntaxException {
@@ -94,6 +106,21 @@ class PackagedJarTest {
     @Test
     void aProgramNeedsNothingButTheJarAndPrintsNothing(@TempDir Path folder) throws Exception {
         assertEquals(expectedCrossing() + " 41", run(folder));
+    }
+
+    @Test
+    void aLibraryThatCannotBeLoadedIsNamedWithItsCause(@TempDir Path folder) throws Exception {
+        String machine = failure(folder, "-Dos.arch=riscv64");
+        assertTrue(machine.contains("linux-riscv64"), machine);
+        assertTrue(machine.contains("no library for this system and architecture"), machine);
+        // The library of another machine: ELF, 64 bits, of an architecture that is not this one.
+        byte[] header = new byte[64];
+        byte[] start = {0x7f, 'E', 'L', 'F', 2, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 3, 0, (byte) 0xf3};
+        System.arraycopy(start, 0, header, 0, start.length);
+        Path other = Files.write(folder.resolve("libother.so"), header);
+        String refused = failure(folder, "-Dforebay.native.path=" + other);
+        assertTrue(refused.contains(other + " cannot be loaded on linux-amd64 ("), refused);
+        assertTrue(refused.contains("it needs this architecture, and a libc"), refused);
     }
 
     @Test

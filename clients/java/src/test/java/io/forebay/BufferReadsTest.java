@@ -1,0 +1,193 @@
+/* Reads into what the caller owns: arrays and buffers, and what they allocate. */
+package io.forebay;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.lang.management.ManagementFactory;
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import java.nio.charset.StandardCharsets;
+import java.util.Arrays;
+import java.util.List;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.Test;
+
+class BufferReadsTest extends Behaviours {
+    private static final int LARGE = 100_000;
+    private static final Key ONE = Key.of("one");
+    private static final Key NULLS = Key.of("nulls");
+    private static final Key NONE = Key.of("none");
+    private static final InMemoryReader READER = reader();
+    private static final FieldHandle TEXT = READER.field("s");
+    private static final FieldHandle BYTES = READER.field("b");
+
+    private static InMemoryReader reader() {
+        StoreSpec spec =
+                StoreSpec.documents("buffers", KeyType.STRING, 2)
+                        .field("s", FieldType.STRING)
+                        .field("b", FieldType.BYTES)
+                        .field("i", FieldType.INT64)
+                        .field("f", FieldType.FLOAT32)
+                        .field("v", FieldType.vectorF32(2));
+        byte[] large = new byte[LARGE];
+        Arrays.fill(large, (byte) 7);
+        return ForebayReader.inMemory(
+                spec,
+                Write.row(ONE)
+                        .set("s", "h\u00e9llo")
+                        .set("b", large)
+                        .set("i", (1L << 53) + 1)
+                        .set("f", 1.5f)
+                        .set("v", new float[] {2, 3}),
+                Write.row(NULLS).setNull("s").setNull("i"));
+    }
+
+    @AfterAll
+    static void close() {
+        READER.close();
+    }
+
+    @Test
+    void anArrayTakesTheValueOrTheAnswerSaysWhatItNeeds() {
+        byte[] text = "h\u00e9llo".getBytes(StandardCharsets.UTF_8);
+        byte[] out = new byte[10];
+        assertEquals(text.length, READER.getBytes(TEXT, ONE, out));
+        assertArrayEquals(text, Arrays.copyOf(out, text.length));
+        assertEquals(0, out[text.length]);
+        byte[] small = new byte[text.length - 1];
+        assertEquals(text.length, READER.getBytes(TEXT, ONE, small));
+        assertArrayEquals(new byte[small.length], small);
+        assertEquals(text.length, READER.getBytes(TEXT, ONE, new byte[0]));
+        assertEquals(Reads.ABSENT, READER.getBytes(TEXT, NONE, out));
+        assertEquals(Reads.ABSENT, READER.getBytes(BYTES, NULLS, out));
+        assertEquals(Reads.NULL, READER.getBytes(TEXT, NULLS, out));
+        assertEquals(LARGE, READER.getBytes(BYTES, ONE, out));
+        byte[] large = new byte[LARGE + 1];
+        assertEquals(LARGE, READER.getBytes(BYTES, ONE, large));
+        assertEquals(7, large[LARGE - 1]);
+        assertEquals(0, large[LARGE]);
+        invalid(() -> READER.getBytes(READER.field("i"), ONE, out));
+    }
+
+    @Test
+    void aBufferTakesTheValueAtItsPosition() {
+        for (ByteBuffer out :
+                List.of(ByteBuffer.allocateDirect(12), ByteBuffer.allocate(12))) {
+            ByteBuffer at = out.position(2).slice().position(1);
+            assertEquals(6, READER.getBytes(TEXT, ONE, at));
+            assertEquals(1, at.position());
+            byte[] found = new byte[6];
+            out.get(3, found);
+            assertEquals("h\u00e9llo", new String(found, StandardCharsets.UTF_8));
+            assertEquals(0, out.get(2));
+            assertEquals(0, out.get(9));
+            assertEquals(6, READER.getBytes(TEXT, ONE, at.limit(6)));
+            assertEquals(Reads.NULL, READER.getBytes(TEXT, NULLS, at));
+            invalid(() -> READER.getBytes(TEXT, ONE, at.asReadOnlyBuffer()));
+        }
+    }
+
+    @Test
+    void readsIntoACallersBufferAllocateNothing() {
+        var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+        byte[] array = new byte[64];
+        ByteBuffer direct = ByteBuffer.allocateDirect(64);
+        FieldHandle number = READER.field("i");
+        long reads = 100_000;
+        // The first rounds run before all of it is compiled; one that allocates nothing is enough.
+        long allocated = Long.MAX_VALUE;
+        for (int round = 0; round < 20 && allocated > reads / 10; round++) {
+            long before = threads.getCurrentThreadAllocatedBytes();
+            long sum = 0;
+            for (int read = 0; read < reads; read++) {
+                sum += READER.getBytes(TEXT, ONE, array);
+                sum += READER.getBytes(TEXT, ONE, direct);
+                sum += READER.getLong(number, ONE, 0) & 1;
+            }
+            allocated = threads.getCurrentThreadAllocatedBytes() - before;
+            assertEquals(13 * reads, sum);
+        }
+        assertTrue(allocated <= reads / 10, allocated + " bytes for " + 3 * reads + " reads");
+    }
+
+    private static List<GatherField> fields(String... names) {
+        return Arrays.stream(names).map(GatherField::new).toList();
+    }
+
+    @Test
+    void aMatrixOfLongsKeepsEveryInteger() {
+        try (GatherPlan plan = READER.planLongs(fields("i"), false)) {
+            long[] values = new long[3];
+            byte[] cells = new byte[3];
+            READER.gather(plan, Keys.of(ONE, NONE, NULLS), values, null, cells);
+            assertArrayEquals(new long[] {(1L << 53) + 1, 0, 0}, values);
+            assertArrayEquals(new byte[] {2, 0, 1}, cells);
+            invalid(() -> READER.gather(plan, Keys.of(ONE), new double[1], null, null));
+            invalid(() -> READER.gather(plan, Keys.of(ONE), new long[0], null, null));
+        }
+        invalid(() -> READER.planLongs(fields("f"), false));
+        try (GatherPlan plan = READER.planLongs(fields("f", "v"), true)) {
+            long[] values = new long[3];
+            READER.gather(plan, Keys.of(ONE), values, null, null);
+            assertArrayEquals(new long[] {1, 2, 3}, values);
+        }
+    }
+
+    @Test
+    void aDirectBufferIsFilledInPlaceAndAnyOtherIsRefused() {
+        Keys keys = Keys.of(ONE, NONE);
+        ByteOrder order = ByteOrder.nativeOrder();
+        try (GatherPlan plan = READER.planFloats(fields("f", "v"), false)) {
+            ByteBuffer out = ByteBuffer.allocateDirect(40).order(order);
+            byte[] statuses = new byte[2];
+            READER.gather(plan, keys, out.position(8), statuses, null);
+            assertEquals(8, out.position());
+            float[] found = new float[10];
+            out.position(0).asFloatBuffer().get(found);
+            assertArrayEquals(new float[] {0, 0, 1.5f, 2, 3, 0, 0, 0, 0, 0}, found);
+            assertArrayEquals(new byte[] {1, 0}, statuses);
+            ByteOrder other =
+                    order == ByteOrder.BIG_ENDIAN
+                            ? ByteOrder.LITTLE_ENDIAN
+                            : ByteOrder.BIG_ENDIAN;
+            List<ByteBuffer> refused =
+                    List.of(
+                            ByteBuffer.allocate(40).order(order),
+                            out.duplicate().order(other),
+                            out.asReadOnlyBuffer().order(order),
+                            out.duplicate().order(order).position(2),
+                            out.duplicate().order(order).limit(23));
+            for (ByteBuffer buffer : refused) {
+                invalid(() -> READER.gather(plan, keys, buffer, statuses, null));
+            }
+            invalid(() -> READER.gather(plan, keys, out, new byte[1], null));
+            float[] after = new float[10];
+            out.position(0).asFloatBuffer().get(after);
+            assertArrayEquals(found, after, "nothing was written by what was refused");
+        }
+    }
+
+    @Test
+    void aBatchIsPackedAndArraysAreAView() {
+        PackedValues values = READER.multiGet(TEXT, Keys.of(ONE, NONE, NULLS, ONE));
+        byte[][] arrays = values.toArrays();
+        assertEquals(4, arrays.length);
+        assertArrayEquals("h\u00e9llo".getBytes(StandardCharsets.UTF_8), arrays[3]);
+        assertNull(arrays[1]);
+        assertNull(arrays[2]);
+    }
+
+    @Test
+    void nativeInfoSaysHowItCrossesAndWhy() {
+        NativeInfo info = Forebay.nativeInfo();
+        boolean isJni = Native.CALLS.getClass().getSimpleName().equals("JniCalls");
+        assertEquals(isJni ? "jni" : "foreign functions", info.crossing());
+        assertTrue(info.reason().contains("foreign") || info.reason().contains("older than 22"));
+        assertEquals(NativeCalls.VERSION, info.abiVersion());
+        assertTrue(info.library().contains("libforebay_ffi.so"), info.library());
+        assertEquals("linux-amd64", info.platform());
+    }
+}
