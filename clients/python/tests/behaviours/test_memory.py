@@ -138,6 +138,18 @@ def test_in_memory_alterations() -> None:
     assert reader.get_document("k") == {"z": 5}
 
 
+def gathers_nothing(
+    reader: forebay.Reader, status: KeyStatus, max_age: float | None = None
+) -> None:
+    """Gather the field a with the default 5 for the keys k and l, where none answers."""
+    statuses, mask = np.zeros(2, np.uint8), np.full((2, 1), 9, np.uint8)
+    plan = reader.plan([("a", 5)], "int64")
+    found = reader.gather(plan, ["k", "l"], statuses=statuses, mask=mask, max_age=max_age)
+    assert statuses.tolist() == [status] * 2
+    assert found.tolist() == [[5], [5]]
+    assert mask.tolist() == [[0], [0]]
+
+
 def test_in_memory_not_ready() -> None:
     reader = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
     reader.force("not_ready")
@@ -147,6 +159,7 @@ def test_in_memory_not_ready() -> None:
     statuses = np.zeros(2, np.uint8)
     reader.get_many(["k", "l"], "a", statuses=statuses)
     assert statuses.tolist() == [KeyStatus.UNAVAILABLE] * 2
+    gathers_nothing(reader, KeyStatus.UNAVAILABLE)
     with pytest.raises(forebay.Unavailable):
         reader.await_ready(0.02)
     token = reader.upsert("l", {"a": 2}).token
@@ -176,6 +189,7 @@ def test_in_memory_stale() -> None:
     statuses = np.zeros(2, np.uint8)
     reader.get_many(["k", "l"], "a", statuses=statuses, max_age=HOUR / 2)
     assert statuses.tolist() == [KeyStatus.STALE] * 2
+    gathers_nothing(reader, KeyStatus.STALE, max_age=HOUR / 2)
     assert reader.get("k", "a") == 2
     reader.advance(HOUR)
     assert reader.status().age == 2 * HOUR

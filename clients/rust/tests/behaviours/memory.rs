@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use forebay::{
-    Alteration, ErrorCode, FieldRead, FieldSpec, FieldType, Forced, InMemoryReader, KeyAnswer,
-    KeyStatus, Read, Reader, Result, Row, StoreSpec, Timestamp, Write, WriteResult,
+    Alteration, Conversion, ErrorCode, FieldRead, FieldSpec, FieldType, Forced, GatherField,
+    GatherOut, InMemoryReader, KeyAnswer, KeyStatus, Presence, Read, Reader, Result, Row,
+    StoreSpec, Timestamp, Write, WriteResult,
 };
 
 use crate::world::{
@@ -171,12 +172,26 @@ fn statuses(reader: &Reader, bound: Option<Duration>, keys: &[String]) -> Vec<Ke
     statuses
 }
 
+/// Gathers the field `a` with the default 5 for two keys, where none answers.
+fn gathers_nothing(reader: &Reader, bound: Option<Duration>, status: KeyStatus) {
+    let fields = [GatherField::new("a").or(int(5))];
+    let plan = reader.plan_gather::<i64>(&fields, Conversion::Exact).unwrap();
+    let (mut values, mut statuses) = ([7; 2], [KeyStatus::Found; 2]);
+    let mut cells = [Presence::Null; 2];
+    let mut out =
+        GatherOut { values: &mut values, statuses: Some(&mut statuses), cells: Some(&mut cells) };
+    let keys = keys(2);
+    reader.read_local(bound, |view| view.gather(&plan, &keys[..], &mut out)).unwrap();
+    assert_eq!((values, statuses, cells), ([5; 2], [status; 2], [Presence::Absent; 2]));
+}
+
 pub async fn in_memory_not_ready() {
     let reader = opened([("a", INT64)], [Row::new("k0").set("a", 1)]);
     reader.force(Forced::NotReady).unwrap();
     assert!(!reader.is_ready() && !reader.status().is_ready);
     refused(reader.get("k0"), ErrorCode::Unavailable);
     assert_eq!(statuses(&reader, None, &keys(2)), [KeyStatus::Unavailable; 2]);
+    gathers_nothing(&reader, None, KeyStatus::Unavailable);
     refused(reader.await_ready(SOON).await, ErrorCode::Unavailable);
     let token = reader.write(reader.upsert("k1").set("a", 2)).unwrap().token;
     let waits = Read::after_token(token.clone(), SOON);
@@ -201,6 +216,7 @@ pub async fn in_memory_stale() {
     reader.write(reader.upsert("k0").set("a", 2)).unwrap();
     refused(within(HOUR / 2), ErrorCode::Stale);
     assert_eq!(statuses(&reader, Some(HOUR / 2), &keys(2)), [KeyStatus::Stale; 2]);
+    gathers_nothing(&reader, Some(HOUR / 2), KeyStatus::Stale);
     assert_eq!(found(&reader, "k0"), Some(fields([("a", int(2))])), "without a bound");
     reader.advance(HOUR).unwrap();
     assert_eq!(reader.status().age, Some(2 * HOUR), "it ages");
