@@ -9,6 +9,7 @@ import os
 
 from forebay import _native
 from forebay._aio import AsyncClient
+from forebay._aio_reader import AsyncReader
 from forebay._async_verbs import AsyncAcknowledgement, AsyncStore, AsyncWriteStream
 from forebay._changes import (
     delete,
@@ -88,6 +89,7 @@ __all__ = [
     "Alteration",
     "AsyncAcknowledgement",
     "AsyncClient",
+    "AsyncReader",
     "AsyncStore",
     "AsyncWriteStream",
     "BatchOutcome",

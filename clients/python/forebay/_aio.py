@@ -1,12 +1,16 @@
 """The client for asyncio: the same calls, awaited instead of waited for."""
 
+import os
+from collections.abc import Sequence
 from types import TracebackType
 from typing import TypeVar
 
 from forebay import _native
+from forebay._aio_reader import AsyncReader
 from forebay._async_verbs import AsyncClientVerbs
 from forebay._await import Calls
 from forebay._errors import Closed
+from forebay._reader import Reader
 
 Self = TypeVar("Self", bound="AsyncClient")
 
@@ -63,6 +67,32 @@ class AsyncClient(AsyncClientVerbs):
         if self._connected is not None and self._calls is not None:
             self._connected.close()
             self._calls.close()
+
+    async def reader(
+        self,
+        store: str,
+        *,
+        partitions: Sequence[int] | None = None,
+        serve_partial: bool = False,
+        ready_age_max: float | None = None,
+        open_timeout: float | None = None,
+        checkpoint_dir: "str | os.PathLike[str] | None" = None,
+        checkpoint_every: float | None = None,
+    ) -> AsyncReader:
+        """Open an embedded reader over this client's connection; see `Client.reader`."""
+        native, calls = self._open()
+        opening = _native.open_reader(
+            native,
+            store,
+            partitions=None if partitions is None else list(partitions),
+            serve_partial=serve_partial,
+            ready_age_max=ready_age_max,
+            open_timeout=open_timeout,
+            checkpoint_dir=checkpoint_dir,
+            checkpoint_every=checkpoint_every,
+        )
+        opened = await calls.run(opening)
+        return AsyncReader(Reader(opened, store))
 
     def _open(self) -> tuple[_native.Client, Calls]:
         if self._connected is None or self._calls is None:

@@ -63,7 +63,7 @@ Document: TypeAlias = dict[str, FieldValue]
 
 
 class Presence(enum.IntEnum):
-    """What a cell of a gathered matrix stands for, in the mask."""
+    """Whether a field, or a cell of a gathered matrix, is absent, null or a value."""
 
     ABSENT = 0
     NULL = 1

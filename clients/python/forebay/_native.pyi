@@ -17,6 +17,7 @@ from forebay._model import (
     FieldValue,
     Key,
     Keys,
+    Presence,
     ReaderMetrics,
     ReaderStatus,
     StreamSummary,
@@ -220,6 +221,21 @@ class GatherPlan:
 class Scan: ...
 
 @final
+class OpenedReader: ...
+
+def open_reader(
+    source: str | Client,
+    store: str,
+    *,
+    partitions: list[int] | None = None,
+    serve_partial: bool = False,
+    ready_age_max: float | None = None,
+    open_timeout: float | None = None,
+    checkpoint_dir: str | os.PathLike[str] | None = None,
+    checkpoint_every: float | None = None,
+) -> Call[OpenedReader]: ...
+
+@final
 class Memory:
     def __new__(cls, spec: StoreSpec, changes: Iterable[Change]) -> Memory: ...
     def store(self) -> Store: ...
@@ -231,7 +247,7 @@ class Memory:
 class Reader:
     def __new__(
         cls,
-        source: str | Client | Memory,
+        source: str | Client | Memory | OpenedReader,
         store: str,
         *,
         partitions: list[int] | None = None,
@@ -267,6 +283,16 @@ class Reader:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> FieldValue | None | _Default: ...
+    def presence(
+        self,
+        key: Key,
+        field: str | FieldHandle,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Presence: ...
     def get_document(
         self,
         key: Key,
@@ -321,6 +347,17 @@ class Reader:
     ) -> list[tuple[Any, Document]]: ...
     def await_ready(self, timeout: float) -> None: ...
     def wait_token(self, token: bytes, timeout: float) -> None: ...
+    def await_ready_call(self, timeout: float) -> Call[None]: ...
+    def wait_token_call(self, token: bytes, timeout: float) -> Call[None]: ...
+    def wait_call(
+        self,
+        keys: Keys,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        timeout: float | None = None,
+    ) -> Call[None]: ...
+    def close_call(self, timeout: float) -> Call[None]: ...
     @property
     def is_ready(self) -> bool: ...
     @property

@@ -8,6 +8,7 @@ use forebay::{Error, PartitionId, Read, Reader};
 use forebay_wire::token::Token;
 use pyo3::prelude::*;
 
+use crate::call::{Answer, Call};
 use crate::fault::Fault;
 use crate::process::{self, Owned};
 use crate::python::class;
@@ -74,6 +75,14 @@ impl How {
             }
         };
         Ok(Self { read, waits: after.is_some() || latest, max_age })
+    }
+
+    /// What an event loop awaits before it reads these keys.
+    pub(crate) fn call(self, reader: &Owned<Reader>, partitions: Vec<PartitionId>) -> Call {
+        let reader = reader.to_arc();
+        Call::new(
+            async move { reader.wait(&self.read, &partitions).await.map(|()| Answer::Nothing) },
+        )
     }
 
     /// Waits for what the read asks for.

@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use forebay::{
-    Acknowledgement, BatchOutcome, Client, Definition, Error, PendingWrite, Store, StreamSummary,
-    WriteOutcome, WriteResult,
+    Acknowledgement, BatchOutcome, Client, Definition, Error, PendingWrite, Reader, Store,
+    StreamSummary, WriteOutcome, WriteResult,
 };
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
@@ -22,6 +22,7 @@ use pyo3::types::{PyBytes, PyDict, PyList};
 
 use crate::client::{NativeClient, NativeStore};
 use crate::fault::{Fault, entry, exception};
+use crate::opening::OpenedReader;
 use crate::process::{self, ProcessOwned};
 use crate::python::model;
 use crate::schema::definition_object;
@@ -38,6 +39,8 @@ pub(crate) enum Answer {
     Batch(BatchOutcome),
     Acknowledgement(Acknowledgement),
     Summary(StreamSummary),
+    /// And whether it keeps checkpoints.
+    Reader(Box<Reader>, bool),
 }
 
 impl Answer {
@@ -57,6 +60,9 @@ impl Answer {
                 Bound::new(py, NativeAcknowledgement::new(acknowledgement))?.into_any()
             }
             Self::Summary(summary) => summary_object(py, &summary)?,
+            Self::Reader(reader, keeps_checkpoints) => {
+                Bound::new(py, OpenedReader::new(*reader, keeps_checkpoints))?.into_any()
+            }
         })
     }
 }

@@ -15,6 +15,7 @@ mod gather;
 mod key;
 mod log;
 mod memory;
+mod opening;
 mod process;
 mod python;
 mod reader;
@@ -39,6 +40,8 @@ mod _native {
     use crate::log::{close_log, next_records, set_log_level};
     #[pymodule_export]
     use crate::memory::NativeMemory;
+    #[pymodule_export]
+    use crate::opening::{OpenedReader, open_reader};
     #[pymodule_export]
     use crate::process::after_fork_in_child;
     #[pymodule_export]

@@ -6,23 +6,21 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay::{
-    CheckpointOptions, Error, FieldHandle, FieldRead, PartitionFilter, PartitionId, Reader,
-    ReaderOptions, StoreId,
-};
+use forebay::{Error, FieldHandle, FieldRead, Presence, Reader, StoreId};
 use forebay_wire::token::Token;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use crate::asked::{Default, How, wait_for};
-use crate::client::NativeClient;
+use crate::call::{Answer, Call};
 use crate::fault::{Fault, entry};
 use crate::found::{Got, check_statuses, document_object, read_field, read_many};
 use crate::gather::{Arrays, Plan, gather, plan_gather};
 use crate::key::{GivenKey, GivenKeys};
-use crate::log;
 use crate::memory::NativeMemory;
+use crate::opening::{OpenedReader, Opening, open};
 use crate::process::{self, ProcessOwned};
+use crate::python::class;
 use crate::scan::{NativeScan, Scanned};
 use crate::schema::{definition_object, duration_of, field_type_of};
 use crate::status::{metrics_object, status_object};
@@ -86,28 +84,21 @@ impl NativeReader {
             if let Ok(memory) = source.cast::<NativeMemory>() {
                 return Ok(Self::over(memory.get().reader()?, false));
             }
-            log::start(py)?;
-            let mut options = ReaderOptions::new(store);
-            if let Some(partitions) = partitions {
-                let partitions = partitions.into_iter().map(PartitionId).collect();
-                options.partitions = PartitionFilter::Only(partitions);
+            if let Ok(opened) = source.cast::<OpenedReader>() {
+                let opened = opened.get();
+                return Ok(Self::over(opened.reader()?, opened.keeps_checkpoints));
             }
-            options.serve_partial = serve_partial;
-            let or = |given: Option<f64>, unless| given.map_or(Ok(unless), duration_of);
-            options.ready_age_max = or(ready_age_max, options.ready_age_max)?;
-            options.open_timeout = or(open_timeout, options.open_timeout)?;
-            options.checkpoint = checkpoint_options(checkpoint_dir, checkpoint_every)?;
-            let keeps_checkpoints = options.checkpoint.is_some();
-            let reader = match source.cast::<NativeClient>() {
-                Ok(client) => {
-                    let client = client.get().client()?;
-                    process::wait(py, async { client.reader(options).await })??
-                }
-                Err(_) => {
-                    let endpoint: String = source.extract()?;
-                    process::wait(py, async { Reader::open(&endpoint, options).await })??
-                }
+            let opening = Opening {
+                partitions,
+                serve_partial,
+                ready_age_max,
+                open_timeout,
+                checkpoint_dir,
+                checkpoint_every,
             };
+            let options = opening.options(store)?;
+            let keeps_checkpoints = options.checkpoint.is_some();
+            let reader = process::wait(py, open(py, source, options)?)??;
             Ok(Self::over(reader, keeps_checkpoints))
         })
     }
@@ -150,6 +141,36 @@ impl NativeReader {
                 FieldRead::Value(Got::Object(object)) => Ok(object),
                 FieldRead::Value(Got::Value(value)) => object_of(py, &value),
             }
+        })
+    }
+
+    /// Returns whether a field of a document is absent, null or a value.
+    #[pyo3(signature = (key, field, *, after=None, latest=false, max_age=None, timeout=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn presence<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        field: &Bound<'py, PyAny>,
+        after: Option<&[u8]>,
+        latest: bool,
+        max_age: Option<f64>,
+        timeout: Option<f64>,
+    ) -> Result<Bound<'py, PyAny>, Fault> {
+        entry(|| {
+            let reader = self.reader.get()?;
+            let how = How::of(after, latest, max_age, timeout)?;
+            let (key, field) = (GivenKey::of(key)?, self.field_of(&reader, field)?);
+            let key = key.key();
+            how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
+            let found =
+                reader.read_local(how.max_age, |view| view.presence(&field.get().handle, key))?;
+            let number = match found {
+                Presence::Absent => 0,
+                Presence::Null => 1,
+                Presence::Value => 2,
+            };
+            Ok(class(py, "forebay._model", "Presence")?.call1((number,))?)
         })
     }
 
@@ -343,6 +364,61 @@ impl NativeReader {
         })
     }
 
+    /// The call that `await_ready` makes, for an event loop.
+    fn await_ready_call(&self, timeout: f64) -> Result<Call, Fault> {
+        entry(|| {
+            let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
+            Ok(Call::new(
+                async move { reader.await_ready(timeout).await.map(|()| Answer::Nothing) },
+            ))
+        })
+    }
+
+    /// The call that `wait_token` makes, for an event loop.
+    fn wait_token_call(&self, token: &[u8], timeout: f64) -> Result<Call, Fault> {
+        entry(|| {
+            let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
+            let token = Token::decode(token)?;
+            Ok(Call::new(async move {
+                reader.wait_token(&token, timeout).await.map(|()| Answer::Nothing)
+            }))
+        })
+    }
+
+    /// What a read of these keys waits for, as a call for an event loop.
+    #[pyo3(signature = (keys, *, after=None, latest=false, timeout=None))]
+    fn wait_call(
+        &self,
+        keys: &Bound<'_, PyAny>,
+        after: Option<&[u8]>,
+        latest: bool,
+        timeout: Option<f64>,
+    ) -> Result<Call, Fault> {
+        entry(|| {
+            let reader = self.reader.get()?;
+            let how = How::of(after, latest, None, timeout)?;
+            let partitions = reader.partitions_of(&GivenKeys::of(keys)?)?;
+            Ok(how.call(&reader, partitions))
+        })
+    }
+
+    /// Closes, and answers the call that waits for the last checkpoints.
+    fn close_call(&self, timeout: f64) -> Result<Call, Fault> {
+        entry(|| {
+            let timeout = duration_of(timeout)?;
+            let taken = self.reader.take();
+            let (name, keeps_checkpoints) = (self.name.clone(), self.keeps_checkpoints);
+            Ok(Call::new(async move {
+                let Some(reader) = taken else { return Ok::<_, Error>(Answer::Nothing) };
+                reader.close();
+                if keeps_checkpoints && let Err(error) = reader.shut_down(timeout).await {
+                    tracing::warn!(store = %name, %error, "closed without the last checkpoints");
+                }
+                Ok(Answer::Nothing)
+            }))
+        })
+    }
+
     /// Whether the process should get traffic.
     #[getter]
     fn is_ready(&self) -> Result<bool, Fault> {
@@ -436,23 +512,6 @@ impl NativeReader {
         }
         Ok(handle.clone())
     }
-}
-
-fn checkpoint_options(
-    dir: Option<PathBuf>,
-    every: Option<f64>,
-) -> Result<Option<CheckpointOptions>, Fault> {
-    let Some(dir) = dir else {
-        let message = "checkpoint_every needs checkpoint_dir: say where to keep checkpoints";
-        return if every.is_none() {
-            Ok(None)
-        } else {
-            Err(Error::invalid_argument(message).into())
-        };
-    };
-    let mut options = CheckpointOptions::new(dir);
-    options.every = every.map_or(Ok(options.every), duration_of)?;
-    Ok(Some(options))
 }
 
 /// Calls a Python callback, unless the interpreter is ending.

@@ -1,0 +1,172 @@
+"""Reads that wait, awaited: the forms for asyncio of what `Reader` waits for."""
+
+from types import TracebackType
+from typing import Any, TypeVar, overload
+
+import numpy as np
+import numpy.typing as npt
+
+from forebay import _native
+from forebay._await import Calls
+from forebay._model import ABSENT, Absent, Document, FieldValue, Key, Keys
+from forebay._reader import Reader
+
+Self = TypeVar("Self", bound="AsyncReader")
+Default = TypeVar("Default")
+
+
+class AsyncReader:
+    """The reads of a `Reader` that wait, for one asyncio event loop, which they never block.
+
+    From `AsyncClient.reader`, or around a reader that is open: `AsyncReader(reader)`, on the loop.
+    What waits for nothing (`get` without `after` and `latest`, `status`, `field`, ...) is local:
+    call it on `reader`.
+
+    >>> async with await client.reader("users") as users:            # doctest: +SKIP
+    ...     await users.await_ready(30)
+    ...     await users.get("u1", "age", after=written.token)
+    ...     users.reader.get("u1", "age")
+    """
+
+    def __init__(self, reader: Reader) -> None:
+        """Read this reader on the running event loop."""
+        self.reader = reader
+        self._calls = Calls()
+
+    async def __aenter__(self: Self) -> Self:
+        """Return the reader itself."""
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Close the reader."""
+        await self.close()
+
+    async def close(self, timeout: float = 10.0) -> None:
+        """Close the reader, as `Reader.close` does; waits in flight raise `Closed`."""
+        closing = self.reader.close_call(timeout)
+        try:
+            await self._calls.run(closing)
+        finally:
+            self._calls.close()
+
+    async def await_ready(self, timeout: float) -> None:
+        """Wait until it is ready; see `Reader.await_ready`."""
+        await self._calls.run(self.reader.await_ready_call(timeout))
+
+    async def wait_token(self, token: bytes, timeout: float) -> None:
+        """Wait until everything that the token speaks of is here."""
+        await self._calls.run(self.reader.wait_token_call(token, timeout))
+
+    async def _wait(
+        self, keys: Keys, after: bytes | None, latest: bool, timeout: float | None
+    ) -> None:
+        if after is not None or latest:
+            call = self.reader.wait_call(keys, after=after, latest=latest, timeout=timeout)
+            await self._calls.run(call)
+
+    @overload
+    async def get(
+        self,
+        key: Key,
+        field: str | _native.FieldHandle,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> FieldValue | None | Absent: ...
+
+    @overload
+    async def get(
+        self,
+        key: Key,
+        field: str | _native.FieldHandle,
+        default: Default,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> FieldValue | None | Default: ...
+
+    async def get(
+        self,
+        key: Key,
+        field: str | _native.FieldHandle,
+        default: object = ABSENT,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> object:
+        """Return a field of a document, behind what the read waits for; see `Reader.get`."""
+        await self._wait([key], after, latest, timeout)
+        return self.reader.get(key, field, default, max_age=max_age)
+
+    async def get_document(
+        self,
+        key: Key,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Document | None:
+        """Return a whole document, behind what the read waits for."""
+        await self._wait([key], after, latest, timeout)
+        return self.reader.get_document(key, max_age=max_age)
+
+    async def get_many(
+        self,
+        keys: Keys,
+        field: str | _native.FieldHandle,
+        default: object = ABSENT,
+        *,
+        statuses: npt.NDArray[np.uint8] | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> list[FieldValue]:
+        """Return one field of many documents, behind what the read waits for."""
+        await self._wait(keys, after, latest, timeout)
+        return self.reader.get_many(keys, field, default, statuses=statuses, max_age=max_age)
+
+    async def get_documents(
+        self,
+        keys: Keys,
+        *,
+        statuses: npt.NDArray[np.uint8] | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> list[Document | None]:
+        """Return many documents, behind what the read waits for."""
+        await self._wait(keys, after, latest, timeout)
+        return self.reader.get_documents(keys, statuses=statuses, max_age=max_age)
+
+    async def gather(
+        self,
+        plan: _native.GatherPlan,
+        keys: Keys,
+        *,
+        out: npt.NDArray[Any] | None = None,
+        mask: npt.NDArray[np.uint8] | None = None,
+        statuses: npt.NDArray[np.uint8] | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> npt.NDArray[Any]:
+        """Fill a matrix, behind what the read waits for; see `Reader.gather`."""
+        await self._wait(keys, after, latest, timeout)
+        return self.reader.gather(
+            plan, keys, out=out, mask=mask, statuses=statuses, max_age=max_age
+        )

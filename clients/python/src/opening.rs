@@ -1,0 +1,132 @@
+//! How a reader is opened: what Python asks for, by a thread that waits or for an event loop.
+
+use std::future::Future;
+use std::path::PathBuf;
+
+use forebay::{CheckpointOptions, Error, PartitionFilter, PartitionId, Reader, ReaderOptions};
+use pyo3::prelude::*;
+
+use crate::call::{Answer, Call};
+use crate::client::NativeClient;
+use crate::fault::{Fault, entry};
+use crate::log;
+use crate::process::ProcessOwned;
+use crate::schema::duration_of;
+
+/// What a reader is asked to be, as Python says it.
+pub(crate) struct Opening {
+    pub(crate) partitions: Option<Vec<u32>>,
+    pub(crate) serve_partial: bool,
+    pub(crate) ready_age_max: Option<f64>,
+    pub(crate) open_timeout: Option<f64>,
+    pub(crate) checkpoint_dir: Option<PathBuf>,
+    pub(crate) checkpoint_every: Option<f64>,
+}
+
+impl Opening {
+    pub(crate) fn options(self, store: &str) -> Result<ReaderOptions, Fault> {
+        let mut options = ReaderOptions::new(store);
+        if let Some(partitions) = self.partitions {
+            let partitions = partitions.into_iter().map(PartitionId).collect();
+            options.partitions = PartitionFilter::Only(partitions);
+        }
+        options.serve_partial = self.serve_partial;
+        let or = |given: Option<f64>, unless| given.map_or(Ok(unless), duration_of);
+        options.ready_age_max = or(self.ready_age_max, options.ready_age_max)?;
+        options.open_timeout = or(self.open_timeout, options.open_timeout)?;
+        options.checkpoint = checkpoint_options(self.checkpoint_dir, self.checkpoint_every)?;
+        Ok(options)
+    }
+}
+
+/// Opens a reader over a client's connection, or over one of its own to an endpoint.
+pub(crate) fn open(
+    py: Python<'_>,
+    source: &Bound<'_, PyAny>,
+    options: ReaderOptions,
+) -> Result<impl Future<Output = forebay::Result<Reader>> + Send + use<>, Fault> {
+    log::start(py)?;
+    let (client, endpoint) = match source.cast::<NativeClient>() {
+        Ok(client) => (Some(client.get().client()?), String::new()),
+        Err(_) => (None, source.extract()?),
+    };
+    Ok(async move {
+        match client {
+            Some(client) => client.reader(options).await,
+            None => Reader::open(&endpoint, options).await,
+        }
+    })
+}
+
+/// A reader that an event loop has opened; `Reader` takes it as its source.
+#[pyclass(frozen, module = "forebay._native")]
+pub(crate) struct OpenedReader {
+    reader: ProcessOwned<Reader>,
+    pub(crate) keeps_checkpoints: bool,
+}
+
+impl OpenedReader {
+    pub(crate) fn new(reader: Reader, keeps_checkpoints: bool) -> Self {
+        Self { reader: ProcessOwned::new("reader", reader), keeps_checkpoints }
+    }
+
+    /// The reader, once.
+    pub(crate) fn reader(&self) -> Result<Reader, Fault> {
+        let taken = self.reader.take();
+        let taken = taken.ok_or_else(|| Error::closed("it was taken before; open another one"))?;
+        Ok(Reader::clone(&taken))
+    }
+}
+
+/// The call that opens a reader, for an event loop.
+#[pyfunction]
+#[pyo3(signature = (
+    source, store, *, partitions=None, serve_partial=false, ready_age_max=None, open_timeout=None,
+    checkpoint_dir=None, checkpoint_every=None
+))]
+#[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+pub(crate) fn open_reader(
+    py: Python<'_>,
+    source: &Bound<'_, PyAny>,
+    store: &str,
+    partitions: Option<Vec<u32>>,
+    serve_partial: bool,
+    ready_age_max: Option<f64>,
+    open_timeout: Option<f64>,
+    checkpoint_dir: Option<PathBuf>,
+    checkpoint_every: Option<f64>,
+) -> Result<Call, Fault> {
+    entry(|| {
+        let opening = Opening {
+            partitions,
+            serve_partial,
+            ready_age_max,
+            open_timeout,
+            checkpoint_dir,
+            checkpoint_every,
+        };
+        let options = opening.options(store)?;
+        let keeps_checkpoints = options.checkpoint.is_some();
+        let opening = open(py, source, options)?;
+        Ok(Call::new(async move {
+            opening.await.map(|reader| Answer::Reader(Box::new(reader), keeps_checkpoints))
+        }))
+    })
+}
+
+fn checkpoint_options(
+    dir: Option<PathBuf>,
+    every: Option<f64>,
+) -> Result<Option<CheckpointOptions>, Fault> {
+    let Some(dir) = dir else {
+        let message = "checkpoint_every needs checkpoint_dir: say where to keep checkpoints";
+        return if every.is_none() {
+            Ok(None)
+        } else {
+            Err(Error::invalid_argument(message).into())
+        };
+    };
+    let mut options = CheckpointOptions::new(dir);
+    options.every = every.map_or(Ok(options.every), duration_of)?;
+    Ok(Some(options))
+}
