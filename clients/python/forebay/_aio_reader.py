@@ -8,7 +8,7 @@ import numpy.typing as npt
 
 from forebay import _native
 from forebay._await import Calls
-from forebay._model import ABSENT, Absent, Document, FieldValue, Key, Keys
+from forebay._model import ABSENT, Absent, Document, FieldValue, Key, Keys, PackedValues
 from forebay._reader import Reader
 
 Self = TypeVar("Self", bound="AsyncReader")
@@ -137,6 +137,20 @@ class AsyncReader:
         """Return one field of many documents, behind what the read waits for."""
         await self._wait(keys, after, latest, timeout)
         return self.reader.get_many(keys, field, default, statuses=statuses, max_age=max_age)
+
+    async def get_packed(
+        self,
+        keys: Keys,
+        field: str | _native.FieldHandle,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> PackedValues:
+        """Return a string or bytes field of many documents as buffers; see `Reader.get_packed`."""
+        await self._wait(keys, after, latest, timeout)
+        return self.reader.get_packed(keys, field, max_age=max_age)
 
     async def get_documents(
         self,

@@ -1,7 +1,7 @@
 """What goes into calls and comes out of them: keys, definitions, outcomes, status."""
 
 import enum
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final, Literal, NamedTuple, TypeAlias
@@ -78,6 +78,39 @@ class KeyStatus(enum.IntEnum):
     UNAVAILABLE = 2
     STALE = 3
     NOT_FOLLOWED = 4
+
+
+@dataclass(frozen=True, eq=False)
+class PackedValues:
+    """Strings or bytes of many documents, one behind another, in the order of the keys.
+
+    Its arrays are read-only views of the answer; no value is an object until it is asked for.
+    """
+
+    values: bytes
+    """All values; a string's are UTF-8."""
+    ends: npt.NDArray[np.uint64]
+    """Where each key's value ends in `values`; it begins where the one before ends."""
+    statuses: npt.NDArray[np.uint8]
+    """A `KeyStatus` per key."""
+    presences: npt.NDArray[np.uint8]
+    """A `Presence` per key: whether its field is absent, null or a value."""
+
+    def __len__(self) -> int:
+        """Return the number of keys."""
+        return len(self.statuses)
+
+    def __iter__(self) -> Iterator[memoryview | None]:
+        """Yield each key's value."""
+        return (self[place] for place in range(len(self)))
+
+    def __getitem__(self, place: int) -> memoryview | None:
+        """Return a key's value in place, or None when it is absent or null."""
+        place = range(len(self))[place]
+        if self.presences[place] != Presence.VALUE:
+            return None
+        start = int(self.ends[place - 1]) if place else 0
+        return memoryview(self.values)[start : int(self.ends[place])]
 
 
 @dataclass(frozen=True)

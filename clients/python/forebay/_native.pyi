@@ -314,6 +314,16 @@ class Reader:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> list[FieldValue]: ...
+    def packed(
+        self,
+        keys: Keys,
+        field: str | FieldHandle,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> tuple[bytes, bytes, bytes, bytes]: ...
     def get_documents(
         self,
         keys: Keys,

@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 from forebay import _native
 from forebay._definition import FieldTypes
-from forebay._model import Document, Keys, Value
+from forebay._model import Document, Keys, PackedValues, Value
 
 if TYPE_CHECKING:
     from forebay._memory import InMemoryReader, Rows
@@ -85,6 +85,30 @@ class Reader(_native.Reader):
     ) -> None:
         """Close the reader."""
         self.close()
+
+    def get_packed(
+        self,
+        keys: Keys,
+        field: str | _native.FieldHandle,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> PackedValues:
+        """Return a string or bytes field of many documents as buffers, with no object per value.
+
+        A key whose partition does not answer is told by its status.
+        """
+        values, ends, statuses, presences = self.packed(
+            keys, field, after=after, latest=latest, max_age=max_age, timeout=timeout
+        )
+        return PackedValues(
+            values,
+            np.frombuffer(ends, np.dtype("<u8")),
+            np.frombuffer(statuses, np.uint8),
+            np.frombuffer(presences, np.uint8),
+        )
 
     def plan(
         self,

@@ -4,14 +4,14 @@ use std::time::Duration;
 
 use forebay::{
     Document, DocumentKey, FieldHandle, FieldRead, FieldType, KeyAnswer, KeyList, KeyStatus,
-    Reader, RowRef, ScalarType, Value, View,
+    PackedValues, Reader, RowRef, ScalarType, Value, View,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyString};
 
 use crate::buffer::OutArray;
 use crate::fault::Fault;
-use crate::gather::status_code;
+use crate::gather::{presence_code, status_code};
 use crate::key::GivenKeys;
 use crate::value::object_of;
 
@@ -79,6 +79,35 @@ pub(crate) fn read_many<T: Send>(
         })
     });
     Ok(answers?)
+}
+
+/// Bytes of all values, the end of each (u64), a status and a presence (u8) per key.
+pub(crate) type Packed<'py> =
+    (Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>, Bound<'py, PyBytes>);
+
+/// Reads a string or bytes field of many documents, with the interpreter released and without an
+/// object per value.
+pub(crate) fn read_packed<'py>(
+    py: Python<'py>,
+    reader: &Reader,
+    keys: &GivenKeys,
+    max_age: Option<Duration>,
+    handle: &FieldHandle,
+) -> Result<Packed<'py>, Fault> {
+    let packed = py.detach(|| {
+        let mut packed = PackedValues::default();
+        let read =
+            reader.read_local(max_age, |view| view.multi_get_packed(keys, handle, &mut packed));
+        read.map(|()| {
+            let ends: Vec<u8> = packed.ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+            let statuses: Vec<u8> = packed.statuses.iter().copied().map(status_code).collect();
+            let cells: Vec<u8> = packed.presences.iter().copied().map(presence_code).collect();
+            (packed.bytes, ends, statuses, cells)
+        })
+    });
+    let (values, ends, statuses, cells) = packed?;
+    let bytes = |all: &[u8]| PyBytes::new(py, all);
+    Ok((bytes(&values), bytes(&ends), bytes(&statuses), bytes(&cells)))
 }
 
 /// The dict of a document: absent fields are missing, null ones None.

@@ -18,8 +18,8 @@ pub(crate) fn status_code(status: KeyStatus) -> u8 {
     status as u8
 }
 
-/// The code of a cell, as `forebay.Presence` has it.
-fn presence_code(presence: Presence) -> u8 {
+/// The code of a field or cell, as `forebay.Presence` has it.
+pub(crate) fn presence_code(presence: Presence) -> u8 {
     match presence {
         Presence::Absent => 0,
         Presence::Null => 1,

@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay::{Error, FieldHandle, FieldRead, Presence, Reader, StoreId};
+use forebay::{Error, FieldHandle, FieldRead, Reader, StoreId};
 use forebay_wire::token::Token;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
@@ -14,8 +14,10 @@ use pyo3::types::{PyList, PyString};
 use crate::asked::{Default, How, wait_for};
 use crate::call::{Answer, Call};
 use crate::fault::{Fault, entry};
-use crate::found::{Got, check_statuses, document_object, read_field, read_many};
-use crate::gather::{Arrays, Plan, gather, plan_gather};
+use crate::found::{
+    Got, Packed, check_statuses, document_object, read_field, read_many, read_packed,
+};
+use crate::gather::{Arrays, Plan, gather, plan_gather, presence_code};
 use crate::key::{GivenKey, GivenKeys};
 use crate::memory::NativeMemory;
 use crate::opening::{OpenedReader, Opening, open};
@@ -165,12 +167,7 @@ impl NativeReader {
             how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
             let found =
                 reader.read_local(how.max_age, |view| view.presence(&field.get().handle, key))?;
-            let number = match found {
-                Presence::Absent => 0,
-                Presence::Null => 1,
-                Presence::Value => 2,
-            };
-            Ok(class(py, "forebay._model", "Presence")?.call1((number,))?)
+            Ok(class(py, "forebay._model", "Presence")?.call1((presence_code(found),))?)
         })
     }
 
@@ -235,6 +232,29 @@ impl NativeReader {
             let objects = PyList::new(py, objects.collect::<Result<Vec<_>, Fault>>()?)?;
             statuses.iter_mut().for_each(|statuses| statuses.fill(codes.iter().copied()));
             Ok(objects)
+        })
+    }
+
+    /// Reads a string or bytes field of many documents as four buffers; `Reader.get_packed` is the
+    /// friendly form.
+    #[pyo3(signature = (keys, field, *, after=None, latest=false, max_age=None, timeout=None))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn packed<'py>(
+        &self,
+        py: Python<'py>,
+        keys: &Bound<'py, PyAny>,
+        field: &Bound<'py, PyAny>,
+        after: Option<&[u8]>,
+        latest: bool,
+        max_age: Option<f64>,
+        timeout: Option<f64>,
+    ) -> Result<Packed<'py>, Fault> {
+        entry(|| {
+            let reader = self.reader.get()?;
+            let how = How::of(after, latest, max_age, timeout)?;
+            let (keys, field) = (GivenKeys::of(keys)?, self.field_of(&reader, field)?);
+            how.wait(py, &reader, |reader| reader.partitions_of(&keys))?;
+            read_packed(py, &reader, &keys, how.max_age, &field.get().handle)
         })
     }
 

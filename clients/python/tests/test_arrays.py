@@ -4,6 +4,7 @@ import forebay
 import numpy as np
 import numpy.typing as npt
 import pytest
+from forebay import KeyStatus, Presence
 from testing import Stores
 
 KEYS = ["k", "none", "k"]
@@ -99,3 +100,48 @@ def test_plans_and_handles_are_of_one_store(reader: forebay.Reader, stores: Stor
     with pytest.raises(forebay.InvalidArgument):
         reader.get("none", other.field("a"))
     assert out.tolist() == [[9]]
+
+
+def test_a_packed_batch_is_four_buffers_and_no_object_per_value() -> None:
+    rows: dict[str, forebay.Fields] = {
+        "one": {"s": "h\u00e9llo", "b": b""},
+        "null": {"s": None},
+        "none": {},
+    }
+    types = {"s": "string", "b": "bytes", "i": "int64"}
+    with forebay.Reader.in_memory(types, rows) as users:
+        keys = ["one", "missing", "null", "one"]
+        packed = users.get_packed(keys, "s")
+        text = "h\u00e9llo".encode()
+        assert len(packed) == 4
+        assert packed.values == text * 2
+        assert packed.ends.tolist() == [6, 6, 6, 12]
+        assert packed.statuses.tolist() == [
+            KeyStatus.FOUND,
+            KeyStatus.ABSENT,
+            KeyStatus.FOUND,
+            KeyStatus.FOUND,
+        ]
+        assert packed.presences.tolist() == [
+            Presence.VALUE,
+            Presence.ABSENT,
+            Presence.NULL,
+            Presence.VALUE,
+        ]
+        assert [None if value is None else bytes(value) for value in packed] == [
+            text,
+            None,
+            None,
+            text,
+        ]
+        assert bytes(packed[-1] or b"") == text
+        with pytest.raises(IndexError):
+            packed[4]
+        empty = users.get_packed(["one", "none"], users.field("b"))
+        assert empty.values == b""
+        assert list(empty) == [memoryview(b""), None]
+        assert len(users.get_packed([], "s")) == 0
+        with pytest.raises(forebay.InvalidArgument):
+            users.get_packed(keys, "i")
+        users.force("not_ready")
+        assert users.get_packed(keys, "s").statuses.tolist() == [KeyStatus.UNAVAILABLE] * 4
