@@ -129,6 +129,8 @@ pub async fn in_memory_clock() {
     reader.advance(Duration::from_secs(1_000_000)).unwrap();
     assert!(reader.is_ready());
     assert_eq!(reader.status().age, Some(Duration::ZERO));
+    reader.write(reader.upsert("k").increment("a", 1)).unwrap();
+    assert_eq!(found(&reader, "k"), Some(fields([("a", int(2))])), "after days without a write");
 }
 
 pub async fn in_memory_alterations() {

@@ -113,6 +113,29 @@ class BufferReadsTest extends Behaviours {
         assertTrue(allocated <= reads / 10, allocated + " bytes for " + 3 * reads + " reads");
     }
 
+    @Test
+    void gathersIntoACallersBufferAllocateNothingPerCell() {
+        var threads = (com.sun.management.ThreadMXBean) ManagementFactory.getThreadMXBean();
+        Key[] many = new Key[100];
+        Arrays.fill(many, ONE);
+        Keys keys = Keys.of(many);
+        ByteBuffer out = ByteBuffer.allocateDirect(4 * 3 * 100).order(ByteOrder.nativeOrder());
+        byte[] statuses = new byte[100];
+        try (GatherPlan plan = READER.planFloats(fields("f", "v"), false)) {
+            long gathers = 2_000;
+            long allocated = Long.MAX_VALUE;
+            for (int round = 0; round < 20 && allocated > 300 * gathers; round++) {
+                long before = threads.getCurrentThreadAllocatedBytes();
+                for (int gather = 0; gather < gathers; gather++) {
+                    READER.gather(plan, keys, out, statuses, null);
+                }
+                allocated = threads.getCurrentThreadAllocatedBytes() - before;
+            }
+            // A few objects of the call itself; one byte per cell would be too many.
+            assertTrue(allocated <= 300 * gathers, allocated + " bytes for " + gathers);
+        }
+    }
+
     private static List<GatherField> fields(String... names) {
         return Arrays.stream(names).map(GatherField::new).toList();
     }
