@@ -109,10 +109,6 @@ pub const CHECKPOINT_CLOSE_MS: u64 = 5_000;
 /// Largest partition that a reader writes checkpoints of, unless it is told otherwise, in bytes of
 /// keys and rows.
 pub const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
-/// Bytes of items at which a block of a checkpoint is closed.
-pub const CHECKPOINT_BLOCK_BYTES_AIM: usize = 256 * 1024;
-/// Largest body of one block of a checkpoint, in bytes: one of the largest rows behind others.
-pub const CHECKPOINT_BLOCK_BYTES_MAX: usize = ROW_BYTES_MAX + 1024 * 1024;
 /// Checkpoint files of one partition that a reader tries, the newest first.
 pub const CHECKPOINT_FILES_MAX: usize = 8;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.
@@ -156,9 +152,6 @@ pub const REMOTE_CALL_TIMEOUT_MS: u64 = 10_000;
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);
 const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);
 const _: () = assert!(ENTRY_BYTES_MAX < MESSAGE_BYTES_MAX);
-const _: () = assert!(
-    CHECKPOINT_BLOCK_BYTES_AIM + ROW_BYTES_MAX + 3 * KEY_BYTES_MAX < CHECKPOINT_BLOCK_BYTES_MAX
-);
 const _: () = assert!(2 * ENTRY_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
 const _: () = assert!(ENTRY_CHANGES_MAX <= 1 << 16);
 const _: () = assert!(REQUEST_CHANGES_MAX <= ENTRY_CHANGES_MAX);

@@ -1,19 +1,20 @@
 //! The header of one partition: what readers ask of it before they touch a row.
 //!
 //! One writer stores, any readers load; nobody waits. The words that every read needs (phase,
-//! root, schema version, partition time) stand alone and are stored with release after the
+//! space, schema version, partition time) stand alone and are stored with release after the
 //! rows that they speak of. The status, which must be consistent in itself, lies in two sets of
 //! words that take turns: the writer fills the set that is not current and then raises the turn.
 //! A reader copies the current set and keeps the copy if the turn has not moved; it tries again
 //! only when the writer got further, so a writer that is frozen in the middle stops no reader.
 
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{Epoch, Offset, Position, SchemaVersion};
 
-use crate::table::Root;
+use crate::storage::Space;
 
 /// How far a partition is; whether it may say *absent*.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,15 @@ pub struct Held {
     pub memory_bytes: u64,
 }
 
+impl Held {
+    /// A document went. Where an image lied about what it holds, there may be less than that.
+    pub(crate) fn lose(&mut self, key_bytes: usize, row_bytes: usize) {
+        self.documents = self.documents.saturating_sub(1);
+        self.key_bytes = self.key_bytes.saturating_sub(key_bytes as u64);
+        self.row_bytes = self.row_bytes.saturating_sub(row_bytes as u64);
+    }
+}
+
 const STATUS_WORDS: usize = 9;
 
 /// The header of one partition; on lines of its own, so that partitions do not slow each other.
@@ -91,7 +101,8 @@ const STATUS_WORDS: usize = 9;
 #[repr(align(64))]
 pub(crate) struct Header {
     partition_time: AtomicI64,
-    root: AtomicU64,
+    /// Made of an `Arc`, which is this header's.
+    space: AtomicPtr<Space>,
     schema_version: AtomicU32,
     phase: AtomicU8,
     turn: AtomicU64,
@@ -99,10 +110,10 @@ pub(crate) struct Header {
 }
 
 impl Header {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(space: Arc<Space>) -> Self {
         let header = Self {
             partition_time: AtomicI64::new(Timestamp::MIN.as_micros()),
-            root: AtomicU64::new(0),
+            space: AtomicPtr::new(Arc::into_raw(space).cast_mut()),
             schema_version: AtomicU32::new(0),
             phase: AtomicU8::new(PartitionPhase::Bootstrapping as u8),
             turn: AtomicU64::new(0),
@@ -120,14 +131,16 @@ impl Header {
         self.phase.store(phase as u8, Ordering::Release);
     }
 
-    /// Where the table begins that readers see.
-    pub(crate) fn load_root_acquire(&self) -> Root {
-        Root::load(&self.root)
-    }
-
-    /// The word of the root, for the table that readers see: it swings it when it grows.
-    pub(crate) fn root(&self) -> &AtomicU64 {
-        &self.root
+    /// The space that readers see.
+    ///
+    /// # Safety
+    /// The caller holds a guard, and has since before this call, for as long as `'g` lasts; or is
+    /// the writer, who alone takes spaces out of use.
+    #[inline]
+    pub(crate) unsafe fn load_space<'g>(&self) -> &'g Space {
+        // SAFETY: it is never null, and stays until the caller's guard has gone. Sequentially
+        // consistent, as all loads on the way to a record: see `Group::load_to_follow`.
+        unsafe { &*self.space.load(Ordering::SeqCst) }
     }
 
     pub(crate) fn load_partition_time_acquire(&self) -> Timestamp {
@@ -138,12 +151,21 @@ impl Header {
         SchemaVersion(self.schema_version.load(Ordering::Acquire))
     }
 
-    /// Publishes what one entry made; its rows were stored before. Only the writer calls it.
+    /// Puts a space in place of the one that readers see, which is handed back to be retired. Only
+    /// the writer calls it, and publishes behind it.
+    #[must_use]
+    pub(crate) fn swap_space(&self, space: Arc<Space>) -> Arc<Space> {
+        let old = self.space.swap(Arc::into_raw(space).cast_mut(), Ordering::SeqCst);
+        // SAFETY: what stands there was made of an `Arc`, by `new` or by this.
+        unsafe { Arc::from_raw(old) }
+    }
+
+    /// Publishes what one entry made; its rows, and the root that leads to them, were stored
+    /// before. Only the writer calls it.
     ///
-    /// A reader loads in the opposite order (schema version, then root, then the row), so
-    /// whoever sees the new schema version also sees the new root and the new rows.
-    pub(crate) fn publish(&self, root: Root, progress: &Progress, held: &Held) {
-        root.store_release(&self.root);
+    /// A reader loads in the opposite order (schema version, then space, root and row), so whoever
+    /// sees the new schema version also sees the new rows.
+    pub(crate) fn publish(&self, progress: &Progress, held: &Held) {
         self.schema_version.store(progress.schema_version.0, Ordering::Release);
         self.partition_time.store(progress.partition_time.as_micros(), Ordering::Release);
         self.publish_status(progress, held);
@@ -187,6 +209,13 @@ impl Header {
     }
 }
 
+impl Drop for Header {
+    fn drop(&mut self) {
+        // SAFETY: as in `swap_space`; nobody reads any more.
+        drop(unsafe { Arc::from_raw(*self.space.get_mut()) });
+    }
+}
+
 fn unpack(words: [u64; STATUS_WORDS]) -> (Progress, Held) {
     let [home, offset, applied, time, schema_version, held @ ..] = words;
     let [documents, key_bytes, row_bytes, memory_bytes] = held;
@@ -207,6 +236,14 @@ fn unpack(words: [u64; STATUS_WORDS]) -> (Progress, Held) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::memory::Memory;
+    use crate::storage::SeededHash;
+    use crate::table::Root;
+
+    fn header() -> Header {
+        let memory = Memory::reserve(1 << 30).unwrap();
+        Header::new(Space::new(memory, SeededHash::new(1), Root::NONE))
+    }
 
     fn progress(n: u64) -> Progress {
         Progress {
@@ -219,27 +256,24 @@ mod tests {
 
     #[test]
     fn a_status_comes_back_as_it_was_published() {
-        let header = Header::new();
+        let header = header();
         assert_eq!(header.status(), (Progress::START, Held::default()));
         for n in [1, 2, 65_535, 70_000] {
             let held = Held { documents: n, key_bytes: 2 * n, row_bytes: 3 * n, memory_bytes: n };
-            header.publish(Root::NONE, &progress(n), &held);
+            header.publish(&progress(n), &held);
             assert_eq!(header.status(), (progress(n), held));
         }
     }
 
     #[test]
     fn a_status_read_during_publishes_is_never_mixed_and_never_falls() {
-        let header = Header::new();
+        let header = header();
         const PUBLISHES: u64 = 200_000;
         std::thread::scope(|scope| {
             scope.spawn(|| {
                 for n in 1..=PUBLISHES {
-                    header.publish(
-                        Root::NONE,
-                        &progress(n),
-                        &Held { documents: n, ..Held::default() },
-                    );
+                    let held = Held { documents: n, ..Held::default() };
+                    header.publish(&progress(n), &held);
                 }
             });
             let mut last = 0;

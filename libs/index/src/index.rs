@@ -15,7 +15,7 @@ use crate::gather::{Conversion, GatherField, GatherPlan};
 use crate::handle::FieldHandle;
 use crate::header::{Held, PartitionPhase, Progress};
 use crate::key::{DocumentKey, KeyShape};
-use crate::memory::Memory;
+use crate::memory::reserved_for;
 use crate::number::Element;
 use crate::reclaim::Reclaim;
 use crate::scan::Scan;
@@ -32,9 +32,6 @@ pub(crate) struct Inner {
     pub(crate) schemas: SchemaSet,
     /// By partition id; `None` where it is not followed.
     partitions: Box<[Option<Box<Partition>>]>,
-    /// Where all documents lie.
-    pub(crate) memory: Arc<Memory>,
-    pub(crate) hash: SeededHash,
     pub(crate) reclaim: Reclaim,
     pub(crate) counters: Counters,
 }
@@ -146,12 +143,13 @@ impl Index {
         followed: impl IntoIterator<Item = PartitionId>,
         hash_seed: u64,
     ) -> Result<Self> {
-        Self::over(Memory::reserve()?, definitions, followed, hash_seed)
+        let followed: BTreeSet<_> = followed.into_iter().collect();
+        Self::within(reserved_for(followed.len()), definitions, followed, hash_seed)
     }
 
-    /// As [`Index::new`], over memory of the caller's choice.
-    pub(crate) fn over(
-        memory: Arc<Memory>,
+    /// As [`Index::new`], with at most this many addresses for each partition.
+    pub(crate) fn within(
+        addresses: u64,
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
         hash_seed: u64,
@@ -173,13 +171,13 @@ impl Index {
         let hash = SeededHash::new(hash_seed);
         let partition = |partition: PartitionId| {
             let at = PartitionRef { store, partition };
-            let writer = || WriterState::new(memory.clone(), hash);
-            followed.contains(&partition).then(|| Box::new(Partition::new(at, writer())))
+            let made = || Ok(Box::new(Partition::new(at, WriterState::new(addresses, hash)?)));
+            followed.contains(&partition).then(made).transpose()
         };
-        let partitions = definition.partitions.partitions().map(partition).collect();
-        let counters = Counters::new();
-        let reclaim = Reclaim::new(memory.clone());
-        let inner = Inner { store, shape, schemas, partitions, memory, hash, reclaim, counters };
+        let partitions = definition.partitions.partitions().map(partition);
+        let partitions = partitions.collect::<Result<_>>()?;
+        let (counters, reclaim) = (Counters::new(), Reclaim::new());
+        let inner = Inner { store, shape, schemas, partitions, reclaim, counters };
         Ok(Self { inner: Arc::new(inner) })
     }
 

@@ -6,21 +6,22 @@
 //! # Who writes
 //!
 //! One [`PartitionWriter`] per partition; there is no second handle, and all its methods that
-//! change something take `&mut self`. Writers of different partitions share nothing but the memory
-//! that they take chunks of. For one entry the writer
+//! change something take `&mut self`. Writers of different partitions share no memory. For one entry
+//! the writer
 //!
 //! 1. stores the documents: each record is written to new memory, then one slot is swung to it,
 //!    never changed in place; when all documents are dropped, the new ones go to a new *table*,
 //!    which nobody sees yet;
-//! 2. publishes the table's root, then the schema version, then the partition time, each with
-//!    release;
+//! 2. publishes the table's root, in the *space* that readers come to through the header, then the
+//!    schema version, then the partition time, each with release;
 //! 3. publishes the status (position, time, version, counts) as one consistent set;
 //! 4. only then retires a table that was dropped.
 //!
 //! # Who reads
 //!
 //! Any number of threads, through a [`View`] per call. A read loads, each with acquire or stronger,
-//! in the opposite order: phase, partition time, schema version, root, directory, slot, record. So
+//! in the opposite order: phase, partition time, schema version, space, root, directory, slot,
+//! record. So
 //!
 //! - a status that names a position is true of every later read: the documents of that position
 //!   were stored before it was published;
@@ -36,7 +37,8 @@
 //!
 //! No reader takes a lock or waits: every retry means that a writer got further. No reader writes a
 //! line that another reader uses: the guard of a view and the counts of reads each lie on a line of
-//! the thread's own. A view that is held delays the reclaim of old records, and nothing else.
+//! the thread's own. (Of an [`Image`] a reader sets the bit of a block that it is the first to come
+//! to, once.) A view that is held delays the reclaim of old records, and nothing else.
 //!
 //! # What a read promises
 //!
@@ -47,10 +49,10 @@
 
 mod batch;
 mod counters;
-mod expiry;
 mod gather;
 mod handle;
 mod header;
+mod image;
 mod index;
 mod key;
 mod memory;
@@ -69,6 +71,7 @@ pub use counters::ReadCounts;
 pub use gather::{Conversion, GatherColumns, GatherField, GatherOut, GatherPlan};
 pub use handle::FieldHandle;
 pub use header::{Held, PartitionPhase, Progress};
+pub use image::{Image, ImageAbout, ImageFile, ImageSink};
 pub use index::{Index, IndexMetrics, PartitionStatus};
 pub use key::{DocumentKey, KeyList, PackedKeys};
 pub use number::{Element, FieldScalar};

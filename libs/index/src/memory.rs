@@ -1,4 +1,4 @@
-//! The memory that documents lie in: one range of addresses per index, handed out in chunks.
+//! The memory that documents lie in: one range of addresses per space, handed out in chunks.
 //!
 //! The range is reserved once and never moves, so a place in it is a number that stays good for
 //! every thread. Reserved addresses take nothing of the machine: they are opened block by block,
@@ -11,9 +11,13 @@
 //! for readers. The reader that leaves last takes no lock for it: it puts the chunks on a stack,
 //! from which a writer puts them back. That also holds in a process that was forked while some
 //! other thread had the lock.
+//!
+//! Memory that was made of an image lies in part in the image's file, privately mapped; each block
+//! of it is proved before it is first used ([`Memory::prove`]), by readers and the writer alike.
 
 mod free;
 mod poison;
+mod proof;
 
 use std::fmt;
 use std::ptr::{NonNull, null_mut};
@@ -21,22 +25,26 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
-use free::{BLOCK_BYTES, BLOCK_ORDER, Free, ORDER_MAX};
+use free::{BLOCK_ORDER, Free, ORDER_MAX};
 use parking_lot::{Mutex, MutexGuard};
+use proof::Proof;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
 };
 use rustix::process::{Resource, getrlimit};
 
+pub(crate) use self::free::BLOCK_BYTES;
+use crate::image::{Image, damaged};
+
 /// Bytes of the smallest chunk.
 pub(crate) const CHUNK_BYTES_MIN: u64 = 8 * 1024;
 /// Bytes of the largest chunk.
 pub(crate) const CHUNK_BYTES_MAX: u64 = CHUNK_BYTES_MIN << ORDER_MAX;
-/// Blocks in which small chunks lie ask for huge pages once an index has more than this.
-const SMALL_INDEX_BYTES: u64 = 8 * BLOCK_BYTES;
+/// Blocks in which small chunks lie ask for huge pages once a space has more than this.
+const SMALL_SPACE_BYTES: u64 = 2 * BLOCK_BYTES;
 /// Addresses reserved: this, or half of it as often as the system refuses; where the process's
-/// addresses are limited, an eighth of the limit, for others need them too.
-const RESERVED_BYTES: u64 = 1 << 38;
+/// addresses are limited, an eighth of the limit for all partitions, for others need them too.
+const RESERVED_BYTES: u64 = 1 << 36;
 const RESERVED_BYTES_MIN: u64 = 1 << 28;
 /// What one call puts back of what readers have left: small chunks, or a sixteenth as many blocks.
 const SETTLED_PER_CALL: usize = 64;
@@ -44,7 +52,7 @@ const SETTLED_BLOCK: usize = 16;
 
 const _: () = assert!(usize::BITS == 64, "an index needs the addresses of a 64-bit machine");
 
-/// A piece of an index's memory; whoever holds it may write there. It has no destructor: it is
+/// A piece of a space's memory; whoever holds it may write there. It has no destructor: it is
 /// retired or released, or lost until its index ends.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use]
@@ -63,6 +71,16 @@ impl Chunk {
     pub(crate) fn bytes(&self) -> u64 {
         CHUNK_BYTES_MIN << self.order
     }
+
+    /// A chunk that an image says is in use; `None` for what no chunk can be.
+    pub(crate) fn of_image(address: u64, bytes: u64) -> Option<Self> {
+        let chunks = bytes / CHUNK_BYTES_MIN;
+        let order = chunks.is_power_of_two().then(|| chunks.trailing_zeros() as u8)?;
+        let fits = order <= ORDER_MAX
+            && bytes == CHUNK_BYTES_MIN << order
+            && address.is_multiple_of(bytes);
+        fits.then_some(Self { address, order })
+    }
 }
 
 /// Chunks that readers have left, on the way back.
@@ -71,10 +89,14 @@ pub(crate) struct Left {
     next: *mut Left,
 }
 
-/// The memory of one index.
+/// The memory of one space.
 pub(crate) struct Memory {
     base: NonNull<u8>,
     reserved: u64,
+    /// From here on addresses are not opened yet.
+    opened: AtomicU64,
+    /// What of it lies in an image and is not proved yet; `None` without an image.
+    proof: Option<Proof>,
     state: Mutex<State>,
     /// Bytes of the chunks in use or retired.
     used: AtomicU64,
@@ -96,22 +118,79 @@ struct State {
 }
 
 impl Memory {
-    /// Reserves the addresses; takes no pages yet.
+    /// Reserves addresses, at most this many; takes no pages yet.
     ///
     /// # Errors
     /// `LimitExceeded` when the system does not even give the smallest range.
-    pub(crate) fn reserve() -> Result<Arc<Self>> {
-        let mut reserved = reserved_of(getrlimit(Resource::As).current);
+    pub(crate) fn reserve(most: u64) -> Result<Arc<Self>> {
+        Ok(Arc::new(Self::reserve_at_most(most)?))
+    }
+
+    fn reserve_at_most(most: u64) -> Result<Self> {
+        let mut reserved = most;
         loop {
-            match Self::reserve_within(reserved) {
+            match Self::reserve_exactly(reserved) {
                 Err(_) if reserved > RESERVED_BYTES_MIN => reserved /= 2,
                 done => return done,
             }
         }
     }
 
+    /// Memory with what an image holds, at the addresses where it was, and room for these chunks.
+    /// Which chunks are in use it hears from [`Memory::adopt`], before anybody else has it.
+    ///
+    /// # Errors
+    /// As [`Memory::reserve`]; `Corrupt` for chunks that cannot be; `Unavailable` when the file
+    /// can be neither mapped nor read.
+    pub(crate) fn of_image(image: &Image, chunks: &[(u64, u64)], most: u64) -> Result<Arc<Self>> {
+        let extents = image.extents().iter();
+        let extents = extents.map(|at| (at.first * CHUNK_BYTES_MIN, at.blocks * CHUNK_BYTES_MIN));
+        let ends = extents.clone().chain(chunks.iter().copied());
+        let end = ends.map(|(start, bytes)| start.saturating_add(bytes)).max();
+        let end = end.unwrap_or(0).max(BLOCK_BYTES);
+        let mut memory = Self::reserve_at_most(most)?;
+        if end > memory.reserved {
+            let message = "the image holds more than there are addresses; follow fewer partitions \
+                per process, or raise the limit of virtual memory (ulimit -v)";
+            return Err(Error::limit_exceeded(message, memory.reserved, end));
+        }
+        let opened = end.next_multiple_of(BLOCK_BYTES);
+        if opened > BLOCK_BYTES && !memory.open(BLOCK_BYTES, opened - BLOCK_BYTES) {
+            let message = "the system gives no memory for the image; follow fewer partitions, or \
+                give the process more memory";
+            return Err(Error::limit_exceeded(message, 0, opened));
+        }
+        for ((start, bytes), extent) in extents.zip(image.extents()) {
+            if start < BLOCK_BYTES {
+                return Err(damaged("a block at an address that is none"));
+            }
+            poison::allow(memory.pointer(start), bytes);
+            // SAFETY: the extent lies in addresses that were just opened and that nobody uses.
+            unsafe { image.bring(extent, memory.pointer(start))? };
+        }
+        memory.proof = Some(Proof::new(image, opened));
+        memory.opened = AtomicU64::new(opened);
+        memory.state.get_mut().free = Free::from(opened);
+        Ok(Arc::new(memory))
+    }
+
+    /// Takes over the chunks that an image's table uses, as start and bytes each: all else that is
+    /// opened is free. One of them goes on being written, in this part.
+    ///
+    /// # Errors
+    /// `Corrupt` for chunks that overlap or lie outside of what is opened.
+    pub(crate) fn adopt(&self, used: Vec<(u64, u64)>, written: Option<(u64, u64)>) -> Result<()> {
+        if let (Some(proof), Some((address, bytes))) = (&self.proof, written) {
+            proof.disown(address, bytes);
+        }
+        let bytes = used.iter().map(|(_, bytes)| bytes).sum();
+        self.state().free = Free::around(used, self.opened())?;
+        self.used.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
     /// Reserves this many bytes of addresses, a multiple of a block.
-    pub(crate) fn reserve_within(reserved: u64) -> Result<Arc<Self>> {
+    fn reserve_exactly(reserved: u64) -> Result<Self> {
         let bytes = (reserved + BLOCK_BYTES) as usize;
         let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
         // SAFETY: a new private mapping at an address of the system's choice touches nothing that
@@ -140,8 +219,59 @@ impl Memory {
             NonNull::new(aligned).ok_or_else(|| Error::internal("a mapping at address 0"))?;
         // Address 0 means nothing in a slot, so the first block is never handed out.
         let state = State { free: Free::from(BLOCK_BYTES), returning: Vec::new() };
-        let (state, used) = (Mutex::new(state), AtomicU64::new(0));
-        Ok(Arc::new(Self { base, reserved, state, used, left: AtomicPtr::new(null_mut()) }))
+        Ok(Self {
+            base,
+            reserved,
+            opened: AtomicU64::new(BLOCK_BYTES),
+            proof: None,
+            state: Mutex::new(state),
+            used: AtomicU64::new(0),
+            left: AtomicPtr::new(null_mut()),
+        })
+    }
+
+    /// Makes sure that these bytes are what they were when they were written: those that lie in an
+    /// image are compared with its checksums the first time. Costs nothing without an image, and a
+    /// bit once it was done.
+    ///
+    /// # Errors
+    /// `Corrupt` when they are not, or lie where nothing was ever written.
+    #[inline]
+    pub(crate) fn prove(&self, address: u64, bytes: u64) -> Result<()> {
+        match &self.proof {
+            None => Ok(()),
+            Some(proof) => self.prove_of_image(proof, address, bytes),
+        }
+    }
+
+    fn prove_of_image(&self, proof: &Proof, address: u64, bytes: u64) -> Result<()> {
+        let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
+        let Some(end) = end.filter(|_| address >= BLOCK_BYTES) else {
+            return Err(proof.note_damage("an address outside of it"));
+        };
+        let blocks = address / CHUNK_BYTES_MIN..end.div_ceil(CHUNK_BYTES_MIN);
+        blocks.into_iter().try_for_each(|block| {
+            if proof.is_proved(block) {
+                return Ok(());
+            }
+            let start = self.pointer(block * CHUNK_BYTES_MIN);
+            // SAFETY: a block of an extent that was mapped, or read, when this memory was made. It
+            // changes only by atomics, and only once it was proved.
+            unsafe { proof.prove_block(block, start) }
+        })
+    }
+
+    /// Why nothing here may be used any more, if so: a block of its image was found damaged.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn check_sound(&self) -> Result<()> {
+        self.proof.as_ref().map_or(Ok(()), Proof::check_sound)
+    }
+
+    /// Where the addresses end that can be used.
+    pub(crate) fn opened(&self) -> u64 {
+        self.opened.load(Ordering::Acquire)
     }
 
     /// Bytes of all chunks in use, and of those that readers are waited for or have left.
@@ -186,6 +316,9 @@ impl Memory {
         }
         drop(state);
         let chunk = taken.ok_or_else(|| Error::internal("a chunk that was found is gone"))?;
+        if let Some(proof) = &self.proof {
+            proof.disown(chunk.address, chunk.bytes());
+        }
         self.used.fetch_add(chunk.bytes(), Ordering::Relaxed);
         Ok(chunk)
     }
@@ -199,18 +332,25 @@ impl Memory {
     /// whole blocks, and in all blocks of a large index. Answers whether the system agreed.
     fn open_fresh(&self, state: &State, order: u8) -> bool {
         let (start, next) = (state.free.fresh(), state.free.next_fresh(order));
-        let bytes = next.address + next.bytes() - start;
-        let flags = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: addresses of our range that nobody uses yet become readable and writable.
-        let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
-        if opened.is_err() {
+        if !self.open(start, next.address + next.bytes() - start) {
             return false;
         }
-        poison::forbid(self.pointer(start), bytes);
-        if order >= BLOCK_ORDER || start > SMALL_INDEX_BYTES {
+        self.opened.store(next.address + next.bytes(), Ordering::Release);
+        if order >= BLOCK_ORDER || start > SMALL_SPACE_BYTES {
             self.advise(next.address, next.bytes(), Advice::LinuxHugepage);
         }
         true
+    }
+
+    /// Makes addresses usable that nobody uses yet; answers whether the system agreed.
+    fn open(&self, start: u64, bytes: u64) -> bool {
+        let flags = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: addresses of our range that nobody uses yet become readable and writable.
+        let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
+        if opened.is_ok() {
+            poison::forbid(self.pointer(start), bytes);
+        }
+        opened.is_ok()
     }
 
     fn advise(&self, start: u64, bytes: u64, advice: Advice) {
@@ -300,7 +440,7 @@ impl Memory {
     }
 
     fn pointer(&self, address: u64) -> *mut u8 {
-        debug_assert!(address < self.reserved, "{address} lies outside the index's memory");
+        debug_assert!(address <= self.reserved, "{address} lies outside the index's memory");
         // SAFETY: addresses lie inside the reserved range.
         unsafe { self.base.as_ptr().add(address as usize) }
     }
@@ -386,8 +526,13 @@ impl fmt::Debug for Memory {
     }
 }
 
-fn reserved_of(limit: Option<u64>) -> u64 {
-    let eighth = limit.map_or(u64::MAX, |limit| limit / 8);
+/// How many addresses each of this many spaces may reserve.
+pub(crate) fn reserved_for(spaces: usize) -> u64 {
+    reserved_of(getrlimit(Resource::As).current, spaces)
+}
+
+fn reserved_of(limit: Option<u64>, spaces: usize) -> u64 {
+    let eighth = limit.map_or(u64::MAX, |limit| limit / 8 / spaces.max(1) as u64);
     let most = 1 << eighth.max(1).ilog2();
     RESERVED_BYTES.min(most).max(RESERVED_BYTES_MIN)
 }

@@ -8,10 +8,13 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, Sender, channel};
 
+use parking_lot::Mutex;
 use seize::{Collector, LocalGuard};
 
 use crate::memory::{Chunk, Memory};
+use crate::storage::Space;
 
 /// How often, at most, a retirement is tried again: the collector needs as many retirements as
 /// there are readers at that moment, and keeps what it has until then.
@@ -20,10 +23,13 @@ const RETRIES_MAX: u32 = 64;
 /// Brings an index's memory back into use.
 #[derive(Debug)]
 pub(crate) struct Reclaim {
-    memory: Arc<Memory>,
     collector: Collector,
     waiting: Arc<Waiting>,
     retries: AtomicU32,
+    left: Sender<Arc<Space>>,
+    /// Spaces that readers have left. A writer lets them go: giving back a large one takes time
+    /// that no reader should spend.
+    spaces: Mutex<Receiver<Arc<Space>>>,
 }
 
 /// How much is retired and not left yet.
@@ -51,10 +57,11 @@ impl Drop for Pin<'_> {
 }
 
 impl Reclaim {
-    pub(crate) fn new(memory: Arc<Memory>) -> Self {
+    pub(crate) fn new() -> Self {
         // What is retired is large and rare, so it goes as soon as its readers have.
         let collector = Collector::new().batch_size(1);
-        Self { memory, collector, waiting: Arc::default(), retries: AtomicU32::new(0) }
+        let (waiting, retries, (left, spaces)) = (Arc::default(), AtomicU32::new(0), channel());
+        Self { collector, waiting, retries, left, spaces: Mutex::new(spaces) }
     }
 
     /// Announces a reader. Must come before its first load.
@@ -67,54 +74,74 @@ impl Reclaim {
         }
     }
 
-    /// Takes chunks out of use once every reader that could still come to them has gone. No word
-    /// that a new reader loads may lead to them any more.
-    pub(crate) fn retire(&self, chunks: Vec<Chunk>) {
+    /// Takes chunks of a memory out of use once every reader that could still come to them has
+    /// gone. No word that a new reader loads may lead to them any more.
+    pub(crate) fn retire(&self, memory: &Arc<Memory>, chunks: Vec<Chunk>) {
         if chunks.is_empty() {
             return;
         }
         // Planted, it proves that AddressSanitizer sees a reader in memory that was taken from it.
         if cfg!(forebay_planted = "use-after-free") {
-            return self.memory.leave(chunks);
+            return memory.leave(chunks);
         }
-        self.waiting.retirements.fetch_add(1, Ordering::Relaxed);
-        self.retries.store(RETRIES_MAX, Ordering::Relaxed);
-        self.hand_over(chunks);
+        self.wait_for_readers(What::Chunks(memory.clone(), chunks));
     }
 
-    /// Goes on with what waits, a bounded amount: called now and then by writers.
-    pub(crate) fn go_on(&self) {
+    /// Takes a space out of use, as [`Reclaim::retire`] does chunks.
+    pub(crate) fn retire_space(&self, space: Arc<Space>) {
+        self.wait_for_readers(What::Space(space, self.left.clone()));
+    }
+
+    fn wait_for_readers(&self, what: What) {
+        self.waiting.retirements.fetch_add(1, Ordering::Relaxed);
+        self.retries.store(RETRIES_MAX, Ordering::Relaxed);
+        self.hand_over(what);
+    }
+
+    /// Goes on with what waits, a bounded amount: called now and then by the writers of spaces,
+    /// each with its own memory.
+    pub(crate) fn go_on(&self, memory: &Memory) {
         let is_waiting = self.waiting.retirements.load(Ordering::Relaxed) > 0;
         let retries = self.retries.load(Ordering::Relaxed);
         if is_waiting && retries > 0 {
             self.retries.store(retries - 1, Ordering::Relaxed);
-            self.hand_over(Vec::new());
+            self.hand_over(What::Nothing);
         }
-        self.memory.settle();
+        memory.settle();
+        if let Some(spaces) = self.spaces.try_lock() {
+            drop(spaces.try_recv());
+        }
     }
 
-    fn hand_over(&self, chunks: Vec<Chunk>) {
-        let (memory, waiting) = (self.memory.clone(), self.waiting.clone());
-        let retired = Box::into_raw(Box::new(Retired { memory, waiting, chunks }));
+    fn hand_over(&self, what: What) {
+        let retired = Box::into_raw(Box::new(Retired { waiting: self.waiting.clone(), what }));
         // SAFETY: the box was just made, nobody else has its address, and it is retired once.
         unsafe { self.collector.retire(retired, seize::reclaim::boxed) };
     }
 }
 
-/// Chunks that some reader may still see.
+/// What some reader may still see.
+enum What {
+    Nothing,
+    Chunks(Arc<Memory>, Vec<Chunk>),
+    Space(Arc<Space>, Sender<Arc<Space>>),
+}
+
 struct Retired {
-    memory: Arc<Memory>,
     waiting: Arc<Waiting>,
-    chunks: Vec<Chunk>,
+    what: What,
 }
 
 impl Drop for Retired {
     fn drop(&mut self) {
         #[cfg(forebay_sanitize = "thread")]
         self.waiting.readers_left.load(Ordering::Acquire);
-        if !self.chunks.is_empty() {
-            self.memory.leave(std::mem::take(&mut self.chunks));
-            self.waiting.retirements.fetch_sub(1, Ordering::Relaxed);
+        match std::mem::replace(&mut self.what, What::Nothing) {
+            What::Nothing => return,
+            What::Chunks(memory, chunks) => memory.leave(chunks),
+            // Without anybody to receive it the index ends, and the space with it.
+            What::Space(space, left) => drop(left.send(space)),
         }
+        self.waiting.retirements.fetch_sub(1, Ordering::Relaxed);
     }
 }

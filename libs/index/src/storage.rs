@@ -1,11 +1,14 @@
 //! One partition: its header, which readers see, and the state of its writer while nobody holds it.
 
-use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+use std::sync::{Arc, Mutex};
 
 use forebay_core::id::PartitionRef;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::header::Header;
+use crate::memory::Memory;
+use crate::table::Root;
 use crate::writer::WriterState;
 
 /// A seeded hash of the index's own: inside a partition the partition hash has little left to tell
@@ -19,10 +22,38 @@ impl SeededHash {
         Self(seed ^ 0x9e37_79b9_7f4a_7c15)
     }
 
+    /// The hash that an image was written with.
+    pub(crate) fn of_seed(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// What makes it this hash and no other.
+    pub(crate) fn seed(self) -> u64 {
+        self.0
+    }
+
     /// The hash of a key's identity bytes.
     #[inline]
     pub(crate) fn of(self, identity: &[u8]) -> u64 {
         xxh3_64_with_seed(identity, self.0)
+    }
+}
+
+/// One generation's memory and where its table begins. A generation that is built beside the one
+/// that readers see has a space of its own; they come to it through the partition's header.
+#[derive(Debug)]
+pub(crate) struct Space {
+    pub(crate) memory: Arc<Memory>,
+    pub(crate) hash: SeededHash,
+    pub(crate) root: AtomicU64,
+}
+
+impl Space {
+    /// A space whose table begins here.
+    pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash, root: Root) -> Arc<Self> {
+        let cell = AtomicU64::new(0);
+        root.store_release(&cell);
+        Arc::new(Self { memory, hash, root: cell })
     }
 }
 
@@ -56,6 +87,6 @@ pub(crate) struct Partition {
 
 impl Partition {
     pub(crate) fn new(at: PartitionRef, writer: WriterState) -> Self {
-        Self { at, header: Header::new(), writer: Mutex::new(Some(writer)) }
+        Self { at, header: Header::new(writer.space()), writer: Mutex::new(Some(writer)) }
     }
 }

@@ -1,7 +1,8 @@
 //! A table: the documents of one generation of one partition.
 //!
 //! Readers come from the root: directory, bucket group, slot, record. Its one writer keeps beside
-//! it what readers do not need: how full each group is and what lives in each segment.
+//! it what readers do not need: how full each group is, when its documents expire, and what lives
+//! in each segment.
 //!
 //! # How a write is published
 //!
@@ -38,7 +39,9 @@
 //! all of them. So a write that fails leaves the document as it was, and the table whole.
 
 mod directory;
+mod expiry;
 mod group;
+mod of_image;
 mod record;
 mod segments;
 mod slot;
@@ -48,12 +51,14 @@ mod tests;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_core::{Error, Result};
+use forebay_core::clock::Timestamp;
+use forebay_core::{Error, ErrorCode, Result};
 
 pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES, entry_of};
+use expiry::{Due, NEVER};
 use group::{FILLED_MAX, Group, Place, SLOTS};
-pub(crate) use record::Record;
+pub(crate) use record::{Record, filler};
 use segments::Segments;
 
 use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory};
@@ -67,6 +72,9 @@ const PREFETCHED: usize = 32;
 
 /// The record of a key, in the table that begins at this root.
 ///
+/// # Errors
+/// `Corrupt` where the table is of an image and damaged; so of all that follow.
+///
 /// # Safety
 /// The root was loaded from its cell while the guard has been held that outlives `'g`.
 #[inline]
@@ -75,9 +83,12 @@ pub(crate) unsafe fn find<'g>(
     root: Root,
     hash: u64,
     key: &[u8],
-) -> Option<Record<'g>> {
+) -> Result<Option<Record<'g>>> {
     // SAFETY: the caller's promise.
-    unsafe { root.group(memory, hash) }?.find(hash, key)
+    match unsafe { root.group(memory, hash) }? {
+        Some(group) => group.find(hash, key),
+        None => Ok(None),
+    }
 }
 
 /// Asks for the bucket of a hash.
@@ -86,8 +97,8 @@ pub(crate) unsafe fn find<'g>(
 /// As [`find`].
 #[inline]
 pub(crate) unsafe fn prefetch_bucket(memory: &Memory, root: Root, hash: u64) {
-    // SAFETY: the caller's promise.
-    if let Some(group) = unsafe { root.group(memory, hash) } {
+    // SAFETY: the caller's promise. Damage is told by the search that follows.
+    if let Ok(Some(group)) = unsafe { root.group(memory, hash) } {
         group.prefetch(hash);
     }
 }
@@ -98,9 +109,9 @@ pub(crate) unsafe fn prefetch_bucket(memory: &Memory, root: Root, hash: u64) {
 /// As [`find`].
 #[inline]
 pub(crate) unsafe fn prefetch_record(memory: &Memory, root: Root, hash: u64, lines_max: usize) {
-    // SAFETY: the caller's promise.
+    // SAFETY: as above.
     let group = unsafe { root.group(memory, hash) };
-    if let Some(word) = group.and_then(|group| group.likely(hash)) {
+    if let Some(word) = group.ok().flatten().and_then(|group| group.likely(hash)) {
         slot::lines(word).take(lines_max).for_each(|line| memory.prefetch(line));
     }
 }
@@ -116,16 +127,20 @@ pub(crate) unsafe fn keys_from<'g>(
     hash: SeededHash,
     from: u64,
     mut visit: impl FnMut(&'g [u8]),
-) -> Option<u64> {
+) -> Result<Option<u64>> {
     let depth = root.depth();
     let width = 1_u64.checked_shl(64 - depth);
     let last = width.map_or(u64::MAX, |width| from | (width - 1));
     // SAFETY: the caller's promise.
-    if let Some(group) = unsafe { root.group(memory, from) } {
-        let keys = group.words().map(|word| group.record(word).key);
-        keys.filter(|key| (from..=last).contains(&hash.of(key))).for_each(&mut visit);
+    if let Some(group) = unsafe { root.group(memory, from) }? {
+        for word in group.words() {
+            let key = group.record(word)?.key;
+            if (from..=last).contains(&hash.of(key)) {
+                visit(key);
+            }
+        }
     }
-    last.checked_add(1)
+    Ok(last.checked_add(1))
 }
 
 /// What the writer knows of a group.
@@ -138,6 +153,12 @@ struct Kept {
     filled: u32,
     /// Slots with a record.
     live: u32,
+    /// Whether the two are counted: not yet in a group of an image that nobody wrote to.
+    is_counted: bool,
+    /// Before this time none of its documents expires.
+    expires: i64,
+    /// When it is looked through, at the latest.
+    due: i64,
 }
 
 /// One generation's documents; belongs to the partition's writer.
@@ -150,6 +171,7 @@ pub(crate) struct Table {
     /// By directory entry, the place of its group in `groups`.
     places: Vec<u32>,
     groups: Vec<Kept>,
+    due: Due,
     segments: Segments,
 }
 
@@ -172,6 +194,7 @@ impl Table {
             directory: None,
             places: Vec::new(),
             groups: Vec::new(),
+            due: Due::default(),
             segments: Segments::default(),
         }
     }
@@ -181,13 +204,23 @@ impl Table {
         self.root
     }
 
+    /// Where it lies.
+    pub(crate) fn memory(&self) -> &Arc<Memory> {
+        &self.memory
+    }
+
+    /// By which it finds keys.
+    pub(crate) fn hash(&self) -> SeededHash {
+        self.hash
+    }
+
     /// Bytes of memory that it takes.
     pub(crate) fn bytes(&self) -> u64 {
         let directory = self.directory.as_ref().map_or(0, Chunk::bytes);
         self.groups.len() as u64 * CHUNK_BYTES_MIN + directory + self.segments.bytes()
     }
 
-    fn group(&self, hash: u64) -> Option<Group<'_>> {
+    fn group(&self, hash: u64) -> Result<Option<Group<'_>>> {
         // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
         unsafe { self.root.group(&self.memory, hash) }
     }
@@ -199,24 +232,34 @@ impl Table {
     }
 
     /// The row of a key.
-    pub(crate) fn row(&self, key: &[u8]) -> Option<&[u8]> {
+    pub(crate) fn row(&self, key: &[u8]) -> Result<Option<&[u8]>> {
         let hash = self.hash.of(key);
-        Some(self.group(hash)?.find(hash, key)?.row)
+        let Some(group) = self.group(hash)? else { return Ok(None) };
+        Ok(group.find(hash, key)?.map(|found| found.row))
     }
 
     /// The keys and rows of all documents, in no order.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+    pub(crate) fn rows(&self) -> impl Iterator<Item = Result<(&[u8], &[u8])>> {
         self.groups.iter().flat_map(|kept| {
-            // SAFETY: as in `group`.
-            let group = unsafe { Group::at(&self.memory, kept.chunk.address()) };
-            group.words().map(move |word| {
-                let found = group.record(word);
-                (found.key, found.row)
-            })
+            let (group, error) = match self.group_of(kept) {
+                Ok(group) => (Some(group), None),
+                Err(error) => (None, Some(Err(error))),
+            };
+            let found = group.into_iter().flat_map(|group| {
+                let pair = move |word| group.record(word).map(|found| (found.key, found.row));
+                group.words().map(pair)
+            });
+            found.chain(error)
         })
     }
 
-    /// Writes a row; answers the length of the one that it replaces.
+    fn group_of(&self, kept: &Kept) -> Result<Group<'_>> {
+        self.memory.prove(kept.chunk.address(), kept.chunk.bytes())?;
+        // SAFETY: as in `group`.
+        Ok(unsafe { Group::at(&self.memory, kept.chunk.address()) })
+    }
+
+    /// Writes a row, whose document may expire; answers the length of the one that it replaces.
     ///
     /// # Errors
     /// `LimitExceeded` without memory; the document is as it was then.
@@ -224,24 +267,28 @@ impl Table {
         &mut self,
         key: &[u8],
         row: &[u8],
+        expires: Option<Timestamp>,
         publishing: Publishing<'_>,
     ) -> Result<Option<usize>> {
         let hash = self.hash.of(key);
         self.make_room(hash, key, publishing)?;
         let (address, bytes) = self.segments.append(&self.memory, key, row)?;
         let word = slot::pack(slot::tag_of(hash), address, bytes);
-        let found =
-            self.group(hash).and_then(|group| group.locate(hash, key).map(|at| (group, at)));
+        let group = self.group(hash)?;
+        let found = match group {
+            Some(group) => group.locate(hash, key)?.map(|at| (group, at)),
+            None => None,
+        };
         let Some((group, at)) = found else {
             return Err(Error::internal("a bucket group that was made has no room"));
         };
-        match at {
+        let replaced = match at {
             Place::Held(at, old) => {
-                let record = group.record(old);
+                let record = group.record(old)?;
                 let (address, bytes, row) = (slot::address(old), record.bytes, record.row.len());
                 group.store(at, word);
                 self.segments.bury(address, bytes);
-                Ok(Some(row))
+                Some(row)
             }
             Place::Free(at, old) => {
                 group.store(at, word);
@@ -249,17 +296,26 @@ impl Table {
                 let kept = &mut self.groups[place];
                 kept.live += 1;
                 kept.filled += u32::from(old == slot::EMPTY);
-                Ok(None)
+                None
             }
+        };
+        if let Some(expires) = expires {
+            let place = self.place_of(hash);
+            self.due.note(place, &mut self.groups[place], expires.as_micros());
         }
+        Ok(replaced)
     }
 
     /// Removes a key; answers the length of its row.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> Option<usize> {
+    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<Option<usize>> {
         let hash = self.hash.of(key);
-        let group = self.group(hash)?;
-        let Place::Held(at, word) = group.locate(hash, key)? else { return None };
-        let record = group.record(word);
+        if self.groups.is_empty() {
+            return Ok(None);
+        }
+        self.count(self.place_of(hash))?;
+        let Some(group) = self.group(hash)? else { return Ok(None) };
+        let Some(Place::Held(at, word)) = group.locate(hash, key)? else { return Ok(None) };
+        let record = group.record(word)?;
         let (address, bytes, row) = (slot::address(word), record.bytes, record.row.len());
         let becomes = group.emptied(at);
         group.store(at, becomes);
@@ -268,7 +324,17 @@ impl Table {
         kept.live -= 1;
         kept.filled -= u32::from(becomes == slot::EMPTY);
         self.segments.bury(address, bytes);
-        Some(row)
+        Ok(Some(row))
+    }
+
+    /// Counts the slots of a group, if nobody has yet.
+    fn count(&mut self, place: usize) -> Result<()> {
+        if !self.groups[place].is_counted {
+            let (filled, live) = self.group_of(&self.groups[place])?.counts();
+            let kept = &mut self.groups[place];
+            (kept.filled, kept.live, kept.is_counted) = (filled, live, true);
+        }
+        Ok(())
     }
 
     /// Makes sure that a key which is not there yet finds a free slot.
@@ -283,11 +349,12 @@ impl Table {
         // Each turn halves the group's share of all hashes.
         for _ in 0..=DEPTH_MAX {
             let place = self.place_of(hash);
+            self.count(place)?;
             let kept = &self.groups[place];
             if kept.filled < FILLED_MAX {
                 return Ok(());
             }
-            let held = self.group(hash).and_then(|group| group.locate(hash, key));
+            let held = self.group_of(kept)?.locate(hash, key)?;
             if matches!(held, Some(Place::Held(..))) {
                 return Ok(());
             }
@@ -310,20 +377,22 @@ impl Table {
         let chunk = self.memory.allocate(CHUNK_BYTES_MIN)?;
         // SAFETY: the chunk was just allocated, so nobody else has its address.
         unsafe { self.memory.clear(&chunk) };
-        Ok(Kept { chunk, depth, filled: 0, live: 0 })
+        let (is_counted, expires, due) = (true, NEVER, NEVER);
+        Ok(Kept { chunk, depth, filled: 0, live: 0, is_counted, expires, due })
     }
 
     /// Writes the group of a hash anew, without its deleted slots.
     fn rewrite(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
         let (place, entries) = (self.place_of(hash), self.entries_of(hash));
+        let words = self.words_of(place)?;
         let mut fresh = self.new_group(self.groups[place].depth)?;
-        let words = self.words_of(place);
+        (fresh.expires, fresh.due) = (self.groups[place].expires, self.groups[place].due);
         for (hash, word) in &words {
             self.put(&mut fresh, *hash, *word);
         }
         let old = std::mem::replace(&mut self.groups[place], fresh);
         self.point(entries, place, publishing);
-        publishing.reclaim.retire(vec![old.chunk]);
+        publishing.reclaim.retire(&self.memory, vec![old.chunk]);
         Ok(())
     }
 
@@ -331,6 +400,7 @@ impl Table {
     fn split(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
         let place = self.place_of(hash);
         let depth = self.groups[place].depth + 1;
+        let words = self.words_of(place)?;
         if depth > self.root.depth() {
             self.double(publishing)?;
         }
@@ -343,17 +413,20 @@ impl Table {
             }
         };
         let bit = 1_u64 << (64 - depth);
-        for (hash, word) in self.words_of(place) {
+        for (hash, word) in words {
             let half = if hash & bit == 0 { &mut low } else { &mut high };
             self.put(half, hash, word);
         }
         let entries = self.entries_of(hash);
         let middle = entries.start + entries.len() / 2;
+        let (expires, due) = (self.groups[place].expires, self.groups[place].due);
+        (low.expires, low.due) = (expires, due);
         let old = std::mem::replace(&mut self.groups[place], low);
+        self.due.note(self.groups.len(), &mut high, expires);
         self.groups.push(high);
         self.point(entries.start..middle, place, publishing);
         self.point(middle..entries.end, self.groups.len() - 1, publishing);
-        publishing.reclaim.retire(vec![old.chunk]);
+        publishing.reclaim.retire(&self.memory, vec![old.chunk]);
         Ok(())
     }
 
@@ -402,21 +475,22 @@ impl Table {
         self.root = Root::new(depth, directory.address());
         self.publish(publishing);
         let old = self.directory.replace(directory);
-        publishing.reclaim.retire(old.into_iter().collect());
+        publishing.reclaim.retire(&self.memory, old.into_iter().collect());
         Ok(())
     }
 
     /// The hashes and words of a group's records; asks for many records at once.
-    fn words_of(&self, place: usize) -> Vec<(u64, u64)> {
-        // SAFETY: as in `group`.
-        let group = unsafe { Group::at(&self.memory, self.groups[place].chunk.address()) };
+    fn words_of(&self, place: usize) -> Result<Vec<(u64, u64)>> {
+        let group = self.group_of(&self.groups[place])?;
         let words: Vec<u64> = group.words().collect();
         let mut hashed = Vec::with_capacity(words.len());
         for words in words.chunks(PREFETCHED) {
             words.iter().for_each(|word| self.memory.prefetch(slot::address(*word)));
-            hashed.extend(words.iter().map(|word| (self.hash.of(group.record(*word).key), *word)));
+            for word in words {
+                hashed.push((self.hash.of(group.record(*word)?.key), *word));
+            }
         }
-        hashed
+        Ok(hashed)
     }
 
     fn put(&self, group: &mut Kept, hash: u64, word: u64) {
@@ -429,23 +503,30 @@ impl Table {
     /// Moves live records out of segments that are half dead: twice as many bytes as have died
     /// since the last call, and this many more. Without memory to move to it waits for the next
     /// call.
-    pub(crate) fn reclaim(&mut self, bytes_more: u64, publishing: Publishing<'_>) {
+    ///
+    /// # Errors
+    /// `Corrupt`, `Internal`.
+    pub(crate) fn reclaim(&mut self, bytes_more: u64, publishing: Publishing<'_>) -> Result<()> {
         let bytes_max = bytes_more + 2 * self.segments.take_died();
         let mut walked = 0;
         let mut retired = Vec::new();
         while walked < bytes_max {
             let Some(address) = self.segments.next_to_move() else {
-                match self.segments.take_emptied() {
+                match self.segments.take_emptied()? {
                     Some(chunk) => retired.push(chunk),
                     None => break,
                 }
                 continue;
             };
-            let Ok(bytes) = self.move_record(address) else { break };
+            let bytes = match self.move_record(address) {
+                Err(error) if error.code() == ErrorCode::LimitExceeded => break,
+                moved => moved?,
+            };
             walked += bytes;
             self.segments.moved(bytes);
         }
-        publishing.reclaim.retire(retired);
+        publishing.reclaim.retire(&self.memory, retired);
+        Ok(())
     }
 
     /// Moves the record at an address to the open segment, if it lives; answers its bytes.
@@ -455,12 +536,12 @@ impl Table {
     fn move_record(&mut self, address: u64) -> Result<u64> {
         let memory = self.memory.clone();
         // SAFETY: the address of a record in a segment of this table, which is not retired yet.
-        let record = unsafe { record::record(&memory, address) };
+        let record = unsafe { record::record(&memory, address) }?;
         let hash = self.hash.of(record.key);
-        let slot = self.group(hash).and_then(|group| group.slot_of(hash, address));
+        let slot = self.group(hash)?.and_then(|group| group.slot_of(hash, address));
         if let Some(at) = slot {
             let (moved, bytes) = self.segments.append(&memory, record.key, record.row)?;
-            if let Some(group) = self.group(hash) {
+            if let Some(group) = self.group(hash)? {
                 group.store(at, slot::pack(slot::tag_of(hash), moved, bytes));
             }
             self.segments.bury_moved(address, record.bytes);
@@ -472,6 +553,6 @@ impl Table {
     pub(crate) fn retire(self, reclaim: &Reclaim) {
         let groups = self.groups.into_iter().map(|kept| kept.chunk);
         let chunks = groups.chain(self.directory).chain(self.segments.into_chunks());
-        reclaim.retire(chunks.collect());
+        reclaim.retire(&self.memory, chunks.collect());
     }
 }

@@ -8,7 +8,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionId, SchemaVersion};
 use forebay_core::row::{Document, Presence};
 use forebay_core::value::{ScalarType, Value};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 
 use crate::handle::FieldHandle;
 use crate::header::PartitionPhase;
@@ -17,7 +17,7 @@ use crate::key::{DocumentKey, Identity, KeyList};
 use crate::number::FieldScalar;
 use crate::reclaim::Pin;
 use crate::row_ref::{FieldRead, RowRef};
-use crate::storage::KeyListing;
+use crate::storage::{KeyListing, Space};
 use crate::table::{self, Root};
 
 /// Keys whose lines are asked for at the same time: about as many as a core can wait for.
@@ -74,7 +74,7 @@ pub enum KeyStatus {
     Absent = 0,
     /// There is one.
     Found = 1,
-    /// Its partition is still bootstrapping, or not reachable.
+    /// Its partition is still bootstrapping or not reachable, or it lies where an image is damaged.
     Unavailable = 2,
     /// Its partition is older than the caller's bound.
     Stale = 3,
@@ -113,16 +113,17 @@ impl Lookup<'_> {
 }
 
 /// A key on its way: its partition, and where in there.
-struct Sought<'k> {
+struct Sought<'k, 'v> {
     id: PartitionId,
     identity: Identity<'k>,
-    place: std::result::Result<Place, KeyStatus>,
+    place: std::result::Result<Place<'v>, KeyStatus>,
 }
 
 /// What was loaded of a partition's header, in the order in which it must be loaded.
-struct Place {
+struct Place<'v> {
     now: Timestamp,
     version: SchemaVersion,
+    space: &'v Space,
     root: Root,
     hash: u64,
 }
@@ -163,28 +164,36 @@ impl<'a> View<'a> {
             for place in first..count.min(first + SOUGHT_AT_ONCE) {
                 let sought = self.seek(&keys.key(place))?;
                 if let Ok(place) = &sought.place {
-                    place.root.prefetch(&self.inner.memory, place.hash);
+                    place.root.prefetch(&place.space.memory, place.hash);
                 }
                 turn.push(sought);
             }
             for place in turn.iter().filter_map(|sought| sought.place.as_ref().ok()) {
+                let Place { space, root, hash, .. } = *place;
                 // SAFETY: the root was loaded while this view has held its guard.
-                unsafe { table::prefetch_bucket(&self.inner.memory, place.root, place.hash) };
+                unsafe { table::prefetch_bucket(&space.memory, root, hash) };
             }
             for place in turn.iter().filter_map(|sought| sought.place.as_ref().ok()) {
-                let (memory, lines) = (&self.inner.memory, LINES_AT_ONCE);
+                let Place { space, root, hash, .. } = *place;
                 // SAFETY: as above.
-                unsafe { table::prefetch_record(memory, place.root, place.hash, lines) };
+                unsafe { table::prefetch_record(&space.memory, root, hash, LINES_AT_ONCE) };
             }
             for (place, sought) in turn.drain(..).enumerate() {
-                visit(first + place, self.find(&sought)?)?;
+                let found = match self.find(&sought) {
+                    // Of many keys those that lie in damaged blocks have a status.
+                    Err(error) if error.code() == ErrorCode::Corrupt => {
+                        Lookup::Refused(sought.id, KeyStatus::Unavailable)
+                    }
+                    found => found?,
+                };
+                visit(first + place, found)?;
             }
         }
         Ok(())
     }
 
     /// Where a key's record would be.
-    fn seek<'k>(&self, key: &DocumentKey<'k>) -> Result<Sought<'k>> {
+    fn seek<'k>(&self, key: &DocumentKey<'k>) -> Result<Sought<'k, '_>> {
         let (id, identity) = self.inner.shape.locate(key)?;
         let Some(partition) = self.inner.partition(id) else {
             return Ok(Sought { id, identity, place: Err(KeyStatus::NotFollowed) });
@@ -195,22 +204,23 @@ impl<'a> View<'a> {
         }
         let now = self.at.now.max(header.load_partition_time_acquire());
         let version = header.load_schema_version_acquire();
-        let root = header.load_root_acquire();
-        let hash = self.inner.hash.of(identity.as_bytes());
-        Ok(Sought { id, identity, place: Ok(Place { now, version, root, hash }) })
+        // SAFETY: this view holds a guard, and what is found is borrowed from the view.
+        let space = unsafe { header.load_space() };
+        let (root, hash) = (Root::load(&space.root), space.hash.of(identity.as_bytes()));
+        Ok(Sought { id, identity, place: Ok(Place { now, version, space, root, hash }) })
     }
 
-    fn find(&self, sought: &Sought<'_>) -> Result<Lookup<'_>> {
+    fn find<'v>(&'v self, sought: &Sought<'_, 'v>) -> Result<Lookup<'v>> {
         let place = match &sought.place {
             Ok(place) => place,
             Err(status) => return Ok(Lookup::Refused(sought.id, *status)),
         };
-        let (memory, key) = (&self.inner.memory, sought.identity.as_bytes());
+        let (memory, key) = (&place.space.memory, sought.identity.as_bytes());
         // SAFETY: the root was loaded while this view has held its guard, and what is found is
         // borrowed from the view.
-        let Some(found) = (unsafe { table::find(memory, place.root, place.hash, key) }) else {
-            return Ok(Lookup::Absent);
-        };
+        let found = unsafe { table::find(memory, place.root, place.hash, key) };
+        let found = found.map_err(|error| error.with_partition(sought.id))?;
+        let Some(found) = found else { return Ok(Lookup::Absent) };
         let row = RowRef::open(found.row, &self.inner.schemas, place.version, place.now)
             .map_err(|error| error.with_partition(sought.id))?;
         Ok(row.map_or(Lookup::Absent, Lookup::Found))
@@ -252,10 +262,13 @@ impl<'a> View<'a> {
         keys: &mut KeyListing,
     ) -> Result<Option<u64>> {
         self.check_partition(id)?;
-        let root = self.inner.followed(id)?.header.load_root_acquire();
-        let (memory, hash) = (&self.inner.memory, self.inner.hash);
+        // SAFETY: this view holds a guard, and the space is not kept.
+        let space = unsafe { self.inner.followed(id)?.header.load_space() };
+        let (root, hash) = (Root::load(&space.root), space.hash);
         // SAFETY: the root was loaded while this view has held its guard.
-        Ok(unsafe { table::keys_from(memory, root, hash, from, |key| keys.push(key)) })
+        let listed =
+            unsafe { table::keys_from(&space.memory, root, hash, from, |key| keys.push(key)) };
+        listed.map_err(|error| error.with_partition(id))
     }
 
     /// The error that a refused key is, outside batches.
@@ -280,7 +293,7 @@ impl<'a> View<'a> {
     /// # Errors
     /// `InvalidArgument` for a key of another type, never converted, or of a partition that is not
     /// followed; `Unavailable` while its partition is bootstrapping; `Stale` and `Unavailable` as
-    /// the admission says; `Internal` from a poisoned partition.
+    /// the admission says; `Internal` from a poisoned partition; `Corrupt` where an image is damaged.
     pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<RowRef<'_>>> {
         match self.look_up(&key.into())? {
             Lookup::Found(row) => {

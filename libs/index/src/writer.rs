@@ -6,21 +6,22 @@
 
 use std::sync::{Arc, PoisonError};
 
-use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::id::PartitionId;
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, Result};
 
-use crate::expiry::ExpiryQueue;
-use crate::header::{Header, Held, PartitionPhase, Progress};
+use crate::header::{Held, PartitionPhase, Progress};
+use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::index::Inner;
 use crate::memory::Memory;
-use crate::storage::{Partition, SeededHash};
-use crate::table::{Publishing, Table};
+use crate::storage::{Partition, SeededHash, Space};
+use crate::table::{Publishing, Root, Table};
 
-/// Expired documents that one `apply` removes, beyond two for each of its own writes.
-const EXPIRED_PER_APPLY: usize = 256;
+/// Bucket groups that one `apply` looks through for what has expired, and one more for this many
+/// writes.
+const EXPIRED_PER_APPLY: usize = 4;
+const WRITES_PER_EXPIRED: usize = 128;
 
 /// Bytes of old records that one `apply` walks for reclaim, beyond twice what it replaces.
 const WALKED_PER_APPLY: u64 = 4 * 1024;
@@ -28,16 +29,32 @@ const WALKED_PER_APPLY: u64 = 4 * 1024;
 /// One generation of a partition's documents.
 #[derive(Debug)]
 struct Generation {
+    space: Arc<Space>,
     table: Table,
     progress: Progress,
     held: Held,
-    expiries: ExpiryQueue,
 }
 
 impl Generation {
-    fn new(table: Table) -> Self {
-        let (progress, held) = (Progress::START, Held::default());
-        Self { table, progress, held, expiries: ExpiryQueue::default() }
+    /// An empty one, in a space of its own.
+    fn new(addresses: u64, hash: SeededHash) -> Result<Self> {
+        let memory = Memory::reserve(addresses)?;
+        Ok(Self::within(Space::new(memory, hash, Root::NONE)))
+    }
+
+    /// An empty one, in a space that holds another.
+    fn within(space: Arc<Space>) -> Self {
+        let table = Table::new(space.memory.clone(), space.hash);
+        Self { space, table, progress: Progress::START, held: Held::default() }
+    }
+
+    /// One that goes on from an image.
+    fn of_image(image: &Image, addresses: u64) -> Result<Self> {
+        let table = Table::of_image(image, addresses)?;
+        let space = Space::new(table.memory().clone(), table.hash(), table.root());
+        let ImageAbout { progress, mut held, .. } = *image.about();
+        held.memory_bytes = table.bytes();
+        Ok(Self { space, table, progress, held })
     }
 
     /// Writes a row, or removes it, and accounts for it.
@@ -50,24 +67,19 @@ impl Generation {
     ) -> Result<()> {
         let held = &mut self.held;
         let Some(row) = row else {
-            if let Some(old) = self.table.remove(key) {
-                held.documents -= 1;
-                held.key_bytes -= key.len() as u64;
-                held.row_bytes -= old as u64;
+            if let Some(old) = self.table.remove(key)? {
+                held.lose(key.len(), old);
             }
             return Ok(());
         };
-        match self.table.insert(key, row, publishing)? {
-            Some(old) => held.row_bytes -= old as u64,
+        match self.table.insert(key, row, index.expiry_of(row), publishing)? {
+            Some(old) => held.row_bytes = held.row_bytes.saturating_sub(old as u64),
             None => {
                 held.documents += 1;
                 held.key_bytes += key.len() as u64;
             }
         }
         held.row_bytes += row.len() as u64;
-        if let Some(at) = index.expiry_of(row) {
-            self.expiries.note(key, at);
-        }
         Ok(())
     }
 
@@ -82,30 +94,13 @@ impl Generation {
         for (key, row) in &applied.writes {
             self.write(index, key.as_bytes(), row.as_deref(), publishing)?;
         }
-        let most = EXPIRED_PER_APPLY + 2 * applied.writes.len();
-        self.expire(index, state.partition_time, most, publishing)?;
-        self.table.reclaim(WALKED_PER_APPLY, publishing);
+        let most = EXPIRED_PER_APPLY + applied.writes.len() / WRITES_PER_EXPIRED;
+        let (table, held) = (&mut self.table, &mut self.held);
+        let expiry_of = |row: &[u8]| index.expiry_of(row);
+        table.expire(state.partition_time, most, expiry_of, |key, row| held.lose(key, row))?;
+        self.table.reclaim(WALKED_PER_APPLY, publishing)?;
         self.progress = Progress::from(state);
         self.held.memory_bytes = self.table.bytes();
-        Ok(())
-    }
-
-    /// Removes documents that have expired at the partition time that is about to be published.
-    fn expire(
-        &mut self,
-        index: &Inner,
-        now: Timestamp,
-        most: usize,
-        publishing: Publishing<'_>,
-    ) -> Result<()> {
-        for _ in 0..most {
-            let Some(key) = self.expiries.next_due(now) else { break };
-            match self.table.row(&key).and_then(|row| index.expiry_of(row)) {
-                Some(at) if at <= now => self.write(index, &key, None, publishing)?,
-                Some(at) => self.expiries.note(&key, at),
-                None => {}
-            }
-        }
         Ok(())
     }
 }
@@ -113,21 +108,21 @@ impl Generation {
 /// What a partition's writer keeps from one entry to the next.
 #[derive(Debug)]
 pub(crate) struct WriterState {
-    memory: Arc<Memory>,
-    hash: SeededHash,
+    addresses: u64,
     live: Generation,
     /// The generation that is built beside the live one, which readers do not see yet.
     rebuilt: Option<Generation>,
 }
 
 impl WriterState {
-    pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash) -> Self {
-        let live = Generation::new(Table::new(memory.clone(), hash));
-        Self { memory, hash, live, rebuilt: None }
+    /// The writer of an empty partition whose spaces have at most this many addresses.
+    pub(crate) fn new(addresses: u64, hash: SeededHash) -> Result<Self> {
+        Ok(Self { addresses, live: Generation::new(addresses, hash)?, rebuilt: None })
     }
 
-    fn fresh(&self) -> Generation {
-        Generation::new(Table::new(self.memory.clone(), self.hash))
+    /// The space that readers begin in.
+    pub(crate) fn space(&self) -> Arc<Space> {
+        self.live.space.clone()
     }
 
     fn target(&self) -> &Generation {
@@ -203,17 +198,16 @@ impl PartitionWriter {
     pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
         self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();
-        let header = writer.rebuilt.is_none().then_some(&partition.header);
-        let (dropped, publishing) = if applied.drop_all {
-            // What comes after a drop is written unseen and shown by the publish below.
-            let fresh = writer.fresh();
-            let dropped = std::mem::replace(writer.target_mut(), fresh);
-            (Some(dropped), Publishing { root: None, reclaim: &index.reclaim })
-        } else {
-            let root = header.map(Header::root);
-            (None, Publishing { root, reclaim: &index.reclaim })
-        };
+        let is_seen = writer.rebuilt.is_none();
         let generation = writer.target_mut();
+        let space = generation.space.clone();
+        // What comes after a drop is written unseen and shown when all of it is there.
+        let root = if applied.drop_all { None } else { Some(&space.root) };
+        let publishing = Publishing { root, reclaim: &index.reclaim };
+        let dropped = applied.drop_all.then(|| {
+            let fresh = Generation::within(space.clone());
+            std::mem::replace(generation, fresh)
+        });
         if let Err(error) = generation.take_in(index, applied, state, publishing) {
             if let Some(dropped) = dropped {
                 let unseen = std::mem::replace(generation, dropped);
@@ -221,18 +215,23 @@ impl PartitionWriter {
             }
             return Err(error.with_partition(partition.at.partition));
         }
-        if let Some(header) = header {
-            header.publish(generation.table.root(), &generation.progress, &generation.held);
+        if dropped.is_some() {
+            generation.table.root().store_release(&space.root);
+        }
+        if is_seen {
+            partition.header.publish(&generation.progress, &generation.held);
         }
         if let Some(dropped) = dropped {
             dropped.table.retire(&index.reclaim);
         }
-        index.reclaim.go_on();
+        index.reclaim.go_on(&space.memory);
         Ok(())
     }
 
     fn check(&self, applied: &Applied, state: &PartitionState) -> Result<()> {
         let at = self.partition_ref().at;
+        // The fold may have read around damage: see `Documents::row`.
+        self.check_sound()?;
         if state.partition != at {
             let message =
                 format!("an effect on {} was handed to the writer of {at}", state.partition);
@@ -272,19 +271,49 @@ impl PartitionWriter {
 
     /// Starts an empty generation beside the one that readers see; `apply` and `row` go to it from
     /// now on. One that was under construction already is thrown away.
-    pub fn start_rebuild(&mut self) {
-        self.abandon_rebuild();
+    ///
+    /// # Errors
+    /// `LimitExceeded` when the system gives no addresses for it; nothing has changed then.
+    pub fn start_rebuild(&mut self) -> Result<()> {
+        let writer = self.state();
+        let fresh = Generation::new(writer.addresses, writer.live.space.hash);
+        self.start(fresh?);
+        Ok(())
+    }
+
+    /// As [`PartitionWriter::start_rebuild`], with a generation that goes on from an image instead
+    /// of an empty one. Costs about a millisecond, whatever the image holds: its blocks are proved
+    /// when they are used, and the first one found damaged makes every later `apply` fail.
+    ///
+    /// # Errors
+    /// `Unsupported` for an image of another partition; `Corrupt` for one that cannot be a table;
+    /// `LimitExceeded`, `Unavailable`. Nothing has changed then.
+    pub fn start_rebuild_of(&mut self, image: &Image) -> Result<()> {
+        let at = self.partition_ref().at;
+        let partitions = self.index.schemas.newest().definition.partitions;
+        let about = image.about();
+        if (about.partition, about.partitions) != (at, partitions) {
+            let message = format!(
+                "the image is of partition {} of {}, not of {at} of {partitions}; it is ignored",
+                about.partition, about.partitions
+            );
+            return Err(Error::unsupported(message).with_partition(self.id));
+        }
+        let generation = Generation::of_image(image, self.state().addresses);
+        self.start(generation.map_err(|error| error.with_partition(self.id))?);
+        Ok(())
+    }
+
+    fn start(&mut self, generation: Generation) {
         let (_, _, writer) = self.split();
-        let fresh = writer.fresh();
-        writer.rebuilt = Some(fresh);
+        // Nobody has seen one that is under construction, so it may go at once.
+        writer.rebuilt = Some(generation);
     }
 
     /// Throws the generation under construction away; the one that readers see is written again.
     pub fn abandon_rebuild(&mut self) {
-        let (index, _, writer) = self.split();
-        if let Some(rebuilt) = writer.rebuilt.take() {
-            rebuilt.table.retire(&index.reclaim);
-        }
+        let (_, _, writer) = self.split();
+        writer.rebuilt = None;
     }
 
     /// Makes the generation under construction the one that readers see, in one step, and lets the
@@ -293,25 +322,56 @@ impl PartitionWriter {
     pub fn publish_rebuild(&mut self) {
         let (index, partition, writer) = self.split();
         let Some(rebuilt) = writer.rebuilt.take() else { return };
-        let old = std::mem::replace(&mut writer.live, rebuilt);
+        writer.live = rebuilt;
         let live = &writer.live;
-        partition.header.publish(live.table.root(), &live.progress, &live.held);
-        old.table.retire(&index.reclaim);
+        let old = partition.header.swap_space(live.space.clone());
+        partition.header.publish(&live.progress, &live.held);
+        index.reclaim.retire_space(old);
+    }
+
+    /// Whether the generation that is written may go on: it is not of an image, or no block of that
+    /// was found damaged. Anybody may find one, a reader as well.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub fn check_sound(&self) -> Result<()> {
+        let sound = self.state().target().space.memory.check_sound();
+        sound.map_err(|error| error.with_partition(self.id))
+    }
+
+    /// Writes an image of the documents, with a state of the caller's beside them; answers its
+    /// bytes. It is of exactly one position, since only this handle can change it. Costs time in
+    /// proportion to the documents, and nothing else can be applied meanwhile; readers go on.
+    ///
+    /// # Errors
+    /// Those of the sink; `LimitExceeded` for what is too large for an image; `Corrupt` when this
+    /// generation is of an image itself that was found damaged.
+    pub fn write_image(&self, state: Vec<u8>, sink: &mut dyn ImageSink) -> Result<u64> {
+        let Generation { space, table, progress, held } = self.state().target();
+        let partitions = self.index.schemas.newest().definition.partitions;
+        let partition = self.partition_ref().at;
+        let about = ImageAbout { partition, partitions, progress: *progress, held: *held };
+        image::write(&space.memory, about, table.content(), state, sink)
     }
 
     /// Visits the identity bytes and the row of every document, expired ones that still take memory
     /// included: the state of exactly one position, since only this handle can change it.
     ///
     /// # Errors
-    /// The first one that `visit` returns; it ends the visit.
+    /// The first one that `visit` returns; it ends the visit. `Corrupt` from a damaged image.
     pub fn visit_rows(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        self.state().target().table.rows().try_for_each(|(key, row)| visit(key, row))
+        self.state().target().table.rows().try_for_each(|found| {
+            let (key, row) = found?;
+            visit(key, row)
+        })
     }
 }
 
 impl Documents for PartitionWriter {
+    /// Where the generation is of an image and the row's block is damaged, the answer is wrong, and
+    /// the `apply` that follows refuses whatever was made of it.
     fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.state().target().table.row(key).map(<[u8]>::to_vec)
+        self.state().target().table.row(key).ok().flatten().map(<[u8]>::to_vec)
     }
 }
 

@@ -64,7 +64,7 @@ fn rebuild(store: &mut Store, id: PartitionId) {
             Ok(())
         })
         .unwrap();
-    followed.writer.start_rebuild();
+    followed.writer.start_rebuild().unwrap();
     followed.writer.apply(&copied, &followed.state).unwrap();
     followed.writer.publish_rebuild();
 }

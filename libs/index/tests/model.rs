@@ -304,7 +304,7 @@ impl World {
             Ok(())
         });
         copy.unwrap();
-        followed.writer.start_rebuild();
+        followed.writer.start_rebuild().unwrap();
         assert_eq!(followed.writer.held().documents, 0);
         followed.writer.apply(&copied, &followed.state).unwrap();
         followed.writer.publish_rebuild();

@@ -5,20 +5,18 @@
 //! it and put in its place once it may be: when it has passed the old one's position, where both
 //! are of one log, or when it has caught up, where its log is another one.
 //!
-//! A checkpoint of a copy is its fold state and the rows that the index's writer visits: both are
-//! of one position, since the tail alone moves them.
+//! A checkpoint of a copy is its fold state and an image of its documents: both are of one
+//! position, since the tail alone moves them.
 
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion};
-use forebay_core::key::Key;
 use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
-use forebay_core::partition::partition_of;
 use forebay_core::{Error, Result};
-use forebay_index::{PartitionPhase, PartitionWriter, SchemaSet};
+use forebay_index::{Image, PartitionPhase, PartitionWriter, SchemaSet};
 use forebay_log::Bounds;
 
-use crate::checkpoint::{Block, Head, Input};
+use crate::checkpoint::Head;
 use crate::progress::{CatchUp, Phase, Progress, Rebuilding, Served};
 
 /// Why a record was not applied; the copy is as it was.
@@ -72,8 +70,11 @@ impl Generation {
     }
 
     /// Starts over from the log's start, beside the copy that is in service.
-    pub(crate) fn start_over(&mut self, reason: Error) {
-        self.writer.start_rebuild();
+    ///
+    /// # Errors
+    /// `LimitExceeded` when there is no room for another copy; this one is as it was.
+    pub(crate) fn start_over(&mut self, reason: Error) -> Result<()> {
+        self.writer.start_rebuild()?;
         self.number += 1;
         self.state = PartitionState::new(self.state.partition, self.state.partitions);
         self.append_time = None;
@@ -81,6 +82,7 @@ impl Generation {
         self.reason = Some(reason);
         self.outcomes = OutcomeTable::default();
         self.is_broken = false;
+        Ok(())
     }
 
     /// Notes that an invariant broke: from now on it is neither put in service nor kept.
@@ -138,7 +140,7 @@ impl Generation {
         Some(Head { state, append_time, clock_error_us, opened })
     }
 
-    /// The writer of the copy that follows the log; a checkpoint visits its rows.
+    /// The writer of the copy that follows the log.
     pub(crate) fn writer(&self) -> &PartitionWriter {
         &self.writer
     }
@@ -151,55 +153,14 @@ impl Generation {
     /// Takes over a checkpoint. On `Err` the copy is as it was: empty.
     ///
     /// # Errors
-    /// Those of the file; `Internal` for rows that contradict their definitions.
-    pub(crate) fn restore(
-        &mut self,
-        head: Head,
-        input: &mut Input,
-        schemas: &SchemaSet,
-    ) -> Result<()> {
-        self.writer.start_rebuild();
-        match self.fill(head.state, input, schemas) {
-            Ok(state) => {
-                self.writer.publish_rebuild();
-                self.state = state;
-                self.append_time = head.append_time;
-                self.opened = Some(head.opened);
-                Ok(())
-            }
-            Err(error) => {
-                self.writer.abandon_rebuild();
-                Err(error)
-            }
-        }
-    }
-
-    fn fill(
-        &mut self,
-        mut state: PartitionState,
-        input: &mut Input,
-        schemas: &SchemaSet,
-    ) -> Result<PartitionState> {
-        let schema = schemas.get(state.schema_version);
-        while let Some(block) = input.next_block()? {
-            match block {
-                Block::Windows(windows) => {
-                    windows.into_iter().for_each(|(id, window)| state.dedup.restore(id, window));
-                }
-                Block::Sources(sources) => state.sources.extend(sources),
-                Block::Rows(writes) => {
-                    let schema =
-                        schema.ok_or_else(|| Error::corrupt("rows without a definition"))?;
-                    let keys = writes.iter().map(|(key, _)| key);
-                    check_keys(keys, &state, schema.definition.partition_key.is_some())?;
-                    let rows = Applied { writes, ..Applied::default() };
-                    self.writer.apply(&rows, &state)?;
-                }
-            }
-        }
-        // Also without a row: the index publishes how far the state is.
-        self.writer.apply(&Applied::default(), &state)?;
-        Ok(state)
+    /// Those of [`PartitionWriter::start_rebuild_of`].
+    pub(crate) fn restore(&mut self, head: Head, image: &Image) -> Result<()> {
+        self.writer.start_rebuild_of(image)?;
+        self.writer.publish_rebuild();
+        self.state = head.state;
+        self.append_time = head.append_time;
+        self.opened = Some(head.opened);
+        Ok(())
     }
 
     fn has_caught_up(&self) -> bool {
@@ -295,23 +256,6 @@ impl Generation {
             schema_version: self.state.schema_version,
         }
     }
-}
-
-/// Refuses keys that are none of this partition.
-fn check_keys<'k>(
-    mut keys: impl Iterator<Item = &'k Key>,
-    state: &PartitionState,
-    has_partition_key: bool,
-) -> Result<()> {
-    keys.try_for_each(|key| {
-        let (partition_key, primary) = Key::split(key.as_bytes(), has_partition_key)?;
-        let belongs = partition_of(partition_key.unwrap_or(primary), state.partitions);
-        if belongs == state.partition.partition {
-            return Ok(());
-        }
-        let message = format!("the checkpoint holds a key that belongs to partition {belongs}");
-        Err(Error::corrupt(message).with_key_digest(key.digest()))
-    })
 }
 
 fn step(applied: Applied) -> Step {

@@ -254,6 +254,13 @@ impl Shared {
                 let stale = partition.board.freshness().check(now, age_max?).err()?;
                 Some(stale.with_partition(partition.at.partition))
             }
+            ErrorCode::Corrupt => {
+                // The tail then builds a new copy beside this one.
+                partition.board.ask_for_check();
+                let message = "a part of this copy is damaged, and a new one is built from the \
+                               log; try again";
+                Some(Error::unavailable(message).with_partition(partition.at.partition))
+            }
             _ => None,
         });
         known.unwrap_or(error).with_store(&self.name)

@@ -111,7 +111,7 @@ impl Tail {
 
     async fn follow(&mut self) {
         if let Err(panic) = AssertUnwindSafe(self.restore()).catch_unwind().await {
-            self.rebuild(panicked(panic.as_ref()));
+            self.rebuild(panicked(panic.as_ref())).await;
         }
         loop {
             let session = AssertUnwindSafe(self.session()).catch_unwind().await;
@@ -122,7 +122,7 @@ impl Tail {
             };
             match pause {
                 Pause::Retry(error) => self.note_trouble(error),
-                Pause::Rebuild(reason) => self.rebuild(reason),
+                Pause::Rebuild(reason) => self.rebuild(reason).await,
                 Pause::Halt(error) => return self.halt(error),
                 Pause::Poison(error) => {
                     self.poisoned += 1;
@@ -131,7 +131,7 @@ impl Tail {
                         return self.halt(error);
                     }
                     self.poison(&error);
-                    self.rebuild(error);
+                    self.rebuild(error).await;
                 }
             }
             tokio::time::sleep(self.backoff.next_wait(&*self.shared.parts.entropy)).await;
@@ -142,6 +142,8 @@ impl Tail {
         self.connect().await?;
         let mut clock_check = self.next_clock_check();
         loop {
+            // What reads of many keys find, and scans, they ask nobody about.
+            self.following.writer().check_sound().map_err(Pause::Rebuild)?;
             let (shared, partition) = (Arc::clone(&self.shared), Arc::clone(&self.partition));
             let wait_max = Duration::from_millis(READER_READ_WAIT_MS);
             let from = self.following.state().offset_applied;
@@ -181,6 +183,8 @@ impl Tail {
 
     /// Checks that the log is the one that the copy follows, and measures its clock.
     async fn connect(&mut self) -> Result<(), Pause> {
+        // A read that finds damage asks for this.
+        self.following.writer().check_sound().map_err(Pause::Rebuild)?;
         let asked = self.partition.board.checks_asked();
         let parts = &self.shared.parts;
         let connected = connect(&*parts.log, self.partition.at, &*parts.clock).await;
@@ -293,7 +297,10 @@ impl Tail {
         let step = outcome.map_err(|stop| match stop {
             Stop::NeedsDefinition(version) => Pause::Retry(unknown_definition(version)),
             Stop::UpgradeNeeded(error) => Pause::Halt(error),
-            Stop::Broken(error) => Pause::Poison(error),
+            Stop::Broken(error) => match self.following.writer().check_sound() {
+                Ok(()) => Pause::Poison(error),
+                Err(damage) => Pause::Rebuild(damage),
+            },
         })?;
         self.counts.read_bytes += record.entry.len() as u64;
         self.counts.repeats += step.repeats;
@@ -344,12 +351,20 @@ impl Tail {
         self.publish(|progress| progress.trouble = Some(error));
     }
 
-    /// Begins a new copy from the log's start; the one that is served stays beside it.
-    fn rebuild(&mut self, reason: Error) {
+    /// Begins a new copy from the log's start; the one that is served stays beside it. Where there
+    /// is no room for another it waits for that.
+    async fn rebuild(&mut self, reason: Error) {
         let (at, name) = (self.partition.at, &self.shared.name);
         tracing::warn!(store = %name, partition = %at.partition, %reason, "building a new copy");
         self.counts.rebuilds += 1;
-        self.following.start_over(reason);
+        let is_damage = reason.code() == ErrorCode::Corrupt;
+        if is_damage && self.checkpoints.as_mut().is_some_and(Checkpoints::drop_damaged) {
+            self.counts.checkpoints.damaged += 1;
+        }
+        while let Err(error) = self.following.start_over(reason.clone()) {
+            self.note_trouble(error);
+            tokio::time::sleep(self.backoff.next_wait(&*self.shared.parts.entropy)).await;
+        }
         self.publish(|_| {});
     }
 
@@ -390,7 +405,7 @@ impl Tail {
 
     async fn restore_from(&mut self, file: &Path) -> Result<()> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
-        let (mut input, head) = blocking(|| checkpoints.open(file, self.following.state()))?;
+        let (image, head) = blocking(|| checkpoints.open(file, self.following.state()))?;
         let version = head.state.schema_version;
         if version != SchemaVersion(0) && !self.shared.learn_definitions(version)? {
             let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
@@ -402,10 +417,9 @@ impl Tail {
             }
         }
         let clock_error_us = head.clock_error_us;
-        let schemas = self.shared.index.schemas();
-        blocking(|| self.following.restore(head, &mut input, schemas))?;
+        blocking(|| self.following.restore(head, &image))?;
         let following = &self.following;
-        self.checkpoints.iter_mut().for_each(|kept| kept.note_restored(following));
+        self.checkpoints.iter_mut().for_each(|kept| kept.note_restored(following, file));
         if let Some(micros) = clock_error_us {
             self.partition.board.set_clock_error(micros);
         }

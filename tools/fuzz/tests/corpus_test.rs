@@ -94,22 +94,25 @@ fn segments() -> Inputs {
 
 fn checkpoints() -> Inputs {
     let sound = sound_checkpoint();
-    let mut forged = sound.clone();
-    // Its rows say another length than they have, and its position lies at the end of time.
-    forged[40..48].fill(0xff);
-    let last = sound.len() - 60;
-    forged[last] ^= 0x55;
+    // The first block of the file is its header, the next the only group, then the open segment.
+    let [group, segment] = [8_192_u16, 16_384].map(u16::to_le_bytes);
+    let slot = sound[8_192..16_384].as_chunks::<8>().0.iter().position(|slot| *slot != [0; 8]);
+    let slot = (8_192 + 8 * slot.unwrap() as u16).to_le_bytes();
+    let behind = (sound.len() as u16 + 5).to_le_bytes();
     let inputs = [
         ("sound", input(0, &sound)),
         ("empty", input(0, &[])),
-        ("torn", input(0, &sound[..sound.len() - 5])),
-        ("sealed", input(1, &sound)),
-        ("forged", input(1, &forged)),
+        ("torn", input(2, &[behind[0], behind[1], 0])),
         ("edited-version", input(2, &[4, 0, 9])),
-        ("edited-row", input(2, &[200, 0, 9])),
+        ("edited-group", input(2, &[group[0], group[1], 9])),
+        ("edited-record", input(2, &[segment[0], segment[1], 9])),
         ("forged-offset", input(3, &[40, 0, 0xff, 47, 0, 0x7f])),
-        ("forged-items", input(3, &[104, 0, 9])),
-        ("forged-schema-version", input(3, &[68, 0, 9])),
+        ("forged-schema-version", input(3, &[56, 0, 9])),
+        ("forged-blocks", input(3, &[112, 0, 9])),
+        ("forged-root", input(3, &[111, 0, 0xfc])),
+        ("forged-slot", input(3, &[slot[0] + 4, slot[1], 7])),
+        ("forged-record-key", input(3, &[segment[0], segment[1], 0x7f])),
+        ("forged-record-lengths", input(3, &[segment[0], segment[1], 0xff])),
     ];
     inputs.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
 }

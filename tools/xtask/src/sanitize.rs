@@ -17,6 +17,9 @@ use crate::unit;
 use crate::workspace::Workspace;
 
 const PACKAGE: &str = "forebay-index";
+/// What of the index is run: all that readers and writers do at the same time, and all that decides
+/// where bytes lie.
+const TESTS: &str = "--lib --test concurrent_reads --test image --test model --no-run";
 /// Random histories of the model; each costs many times what it does without a sanitizer.
 const MODEL_CASES: &str = "32";
 /// Bound of the one test that runs into a planted fault.
@@ -79,10 +82,9 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
     for sanitizer in &SANITIZERS {
         let logs = logs(workspace)?;
-        let form = ["--lib", "--test", "concurrent_reads", "--test", "model", "--no-run"];
         let mut build = sanitizer.cargo(workspace, "test")?;
         let log = logs.join(format!("{}-build.json", sanitizer.name));
-        for binary in unit::built(build.args(form), &log)? {
+        for binary in unit::built(build.args(TESTS.split(' ')), &log)? {
             let name = format!("{PACKAGE}/{}-{}", binary.what, sanitizer.name);
             let mut command = binary.command();
             sanitizer.prepare(&mut command);

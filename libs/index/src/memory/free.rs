@@ -1,20 +1,23 @@
-//! What is free in an index's memory: chunks by size, joined with their free other halves.
+//! What is free in a space's memory: chunks by size, joined with their free other halves.
 //!
 //! Chunks smaller than a block are cut from blocks that keep their pages. Free blocks are *warm*, a
 //! few of them, whose pages stay for the next chunks, or *cold*: the system has their pages back.
 
 use std::collections::BTreeSet;
 
+use forebay_core::Result;
+
 use super::{CHUNK_BYTES_MIN, Chunk};
+use crate::image::damaged;
 
 /// Order of a block, the unit of huge pages.
 pub(super) const BLOCK_ORDER: u8 = 8;
 /// Bytes of a block.
-pub(super) const BLOCK_BYTES: u64 = CHUNK_BYTES_MIN << BLOCK_ORDER;
+pub(crate) const BLOCK_BYTES: u64 = CHUNK_BYTES_MIN << BLOCK_ORDER;
 /// Order of the largest chunk, 256 MiB: room for the largest key and row.
 pub(super) const ORDER_MAX: u8 = 15;
 /// How many free blocks keep their pages.
-pub(super) const WARM_BLOCKS_MAX: usize = 16;
+pub(super) const WARM_BLOCKS_MAX: usize = 4;
 
 /// The free chunks of a range of addresses; from `fresh` on it was never used.
 #[derive(Debug)]
@@ -29,6 +32,35 @@ impl Free {
     /// All addresses from here on are fresh; a multiple of a block.
     pub(super) fn from(fresh: u64) -> Self {
         Self { by_order: Default::default(), warm: Vec::new(), fresh }
+    }
+
+    /// What chunks, as start and bytes each, leave free of the blocks up to `end`.
+    ///
+    /// # Errors
+    /// `Corrupt` for chunks that overlap, or lie beyond `end` or in the first block.
+    pub(super) fn around(mut used: Vec<(u64, u64)>, end: u64) -> Result<Self> {
+        used.sort_unstable();
+        let mut free = Self::from(BLOCK_BYTES);
+        for (start, bytes) in used {
+            if start < free.fresh || start.saturating_add(bytes) > end {
+                return Err(damaged("chunks that overlap, or lie outside of it"));
+            }
+            free.skip(start);
+            free.fresh = start + bytes;
+        }
+        free.skip(end);
+        Ok(free)
+    }
+
+    /// Makes all from the fresh addresses up to here free, in chunks as large as can be.
+    fn skip(&mut self, end: u64) {
+        while self.fresh < end {
+            let chunks = (end - self.fresh) / CHUNK_BYTES_MIN;
+            let aligned = (self.fresh / CHUNK_BYTES_MIN).trailing_zeros();
+            let order = aligned.min(chunks.ilog2()).min(ORDER_MAX.into()) as u8;
+            self.by_order[order as usize].insert(self.fresh);
+            self.fresh += CHUNK_BYTES_MIN << order;
+        }
     }
 
     /// Where the fresh addresses begin.

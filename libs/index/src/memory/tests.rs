@@ -5,7 +5,7 @@ use super::*;
 
 #[test]
 fn chunks_are_aligned_apart_and_join_again() {
-    let memory = Memory::reserve().unwrap();
+    let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let sizes = [1, 8_192, 8_193, 100_000, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES, 70];
     for _ in 0..3 {
         let mut chunks: Vec<_> =
@@ -31,15 +31,16 @@ fn chunks_are_aligned_apart_and_join_again() {
 
 #[test]
 fn a_limit_of_addresses_is_left_to_others_for_the_most_part() {
-    assert_eq!(reserved_of(None), RESERVED_BYTES);
-    assert_eq!(reserved_of(Some(u64::MAX)), RESERVED_BYTES);
-    assert_eq!(reserved_of(Some(20 << 30)), 2 << 30);
-    assert_eq!(reserved_of(Some(0)), RESERVED_BYTES_MIN);
+    assert_eq!(reserved_of(None, 1), RESERVED_BYTES);
+    assert_eq!(reserved_of(Some(u64::MAX), 1), RESERVED_BYTES);
+    assert_eq!(reserved_of(Some(20 << 30), 1), 2 << 30);
+    assert_eq!(reserved_of(Some(40 << 30), 4), 1 << 30);
+    assert_eq!(reserved_of(Some(0), 1), RESERVED_BYTES_MIN);
 }
 
 #[test]
 fn what_no_range_can_hold_is_refused() {
-    let memory = Memory::reserve_within(2 << 30).unwrap();
+    let memory = Memory::reserve(2 << 30).unwrap();
     let error = memory.allocate(CHUNK_BYTES_MIN << (ORDER_MAX + 1)).unwrap_err();
     assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
     let error = memory.allocate(u64::MAX).unwrap_err();
@@ -60,7 +61,7 @@ fn what_no_range_can_hold_is_refused() {
 
 #[test]
 fn a_range_that_small_chunks_have_used_up_serves_large_ones_again() {
-    let memory = Memory::reserve_within(16 * BLOCK_BYTES).unwrap();
+    let memory = Memory::reserve(16 * BLOCK_BYTES).unwrap();
     for bytes in [CHUNK_BYTES_MIN, BLOCK_BYTES, 8 * BLOCK_BYTES, 100_000, 4 * BLOCK_BYTES] {
         let all = || std::iter::from_fn(|| memory.allocate(bytes).ok());
         let chunks: Vec<_> = all().collect();
@@ -72,7 +73,7 @@ fn a_range_that_small_chunks_have_used_up_serves_large_ones_again() {
 
 #[test]
 fn chunks_come_back_a_few_at_a_time_unless_they_are_needed() {
-    let memory = Memory::reserve_within(16 * BLOCK_BYTES).unwrap();
+    let memory = Memory::reserve(16 * BLOCK_BYTES).unwrap();
     let chunks: Vec<_> = (0..1_000).map(|_| memory.allocate(1).unwrap()).collect();
     memory.leave(chunks);
     let before = memory.used_bytes();
@@ -86,7 +87,7 @@ fn chunks_come_back_a_few_at_a_time_unless_they_are_needed() {
 
 #[test]
 fn chunks_that_many_threads_leave_all_come_back() {
-    let memory = Memory::reserve_within(64 * BLOCK_BYTES).unwrap();
+    let memory = Memory::reserve(64 * BLOCK_BYTES).unwrap();
     std::thread::scope(|scope| {
         for _ in 0..3 {
             scope.spawn(|| {
@@ -106,7 +107,7 @@ fn chunks_that_many_threads_leave_all_come_back() {
 
 #[test]
 fn readers_leave_while_a_writer_has_the_lock() {
-    let memory = Memory::reserve().unwrap();
+    let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let chunk = memory.allocate(1).unwrap();
     let held = memory.state();
     memory.leave(vec![chunk]);
@@ -118,7 +119,7 @@ fn readers_leave_while_a_writer_has_the_lock() {
 
 #[test]
 fn free_blocks_beyond_a_few_give_their_pages_back() {
-    let memory = Memory::reserve().unwrap();
+    let memory = Memory::reserve(RESERVED_BYTES).unwrap();
     let blocks = 4 * WARM_BLOCKS_MAX as u64;
     let chunks: Vec<_> = (0..blocks).map(|_| memory.allocate(BLOCK_BYTES).unwrap()).collect();
     for chunk in &chunks {

@@ -7,8 +7,11 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use forebay_core::Result;
+
 use super::group::Group;
-use crate::memory::{CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Memory};
+use crate::image::damaged;
+use crate::memory::{BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Memory};
 
 /// As much as fits into one chunk: more groups than an index has addresses, and few enough that a
 /// hash has bits left for buckets and tags.
@@ -32,11 +35,28 @@ impl Root {
         Self(u64::from(depth) << DEPTH_SHIFT | address)
     }
 
+    /// The root that an image says its table has.
+    ///
+    /// # Errors
+    /// `Corrupt` for one that cannot be.
+    pub(super) fn of_image(word: u64) -> Result<Self> {
+        let root = Self(word);
+        let is_sound = root.depth() <= DEPTH_MAX
+            && root.address() >= BLOCK_BYTES
+            && root.address().is_multiple_of(CHUNK_BYTES_MIN);
+        if is_sound || root == Self::NONE { Ok(root) } else { Err(damaged("its root")) }
+    }
+
+    /// As it stands in an image.
+    pub(super) fn word(self) -> u64 {
+        self.0
+    }
+
     pub(super) fn depth(self) -> u32 {
         (self.0 >> DEPTH_SHIFT) as u32
     }
 
-    fn address(self) -> u64 {
+    pub(super) fn address(self) -> u64 {
         self.0 & ((1 << DEPTH_SHIFT) - 1)
     }
 
@@ -64,22 +84,30 @@ impl Root {
         }
     }
 
-    /// The group of a hash.
+    /// The group of a hash; `None` in a table without any.
+    ///
+    /// # Errors
+    /// `Corrupt` where an image is damaged.
     ///
     /// # Safety
     /// The root was loaded, or belongs to the caller's own table, and the caller's guard has been
     /// held since.
-    pub(super) unsafe fn group(self, memory: &Memory, hash: u64) -> Option<Group<'_>> {
+    #[inline]
+    pub(super) unsafe fn group(self, memory: &Memory, hash: u64) -> Result<Option<Group<'_>>> {
         if self == Self::NONE {
-            return None;
+            return Ok(None);
         }
         let address = match self.entry(hash) {
-            // SAFETY: an entry of a directory in use; entries are only touched as atomics.
-            Some(entry) => address(unsafe { memory.half_word(entry) }.load(Ordering::SeqCst)),
+            Some(entry) => {
+                memory.prove(entry, ENTRY_BYTES)?;
+                // SAFETY: an entry of a directory in use; entries are only touched as atomics.
+                address(unsafe { memory.half_word(entry) }.load(Ordering::SeqCst))
+            }
             None => self.address(),
         };
+        memory.prove(address, CHUNK_BYTES_MIN)?;
         // SAFETY: the directory names groups in use.
-        Some(unsafe { Group::at(memory, address) })
+        Ok(Some(unsafe { Group::at(memory, address) }))
     }
 }
 
@@ -89,6 +117,7 @@ pub(super) fn entry_of(group: u64) -> u32 {
     (group / CHUNK_BYTES_MIN) as u32
 }
 
-fn address(entry: u32) -> u64 {
+/// The group that an entry names.
+pub(super) fn address(entry: u32) -> u64 {
     u64::from(entry) * CHUNK_BYTES_MIN
 }

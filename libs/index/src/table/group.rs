@@ -6,6 +6,8 @@
 
 use std::sync::atomic::Ordering;
 
+use forebay_core::Result;
+
 use super::record::{Record, record};
 use super::slot;
 use crate::memory::{CHUNK_BYTES_MIN, Memory};
@@ -44,7 +46,7 @@ pub(super) enum Place {
 impl<'g> Group<'g> {
     /// # Safety
     /// The address is that of a group which is in use, or was while the caller's guard has been
-    /// held.
+    /// held, and its bytes were proved.
     pub(super) unsafe fn at(memory: &'g Memory, address: u64) -> Self {
         Self { memory, address }
     }
@@ -79,7 +81,7 @@ impl<'g> Group<'g> {
 
     /// The record of a key.
     #[inline]
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<Record<'g>> {
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<Record<'g>>> {
         let tag = slot::tag_of(hash);
         for step in 0..BUCKETS {
             let bucket = self.bucket(hash, step);
@@ -92,39 +94,40 @@ impl<'g> Group<'g> {
                 }
                 let word = self.load_to_follow(bucket + 8 * place);
                 if slot::tag(word) == tag {
-                    let found = self.record(word);
+                    let found = self.record(word)?;
                     if found.key == key {
-                        return Some(found);
+                        return Ok(Some(found));
                     }
                 }
             }
             if !is_full {
-                return None;
+                return Ok(None);
             }
         }
-        None
+        Ok(None)
     }
 
     /// The record behind a slot's word.
-    pub(super) fn record(&self, word: u64) -> Record<'g> {
+    #[inline]
+    pub(super) fn record(&self, word: u64) -> Result<Record<'g>> {
         // SAFETY: a published word names a record that stays while the caller's guard is held.
         unsafe { record(self.memory, slot::address(word)) }
     }
 
     /// Where a key is, or the first slot that it may take. For the writer, to whom nothing moves.
-    pub(super) fn locate(&self, hash: u64, key: &[u8]) -> Option<Place> {
-        self.search(hash, |word| self.record(word).key == key)
+    pub(super) fn locate(&self, hash: u64, key: &[u8]) -> Result<Option<Place>> {
+        self.search(hash, |word| Ok(self.record(word)?.key == key))
     }
 
     /// The slot that names this address, for a key with this hash.
     pub(super) fn slot_of(&self, hash: u64, address: u64) -> Option<u64> {
-        match self.search(hash, |word| slot::address(word) == address)? {
-            Place::Held(slot, _) => Some(slot),
-            Place::Free(..) => None,
+        match self.search(hash, |word| Ok(slot::address(word) == address)) {
+            Ok(Some(Place::Held(slot, _))) => Some(slot),
+            _ => None,
         }
     }
 
-    fn search(&self, hash: u64, is_it: impl Fn(u64) -> bool) -> Option<Place> {
+    fn search(&self, hash: u64, is_it: impl Fn(u64) -> Result<bool>) -> Result<Option<Place>> {
         let tag = slot::tag_of(hash);
         let mut free = None;
         for step in 0..BUCKETS {
@@ -132,8 +135,8 @@ impl<'g> Group<'g> {
             let mut is_full = true;
             for at in (0..BUCKET_SLOTS).map(|place| bucket + 8 * place) {
                 let word = self.load(at);
-                if slot::tag(word) == tag && is_it(word) {
-                    return Some(Place::Held(at, word));
+                if slot::tag(word) == tag && is_it(word)? {
+                    return Ok(Some(Place::Held(at, word)));
                 }
                 if !slot::is_live(word) && free.is_none() {
                     free = Some(Place::Free(at, word));
@@ -144,7 +147,7 @@ impl<'g> Group<'g> {
                 break;
             }
         }
-        free
+        Ok(free)
     }
 
     /// Publishes a word: whoever loads it sees the record that was written before.
@@ -163,9 +166,17 @@ impl<'g> Group<'g> {
 
     /// Puts a word that is not in the group into the first free slot for its hash.
     pub(super) fn put(&self, hash: u64, word: u64) {
-        if let Some(Place::Free(at, _)) = self.search(hash, |_| false) {
+        if let Ok(Some(Place::Free(at, _))) = self.search(hash, |_| Ok(false)) {
             self.store(at, word);
         }
+    }
+
+    /// How many slots are not empty, and how many hold a record.
+    pub(super) fn counts(&self) -> (u32, u32) {
+        let words = (0..SLOTS).map(|place| self.load(self.address + 8 * place));
+        words.fold((0, 0), |(filled, live), word| {
+            (filled + u32::from(word != slot::EMPTY), live + u32::from(slot::is_live(word)))
+        })
     }
 
     /// The words of all records.

@@ -4,7 +4,9 @@
 //! bytes of row has a header of 2 bytes. The bytes of a record never change once its address is
 //! published.
 
-use crate::memory::Memory;
+use forebay_core::Result;
+
+use crate::memory::{CHUNK_BYTES_MIN, Memory};
 
 /// Bytes of the longest header.
 pub(super) const HEADER_BYTES_MAX: usize = 10;
@@ -38,29 +40,54 @@ pub(super) fn header(key: usize, row: usize) -> ([u8; HEADER_BYTES_MAX], usize) 
     (bytes, length)
 }
 
+/// The header of a record without key that takes this many bytes, header included: it fills a gap
+/// that nobody reads but who walks a segment. `None` for one byte, which is too few.
+pub(crate) fn filler(bytes: u64) -> Option<(Vec<u8>, u64)> {
+    debug_assert!(bytes < CHUNK_BYTES_MIN);
+    let length = match bytes {
+        0 => return Some((Vec::new(), 0)),
+        1 => return None,
+        // A key of no bytes, and the row's length in one byte or in two.
+        2..130 => vec![0, (bytes - 2) as u8],
+        _ => vec![0, (bytes - 3) as u8 & 0x7f | 0x80, ((bytes - 3) >> 7) as u8],
+    };
+    Some((length, bytes))
+}
+
 /// The record at an address.
+///
+/// # Errors
+/// `Corrupt` where an image is damaged.
 ///
 /// # Safety
 /// A record was written there before its address was published, and it is not written over until
-/// the caller's guard has gone.
-pub(super) unsafe fn record(memory: &Memory, address: u64) -> Record<'_> {
+/// the caller's guard has gone. Where the memory is of an image, any address will do.
+#[inline]
+pub(super) unsafe fn record(memory: &Memory, address: u64) -> Result<Record<'_>> {
+    // The header, as far as it can reach in its block; one that goes on has the rest proved below.
+    let block = CHUNK_BYTES_MIN - address % CHUNK_BYTES_MIN;
+    memory.prove(address, block.min(HEADER_BYTES_MAX as u64))?;
     let mut at = address;
     let mut number = || {
         let (mut number, mut shift) = (0_usize, 0);
         loop {
+            if at.is_multiple_of(CHUNK_BYTES_MIN) {
+                memory.prove(at, 1)?;
+            }
             // SAFETY: the caller's promise; the header's end is found by its own bits.
             let byte = unsafe { memory.bytes(at, 1) }[0];
             at += 1;
             number |= usize::from(byte & 0x7f) << shift;
             shift += 7;
             if byte < 0x80 || shift > 28 {
-                return number;
+                return Ok(number);
             }
         }
     };
-    let (key, row) = (number(), number());
+    let (key, row) = (number()?, number()?);
+    memory.prove(at, (key + row) as u64)?;
     // SAFETY: the caller's promise.
     let bytes = unsafe { memory.bytes(at, key + row) };
     let (key, row) = bytes.split_at(key);
-    Record { key, row, bytes: at - address + bytes.len() as u64 }
+    Ok(Record { key, row, bytes: at - address + bytes.len() as u64 })
 }

@@ -7,9 +7,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 
 use super::record::header;
+use crate::image::{SegmentAt, damaged};
 use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory};
 
 /// A segment is this part of all that there are: small tables take little memory.
@@ -52,6 +53,55 @@ struct Emptying {
 }
 
 impl Segments {
+    /// As an image holds them.
+    pub(super) fn list(&self) -> Vec<SegmentAt> {
+        let list = self.by_address.iter().map(|(address, segment)| SegmentAt {
+            address: *address,
+            bytes: segment.chunk.bytes(),
+            used: segment.used,
+            live: segment.live,
+            is_open: self.open == Some(*address),
+        });
+        list.collect()
+    }
+
+    /// Those of an image.
+    ///
+    /// # Errors
+    /// `Corrupt` for what can be no segment, and for two that are open.
+    pub(super) fn of_image(list: &[SegmentAt]) -> Result<Self> {
+        let mut segments = Self::default();
+        for at in list {
+            let SegmentAt { address, bytes, used, live, is_open } = *at;
+            let chunk = Chunk::of_image(address, bytes)
+                .ok_or_else(|| damaged("a segment that is no chunk"))?;
+            if is_open && used % CHUNK_BYTES_MIN != 0 {
+                return Err(damaged("an open segment that ends inside of a block"));
+            }
+            if is_open && segments.open.replace(address).is_some() {
+                return Err(damaged("two open segments"));
+            }
+            segments.bytes += chunk.bytes();
+            let segment = Segment { chunk, used, live, sparse: false };
+            if segments.by_address.insert(address, segment).is_some() {
+                return Err(damaged("two segments in one place"));
+            }
+        }
+        list.iter().for_each(|at| segments.note_sparse(at.address));
+        Ok(segments)
+    }
+
+    /// What of the open segment is still to be written: where it begins, and its bytes.
+    pub(super) fn open_rest(&self) -> Option<(u64, u64)> {
+        let segment = self.by_address.get(&self.open?)?;
+        Some((segment.chunk.address() + segment.used, segment.chunk.bytes() - segment.used))
+    }
+
+    /// The chunks of all.
+    pub(super) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
+        self.by_address.values().map(|segment| &segment.chunk)
+    }
+
     /// Writes a record and answers its address and its bytes.
     pub(super) fn append(&mut self, memory: &Memory, key: &[u8], row: &[u8]) -> Result<(u64, u64)> {
         let (header, length) = header(key.len(), row.len());
@@ -102,7 +152,8 @@ impl Segments {
             return;
         };
         let start = *start;
-        segment.live -= bytes;
+        // Less than nothing only where an image has lied; then the segment is never emptied.
+        segment.live = segment.live.saturating_sub(bytes);
         let is_spent = segment.live == 0 && segment.used * 2 > segment.chunk.bytes();
         if is_spent && self.open == Some(start) {
             self.open = None;
@@ -147,16 +198,19 @@ impl Segments {
     }
 
     /// The segment that was being emptied, once nothing in it lives.
-    pub(super) fn take_emptied(&mut self) -> Option<Chunk> {
-        let emptied = self.emptied.take()?;
+    ///
+    /// # Errors
+    /// `Internal` when something lives in it still.
+    pub(super) fn take_emptied(&mut self) -> Result<Option<Chunk>> {
+        let Some(emptied) = self.emptied.take() else { return Ok(None) };
         let lives = self.by_address.get(&emptied.segment).is_some_and(|segment| segment.live > 0);
-        debug_assert!(!lives, "a record was counted twice, or its slot was not found");
         if lives {
-            return None;
+            let message = "a record was counted twice, or its slot was not found";
+            return Err(Error::internal(message));
         }
-        let segment = self.by_address.remove(&emptied.segment)?;
+        let Some(segment) = self.by_address.remove(&emptied.segment) else { return Ok(None) };
         self.bytes -= segment.chunk.bytes();
-        Some(segment.chunk)
+        Ok(Some(segment.chunk))
     }
 
     /// All chunks, for a table that ends.

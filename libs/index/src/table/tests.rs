@@ -15,12 +15,12 @@ struct Seen {
 
 impl Seen {
     fn new() -> Self {
-        Self::within(1 << 38)
+        Self::within(1 << 36)
     }
 
     fn within(bytes: u64) -> Self {
-        let memory = Memory::reserve_within(bytes).unwrap();
-        let reclaim = Reclaim::new(memory.clone());
+        let memory = Memory::reserve(bytes).unwrap();
+        let reclaim = Reclaim::new();
         Self { memory, reclaim, cell: AtomicU64::new(0), hash: SeededHash::new(7) }
     }
 
@@ -37,12 +37,14 @@ impl Seen {
         let _guard = self.reclaim.enter();
         let root = Root::load(&self.cell);
         // SAFETY: the root was loaded under the guard, and the row is copied under it.
-        unsafe { find(&self.memory, root, self.hash.of(key), key) }.map(|found| found.row.to_vec())
+        unsafe { find(&self.memory, root, self.hash.of(key), key) }
+            .unwrap()
+            .map(|found| found.row.to_vec())
     }
 
     /// Bytes in use once everything that can come back is back.
     fn used_at_rest(&self) -> u64 {
-        (0..1_000).for_each(|_| self.reclaim.go_on());
+        (0..1_000).for_each(|_| self.reclaim.go_on(&self.memory));
         self.memory.used_bytes()
     }
 
@@ -54,7 +56,7 @@ impl Seen {
             let root = Root::load(&self.cell);
             let push = |key: &[u8]| keys.push(key.to_vec());
             // SAFETY: as in `find`.
-            from = unsafe { keys_from(&self.memory, root, self.hash, start, push) };
+            from = unsafe { keys_from(&self.memory, root, self.hash, start, push) }.unwrap();
         }
         keys.sort();
         keys
@@ -77,14 +79,14 @@ fn a_long_history_leaves_what_a_map_has() {
     for step in 0..120_000_u64 {
         let key = format!("key-{}", number(9_000)).into_bytes();
         if number(4) == 0 {
-            let removed = table.remove(&key);
+            let removed = table.remove(&key).unwrap();
             assert_eq!(removed, model.remove(&key).map(|row| row.len()));
         } else {
             let row = vec![step as u8; number(120) as usize];
-            let replaced = table.insert(&key, &row, seen.publishing()).unwrap();
+            let replaced = table.insert(&key, &row, None, seen.publishing()).unwrap();
             assert_eq!(replaced, model.insert(key, row).map(|row| row.len()));
         }
-        table.reclaim(200, seen.publishing());
+        table.reclaim(200, seen.publishing()).unwrap();
     }
     for (key, row) in &model {
         assert_eq!(seen.find(key).as_ref(), Some(row));
@@ -93,7 +95,10 @@ fn a_long_history_leaves_what_a_map_has() {
     let mut keys: Vec<_> = model.keys().cloned().collect();
     keys.sort();
     assert_eq!(seen.keys(), keys);
-    let mut rows: Vec<_> = table.rows().map(|(key, row)| (key.to_vec(), row.to_vec())).collect();
+    let mut rows: Vec<_> = table
+        .rows()
+        .map(|found| found.map(|(key, row)| (key.to_vec(), row.to_vec())).unwrap())
+        .collect();
     rows.sort();
     assert!(rows.iter().all(|(key, row)| model[key] == *row));
     assert_eq!(rows.len(), model.len());
@@ -112,7 +117,7 @@ fn each_new_key_moves_one_group_at_most() {
     let mut table = seen.table();
     for key in 0..60_000_u32 {
         let (before, used) = (table.groups.len(), seen.memory.used_bytes());
-        table.insert(&key.to_le_bytes(), b"row", seen.publishing()).unwrap();
+        table.insert(&key.to_le_bytes(), b"row", None, seen.publishing()).unwrap();
         assert!(table.groups.len() <= before + 1 || before == 0);
         assert!(used == 0 || seen.memory.used_bytes() <= used + 4 * 1024 * 1024);
     }
@@ -126,9 +131,9 @@ fn a_group_of_deleted_slots_is_written_anew_and_not_split() {
     let seen = Seen::new();
     let mut table = seen.table();
     for key in 0..20_000_u32 {
-        table.insert(&key.to_le_bytes(), b"row", seen.publishing()).unwrap();
-        assert_eq!(table.remove(&key.to_le_bytes()), Some(3));
-        table.insert(b"lasting", &key.to_le_bytes(), seen.publishing()).unwrap();
+        table.insert(&key.to_le_bytes(), b"row", None, seen.publishing()).unwrap();
+        assert_eq!(table.remove(&key.to_le_bytes()).unwrap(), Some(3));
+        table.insert(b"lasting", &key.to_le_bytes(), None, seen.publishing()).unwrap();
     }
     assert_eq!(table.groups.len(), 1);
     assert_eq!(seen.find(b"lasting"), Some(19_999_u32.to_le_bytes().to_vec()));
@@ -141,13 +146,13 @@ fn rows_of_every_size_come_back() {
     let sizes = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 5_000_000];
     for size in sizes {
         let row = vec![size as u8; size];
-        table.insert(format!("{size}").as_bytes(), &row, seen.publishing()).unwrap();
+        table.insert(format!("{size}").as_bytes(), &row, None, seen.publishing()).unwrap();
     }
     for size in sizes {
         assert_eq!(seen.find(format!("{size}").as_bytes()).unwrap(), vec![size as u8; size]);
     }
     let long = vec![b'k'; forebay_core::limits::KEY_BYTES_MAX];
-    table.insert(&long, b"row", seen.publishing()).unwrap();
+    table.insert(&long, b"row", None, seen.publishing()).unwrap();
     assert_eq!(seen.find(&long).unwrap(), b"row");
 }
 
@@ -155,21 +160,22 @@ fn rows_of_every_size_come_back() {
 fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
     let seen = Seen::new();
     let mut table = seen.table();
-    table.insert(b"key", &[7; 100], seen.publishing()).unwrap();
+    table.insert(b"key", &[7; 100], None, seen.publishing()).unwrap();
     let guard = seen.reclaim.enter();
     let root = Root::load(&seen.cell);
     // SAFETY: the root was loaded under the guard, which outlives the row.
-    let held = unsafe { find(&seen.memory, root, seen.hash.of(b"key"), b"key") }.unwrap().row;
+    let held =
+        unsafe { find(&seen.memory, root, seen.hash.of(b"key"), b"key") }.unwrap().unwrap().row;
     for n in 0..50_000_u32 {
-        table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
-        table.reclaim(300, seen.publishing());
+        table.insert(b"key", &n.to_le_bytes().repeat(25), None, seen.publishing()).unwrap();
+        table.reclaim(300, seen.publishing()).unwrap();
     }
     assert!(held.iter().all(|byte| *byte == 7), "a record was written over under a guard");
     let with_guard = seen.memory.used_bytes();
     drop(guard);
     for n in 0..50_000_u32 {
-        table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
-        table.reclaim(300, seen.publishing());
+        table.insert(b"key", &n.to_le_bytes().repeat(25), None, seen.publishing()).unwrap();
+        table.reclaim(300, seen.publishing()).unwrap();
     }
     assert!(seen.memory.used_bytes() < with_guard.min(1024 * 1024));
 }
@@ -185,7 +191,7 @@ fn readers_beside_growth_and_reclaim_miss_nothing() {
         row
     };
     for key in 0..LASTING {
-        table.insert(&key.to_le_bytes(), &row(key, 0), seen.publishing()).unwrap();
+        table.insert(&key.to_le_bytes(), &row(key, 0), None, seen.publishing()).unwrap();
     }
     std::thread::scope(|scope| {
         for reader in 0..2 {
@@ -213,11 +219,11 @@ fn readers_beside_growth_and_reclaim_miss_nothing() {
             if done.load(Ordering::Relaxed) {
                 break;
             }
-            table.insert(&new.to_le_bytes(), &row(new, 0), seen.publishing()).unwrap();
+            table.insert(&new.to_le_bytes(), &row(new, 0), None, seen.publishing()).unwrap();
             let key = new % LASTING;
             version += u32::from(key == 0);
-            table.insert(&key.to_le_bytes(), &row(key, version), seen.publishing()).unwrap();
-            table.reclaim(400, seen.publishing());
+            table.insert(&key.to_le_bytes(), &row(key, version), None, seen.publishing()).unwrap();
+            table.reclaim(400, seen.publishing()).unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });
@@ -248,17 +254,20 @@ fn without_memory_nothing_is_lost_and_nothing_leaks() {
             }
             let key = number(12_000).to_le_bytes();
             if number(5) == 0 {
-                assert_eq!(table.remove(&key), model.remove(&key).map(|row: Vec<u8>| row.len()));
+                assert_eq!(
+                    table.remove(&key).unwrap(),
+                    model.remove(&key).map(|row: Vec<u8>| row.len())
+                );
             }
             let row = vec![step as u8; number(1 + rows) as usize];
-            match table.insert(&key, &row, seen.publishing()) {
+            match table.insert(&key, &row, None, seen.publishing()) {
                 Ok(_) => drop(model.insert(key, row)),
                 Err(error) => {
                     assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
                     refusals += 1;
                 }
             }
-            table.reclaim(100, seen.publishing());
+            table.reclaim(100, seen.publishing()).unwrap();
             assert_eq!(seen.find(&key).as_ref(), model.get(&key));
         }
         assert!(model.iter().all(|(key, row)| seen.find(key).as_ref() == Some(row)));
@@ -276,32 +285,33 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
     let mut table = seen.table();
     let old: Vec<_> = (0..800_u32).map(u32::to_le_bytes).collect();
     for key in &old {
-        table.insert(key, &key.repeat(9), seen.publishing()).unwrap();
+        table.insert(key, &key.repeat(9), None, seen.publishing()).unwrap();
     }
     let pin = seen.reclaim.enter();
     let root = Root::load(&seen.cell);
     assert_eq!((table.groups.len(), root), (1, table.root()));
     for key in 800..20_000_u32 {
-        table.insert(&key.to_le_bytes(), b"new", seen.publishing()).unwrap();
+        table.insert(&key.to_le_bytes(), b"new", None, seen.publishing()).unwrap();
     }
     // Every record that the old group names goes, and so do the segments that they lie in.
     let before = table.segments.bytes();
     for round in 0..40_u8 {
         for key in &old {
-            table.insert(key, &[round; 60], seen.publishing()).unwrap();
-            table.reclaim(10_000, seen.publishing());
+            table.insert(key, &[round; 60], None, seen.publishing()).unwrap();
+            table.reclaim(10_000, seen.publishing()).unwrap();
         }
     }
     assert!(table.segments.bytes() < 3 * before, "nothing was reclaimed");
     assert!(seen.used_at_rest() > table.bytes(), "nothing waits for the reader");
     for key in &old {
         // SAFETY: the root was loaded under the pin.
-        let found = unsafe { find(&seen.memory, root, seen.hash.of(key), key) }.unwrap();
+        let found = unsafe { find(&seen.memory, root, seen.hash.of(key), key) }.unwrap().unwrap();
         assert_eq!(found.row, key.repeat(9));
     }
     let mut listed = Vec::new();
     // SAFETY: as above.
-    let end = unsafe { keys_from(&seen.memory, root, seen.hash, 0, |key| listed.push(key)) };
+    let end =
+        unsafe { keys_from(&seen.memory, root, seen.hash, 0, |key| listed.push(key)) }.unwrap();
     listed.sort_unstable();
     listed.dedup();
     let is_listed = |key: &[u8; 4]| listed.binary_search(&&key[..]).is_ok();
@@ -316,7 +326,7 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
 fn what_was_retired_under_many_readers_comes_back_without_another_retirement() {
     let seen = Seen::new();
     let mut table = seen.table();
-    table.insert(b"key", b"row", seen.publishing()).unwrap();
+    table.insert(b"key", b"row", None, seen.publishing()).unwrap();
     let gate = std::sync::Barrier::new(9);
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -340,11 +350,11 @@ fn deletes_give_segments_back() {
     let mut table = seen.table();
     let row = vec![7; 3_000_000];
     for key in 0..20_u8 {
-        table.insert(&[key], &row, seen.publishing()).unwrap();
+        table.insert(&[key], &row, None, seen.publishing()).unwrap();
     }
     for key in 0..20_u8 {
-        assert_eq!(table.remove(&[key]), Some(row.len()));
-        table.reclaim(100, seen.publishing());
+        assert_eq!(table.remove(&[key]).unwrap(), Some(row.len()));
+        table.reclaim(100, seen.publishing()).unwrap();
     }
     assert_eq!(table.segments.bytes(), 0);
     assert_eq!(seen.used_at_rest(), table.bytes());

@@ -88,6 +88,11 @@ impl Store {
         Self { definition, index, partitions, sequence: 0 }
     }
 
+    /// Writes go on as those of another store: none is a repeat.
+    pub fn write_as(&mut self, other: &Self) {
+        self.sequence = other.sequence;
+    }
+
     /// The field with this name.
     pub fn field(&self, name: &str) -> FieldId {
         self.definition.field(name).unwrap().id

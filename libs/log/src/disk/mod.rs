@@ -9,6 +9,7 @@ pub mod sim;
 
 use std::fmt;
 use std::io;
+use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -69,6 +70,11 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
 
     /// Cuts the file at a length.
     fn truncate(&self, size: u64) -> io::Result<()>;
+
+    /// What the file can be mapped by; `None` where there is no such thing.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
 }
 
 /// A lock that is held until it is dropped.

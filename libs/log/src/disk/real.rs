@@ -7,6 +7,7 @@
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
@@ -153,5 +154,9 @@ impl DiskFile for RealFile {
 
     fn truncate(&self, size: u64) -> io::Result<()> {
         self.0.set_len(size)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
     }
 }

@@ -451,7 +451,8 @@ impl DiskFile for SimFile {
         let free = state.bytes_max.map(|max| max.saturating_sub(state.bytes_held()));
         if let Some(free) = free.filter(|free| *free < grown) {
             state.counts.full_writes += 1;
-            let written = bytes.len() - (grown - free) as usize;
+            // Nothing of them fits when a gap before them takes what is free.
+            let written = bytes.len().saturating_sub((grown - free) as usize);
             state.file(self.node)?.write(&bytes[..written], at);
             return Err(io::ErrorKind::StorageFull.into());
         }

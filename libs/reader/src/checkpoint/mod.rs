@@ -1,15 +1,18 @@
 //! Checkpoints: what a partition was at one position, on this machine's disk, so that a restart
-//! goes on from there. Private and versioned; the bytes are `proto/spec/checkpoint.md`.
+//! goes on from there: an image of the documents with the fold's state in it. The bytes are
+//! `proto/spec/image.md`. A restart maps the newest one and goes on in about a millisecond, whatever
+//! it holds; each block is proved when it is first used.
 //!
-//! The tail writes them itself, between two groups of records: the fold's state and the rows of the
-//! index are then of exactly one position, and nothing needs to be copied or locked. The price is
+//! The tail writes them itself, between two groups of records: the fold's state and the documents
+//! are then of exactly one position, and nothing needs to be copied or locked. The price is
 //! that nothing is applied meanwhile, so three things bound it: a partition above `bytes_max` gets
 //! no checkpoint, only what has changed is written, and the tail rests 19 times as long as a
 //! checkpoint took before it writes the next. Reads go on at all times. A tail that ends in order
 //! writes a last one, within a bound of time.
 //!
 //! A checkpoint is never needed: whatever cannot be used is ignored, with a record and a count, and
-//! the partition bootstraps from its log. Definitions are not in it, they come from the catalog;
+//! the partition bootstraps from its log; so it does, beside what it serves, when a block is found
+//! damaged later. Definitions are not in it, they come from the catalog;
 //! nor are outcomes of conditional changes, which after a restart are unknown.
 
 mod file;
@@ -28,6 +31,7 @@ use forebay_core::fold::PartitionState;
 use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::{CHECKPOINT_BYTES_MAX, CHECKPOINT_EVERY_MS};
 use forebay_core::{Error, ErrorCode, Result};
+use forebay_index::Image;
 use forebay_log::disk::{Disk, DiskLock};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Sleep;
@@ -37,7 +41,6 @@ use crate::shared::Shared;
 
 use self::file::refused;
 
-pub(crate) use self::file::{Block, Input};
 pub(crate) use self::format::Head;
 
 const LOCK_FILE: &str = "lock";
@@ -113,7 +116,7 @@ impl CheckpointDirectory {
     pub(crate) fn checkpoints(self: &Arc<Self>, at: PartitionRef) -> Checkpoints {
         let due = Box::pin(tokio::time::sleep(self.options.every));
         let (directory, last, kept, trouble) = (Arc::clone(self), None, None, None);
-        Checkpoints { directory, at, serial: 0, due, last, kept, trouble }
+        Checkpoints { directory, at, serial: 0, due, last, restored: None, kept, trouble }
     }
 }
 
@@ -141,6 +144,8 @@ pub(crate) struct Checkpoints {
     due: Pin<Box<Sleep>>,
     /// Copy and offset of the last one written.
     last: Option<(u32, Offset)>,
+    /// The file that this reader went on from.
+    restored: Option<PathBuf>,
     /// Log and offset of one that is there, and that only its definition is missing for: none of
     /// that log from before it takes its place.
     kept: Option<(LogId, Offset)>,
@@ -179,13 +184,13 @@ impl Checkpoints {
     /// Opens a file and checks that it is of this partition, as `empty` says it should be.
     ///
     /// # Errors
-    /// Those of [`Input`]; `Unsupported` for a checkpoint of something else.
-    pub(crate) fn open(&self, path: &Path, empty: &PartitionState) -> Result<(Input, Head)> {
+    /// Those of [`Image::open`]; `Unsupported` for a checkpoint of something else.
+    pub(crate) fn open(&self, path: &Path, empty: &PartitionState) -> Result<(Image, Head)> {
         let file = self.directory.disk.open(path).map_err(|error| refused("open", &error))?;
-        let (input, head) = Input::open(file)?;
+        let (image, head) = file::open(file)?;
         let found = (head.state.partition, head.state.partitions);
         if found == (empty.partition, empty.partitions) {
-            return Ok((input, head));
+            return Ok((image, head));
         }
         let message = format!(
             "the checkpoint is of partition {} of {}, not of {} of {}; it is ignored",
@@ -201,8 +206,18 @@ impl Checkpoints {
     }
 
     /// Notes that what is there is what this copy was made of.
-    pub(crate) fn note_restored(&mut self, copy: &Generation) {
+    pub(crate) fn note_restored(&mut self, copy: &Generation, file: &Path) {
         self.last = Some((copy.number(), copy.state().offset_applied));
+        self.restored = Some(file.to_owned());
+    }
+
+    /// Removes the file that this reader went on from, and that was found damaged since: no later
+    /// restart should go on from it. Answers whether there was one.
+    pub(crate) fn drop_damaged(&mut self) -> bool {
+        let Some(path) = self.restored.take() else { return false };
+        self.remove(&path);
+        self.last = None;
+        true
     }
 
     /// Writes a checkpoint of a copy, if it has changed; answers whether it did.
@@ -235,7 +250,7 @@ impl Checkpoints {
         let (aside, path) = (self.path(self.serial, SUFFIX_NEW), self.path(self.serial, SUFFIX));
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
         let written = disk.create(&aside).map_err(|error| refused("make", &error));
-        let written = written.and_then(|file| file::write(file, &head, copy.writer(), is_late));
+        let written = written.and_then(|file| file::write(&*file, &head, copy.writer(), is_late));
         let named = written.and_then(|_| {
             let named = disk.rename(&aside, &path).and_then(|()| disk.sync_dir(dir));
             named.map_err(|error| refused("name", &error))

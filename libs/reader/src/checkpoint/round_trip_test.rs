@@ -18,15 +18,14 @@ use forebay_core::id::{
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::layout::Layout;
-use forebay_core::limits::CHECKPOINT_BLOCK_BYTES_AIM;
 use forebay_core::schema::StoreSpec;
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_index::Index;
 use forebay_log::Bounds;
 use forebay_log::disk::{Disk, SimDisk};
 
+use super::Head;
 use super::file;
-use super::{Head, Input};
 use crate::generation::Generation;
 
 const AT: PartitionRef = PartitionRef { store: StoreId(42), partition: PartitionId(0) };
@@ -104,13 +103,15 @@ fn written_and_read(copy: &Generation, index: &Index) -> (Generation, Head) {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let path = Path::new("checkpoint");
     let head = copy.checkpoint_head(Some(-7)).unwrap();
-    let bytes = file::write(disk.create(path).unwrap(), &head, copy.writer(), &|| false).unwrap();
+    let file = disk.create(path).unwrap();
+    let bytes = file::write(&*file, &head, copy.writer(), &|| false).unwrap();
     assert_eq!(disk.bytes(path).unwrap().len() as u64, bytes);
-    let (mut input, found) = Input::open(disk.open(path).unwrap()).unwrap();
+    let (image, found) = file::open(disk.open(path).unwrap()).unwrap();
+    image.verify().unwrap();
     assert_eq!((found.clock_error_us, found.opened), (Some(-7), head.opened));
     assert_eq!(found.append_time, head.append_time);
     let mut read = self::copy(index);
-    read.restore(found, &mut input, index.schemas()).unwrap();
+    read.restore(found, &image).unwrap();
     (read, head)
 }
 
@@ -123,9 +124,9 @@ fn a_copy_that_is_read_back_is_the_one_that_was_written_and_goes_on_as_it() {
     assert!(copy.checkpoint_head(None).is_none(), "nothing is worth a checkpoint yet");
     apply(&mut copy, &index, 0..6_000);
     let (mut read, head) = written_and_read(&copy, &other_index);
-    assert!(head.state.dedup.windows().len() > 2_000, "more than a block of windows");
+    assert!(head.state.dedup.windows().len() > 2_000, "many windows");
     assert!(head.state.sources.len() > 1_000);
-    assert!(rows(&copy).len() > 2_500, "more than a block of rows");
+    assert!(rows(&copy).len() > 2_500, "many groups of rows");
     assert_eq!(read.state(), copy.state());
     assert_eq!(rows(&read), rows(&copy));
     assert_eq!(read.checkpoint_head(Some(-7)), Some(head));
@@ -144,7 +145,7 @@ fn a_copy_that_is_built_beside_another_gets_no_checkpoint() {
     copy.open(bounds).unwrap();
     apply(&mut copy, &index, 0..3);
     assert!(copy.checkpoint_head(None).is_some());
-    copy.start_over(forebay_core::Error::token_lost("a test"));
+    copy.start_over(forebay_core::Error::token_lost("a test")).unwrap();
     copy.open(bounds).unwrap();
     apply(&mut copy, &index, 0..2);
     assert!(copy.checkpoint_head(None).is_none());
@@ -162,11 +163,14 @@ fn a_checkpoint_that_takes_too_long_is_given_up_in_the_middle() {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let path = Path::new("checkpoint");
     let looks = Cell::new(0);
-    let is_late = || looks.replace(looks.get() + 1) == 2;
-    let error = file::write(disk.create(path).unwrap(), &head, copy.writer(), &is_late);
+    let is_late = || looks.replace(looks.get() + 1) == 1;
+    let error = file::write(&*disk.create(path).unwrap(), &head, copy.writer(), &is_late);
     assert_eq!(error.unwrap_err().code(), ErrorCode::DeadlineExceeded);
     let written = disk.bytes(path).unwrap().len() as u64;
     let whole = Path::new("whole");
-    let whole = file::write(disk.create(whole).unwrap(), &head, copy.writer(), &|| false).unwrap();
-    assert!(written > CHECKPOINT_BLOCK_BYTES_AIM as u64 && written < whole, "{written} of {whole}");
+    let file = disk.create(whole).unwrap();
+    let whole = file::write(&*file, &head, copy.writer(), &|| false).unwrap();
+    assert!(written > 0 && written < whole, "{written} of {whole}");
+    let unfinished = file::open(disk.open(path).unwrap());
+    assert_eq!(unfinished.unwrap_err().code(), ErrorCode::Corrupt);
 }

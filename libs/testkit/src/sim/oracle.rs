@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use forebay::{Definition, Token};
+use forebay::{Definition, ErrorCode, Token};
 use forebay_core::clock::Clock;
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::key::{Key, KeyValue};
@@ -11,6 +11,7 @@ use forebay_log::{ChangeLog, LogRecord, ReadLimit};
 use forebay_reader::Reader;
 use forebay_wire::entry::decode_entry;
 
+use super::expected::Fields;
 use super::readers::{PARTITIONS, await_ready, read_all};
 use super::workload::{Shared, lock};
 use super::world::STORE;
@@ -18,6 +19,8 @@ use crate::model::{Model, ModelDocument};
 
 /// Wait for a reader to apply a token at the end, when all faults are over.
 const TOKEN_WAIT: Duration = Duration::from_secs(60);
+/// Wait for a reader to build a copy anew.
+const REBUILT_WITHIN: Duration = Duration::from_secs(120);
 const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 
 /// Waits until these readers have applied everything acknowledged, then holds them against the
@@ -46,10 +49,26 @@ pub(crate) async fn check(shared: &Shared, readers: &[Reader]) -> Result<(), Str
     Ok(())
 }
 
+/// Reads everything; again, where a damaged part of a copy shows only now.
+async fn read_whole(reader: &Reader) -> forebay_core::Result<BTreeMap<i64, Fields>> {
+    let until = tokio::time::Instant::now() + REBUILT_WITHIN;
+    loop {
+        match read_all(reader) {
+            Err(error)
+                if error.code() == ErrorCode::Unavailable
+                    && tokio::time::Instant::now() < until =>
+            {
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+            read => return read,
+        }
+    }
+}
+
 async fn caught_up(shared: &Shared, reader: &Reader, token: &Token) -> Result<(), String> {
     await_ready(&shared.world, reader).await.map_err(|error| error.to_string())?;
     reader.wait_token(token, TOKEN_WAIT).await.map_err(|error| error.to_string())?;
-    let found = read_all(reader).map_err(|error| error.to_string())?;
+    let found = read_whole(reader).await.map_err(|error| error.to_string())?;
     let followed: Vec<_> = reader.status().partitions.iter().map(|p| p.partition).collect();
     let follows = |key| {
         reader.partition_of(KeyValue::Int64(key)).is_ok_and(|place| followed.contains(&place))

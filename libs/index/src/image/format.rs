@@ -1,0 +1,291 @@
+//! The bytes of an image: `proto/spec/image.md`. Decoders take any bytes.
+
+use std::sync::Arc;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{
+    Epoch, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
+};
+use forebay_core::{Error, Result};
+use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
+
+use super::{ImageAbout, damaged};
+use crate::header::{Held, Progress};
+use crate::memory::CHUNK_BYTES_MIN;
+
+/// Bytes of a block: the unit of checksums, and of memory.
+pub(crate) const BLOCK: usize = CHUNK_BYTES_MIN as usize;
+/// A block's bytes.
+pub(crate) type Block = [u8; BLOCK];
+
+const MAGIC: u32 = u32::from_le_bytes(*b"FBIM");
+const FORMAT_VERSION: u16 = 1;
+/// Bytes of the header before its checksum.
+const HEADER_BYTES: usize = 144;
+const EXTENT_BYTES: usize = 8;
+const SEGMENT_BYTES: usize = 32;
+const SEGMENT_OPEN: u64 = 1;
+
+/// Blocks that lie side by side, in memory and in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Extent {
+    /// Number of the first in memory: its address by its length.
+    pub(crate) first: u64,
+    /// How many.
+    pub(crate) blocks: u64,
+    /// Number of the first among the blocks of the file.
+    pub(crate) first_in_file: u64,
+}
+
+/// A segment, as a writer must know it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentAt {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) used: u64,
+    pub(crate) live: u64,
+    pub(crate) is_open: bool,
+}
+
+/// The first block of an image.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Header {
+    pub(super) about: ImageAbout,
+    pub(super) hash_seed: u64,
+    pub(super) root: u64,
+    pub(super) counts: Counts,
+    pub(super) meta_checksum: u64,
+}
+
+/// How much an image holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Counts {
+    pub(super) blocks: u64,
+    pub(super) extents: u32,
+    pub(super) groups: u32,
+    pub(super) segments: u32,
+    pub(super) state_bytes: u32,
+}
+
+/// What stands behind the blocks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Meta {
+    /// By block of the file.
+    pub(super) checksums: Arc<[u64]>,
+    pub(super) extents: Vec<Extent>,
+    /// By group in the order of the directory: before this time none of its documents expires.
+    pub(super) expiries: Vec<i64>,
+    pub(super) segments: Vec<SegmentAt>,
+    pub(super) state: Vec<u8>,
+}
+
+/// The checksum of a block that is this one in the file.
+pub(crate) fn checksum(block: &Block, in_file: u64) -> u64 {
+    xxh3_64_with_seed(block, in_file)
+}
+
+/// The checksum of what stands behind the blocks.
+pub(super) fn meta_checksum(meta: &[u8]) -> u64 {
+    xxh3_64(meta)
+}
+
+impl Counts {
+    /// Bytes of what stands behind the blocks.
+    pub(super) fn meta_bytes(&self) -> Option<u64> {
+        let fixed = u64::from(self.extents) * EXTENT_BYTES as u64
+            + u64::from(self.groups) * 8
+            + u64::from(self.segments) * SEGMENT_BYTES as u64
+            + u64::from(self.state_bytes);
+        self.blocks.checked_mul(8)?.checked_add(fixed)
+    }
+
+    /// Bytes of the whole file.
+    pub(super) fn file_bytes(&self) -> Option<u64> {
+        let blocks = self.blocks.checked_add(1)?.checked_mul(CHUNK_BYTES_MIN)?;
+        blocks.checked_add(self.meta_bytes()?)
+    }
+}
+
+impl Meta {
+    pub(super) fn counts(&self) -> Result<Counts> {
+        let count = |items: usize| {
+            u32::try_from(items).map_err(|_| {
+                let limit = u64::from(u32::MAX);
+                let message = "the partition is too large for an image; use more partitions";
+                Error::limit_exceeded(message, limit, items as u64)
+            })
+        };
+        Ok(Counts {
+            blocks: self.checksums.len() as u64,
+            extents: count(self.extents.len())?,
+            groups: count(self.expiries.len())?,
+            segments: count(self.segments.len())?,
+            state_bytes: count(self.state.len())?,
+        })
+    }
+
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        self.checksums.iter().for_each(|checksum| bytes.extend(checksum.to_le_bytes()));
+        for extent in &self.extents {
+            bytes.extend((extent.first as u32).to_le_bytes());
+            bytes.extend((extent.blocks as u32).to_le_bytes());
+        }
+        self.expiries.iter().for_each(|expiry| bytes.extend(expiry.to_le_bytes()));
+        for segment in &self.segments {
+            let flags = if segment.is_open { SEGMENT_OPEN } else { 0 };
+            for number in [segment.address, segment.bytes | flags, segment.used, segment.live] {
+                bytes.extend(number.to_le_bytes());
+            }
+        }
+        bytes.extend(&self.state);
+        bytes
+    }
+
+    pub(super) fn decode(bytes: &[u8], counts: &Counts) -> Result<Self> {
+        if Some(bytes.len() as u64) != counts.meta_bytes() {
+            return Err(damaged("a description of another length than its header says"));
+        }
+        let (checksums, rest) = bytes.split_at(8 * counts.blocks as usize);
+        let checksums = checksums.as_chunks::<8>().0.iter();
+        let checksums = checksums.map(|checksum| u64::from_le_bytes(*checksum)).collect();
+        let mut fields = Fields(rest);
+        let mut extents = Vec::with_capacity(counts.extents as usize);
+        let (mut first_in_file, mut behind) = (0, 0);
+        for _ in 0..counts.extents {
+            let (first, blocks) = (u64::from(fields.u32()?), u64::from(fields.u32()?));
+            if first < behind || blocks == 0 {
+                return Err(damaged("blocks that are not in their order"));
+            }
+            extents.push(Extent { first, blocks, first_in_file });
+            (first_in_file, behind) = (first_in_file + blocks, first + blocks);
+        }
+        if first_in_file != counts.blocks {
+            return Err(damaged("more or fewer blocks than its header says"));
+        }
+        let expiries =
+            (0..counts.groups).map(|_| Ok(fields.u64()? as i64)).collect::<Result<_>>()?;
+        let segments = (0..counts.segments).map(|_| fields.segment()).collect::<Result<_>>()?;
+        Ok(Self { checksums, extents, expiries, segments, state: fields.0.to_vec() })
+    }
+}
+
+/// The first block of a file.
+pub(super) fn encode_header(header: &Header) -> Vec<u8> {
+    let ImageAbout { partition, partitions, progress, held } = header.about;
+    let mut bytes = Vec::with_capacity(BLOCK);
+    bytes.extend(MAGIC.to_le_bytes());
+    bytes.extend(FORMAT_VERSION.to_le_bytes());
+    bytes.extend(0_u16.to_le_bytes());
+    bytes.extend(partition.store.0.to_le_bytes());
+    bytes.extend(partition.partition.0.to_le_bytes());
+    bytes.extend(partitions.0.to_le_bytes());
+    bytes.extend(progress.position.epoch.0.to_le_bytes());
+    bytes.extend(progress.position.place.to_le_bytes());
+    bytes.extend(0_u16.to_le_bytes());
+    bytes.extend(progress.position.offset.0.to_le_bytes());
+    bytes.extend(progress.offset_applied.0.to_le_bytes());
+    bytes.extend(progress.partition_time.as_micros().to_le_bytes());
+    bytes.extend(progress.schema_version.0.to_le_bytes());
+    bytes.extend(0_u32.to_le_bytes());
+    for number in [held.documents, held.key_bytes, held.row_bytes, held.memory_bytes] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(header.hash_seed.to_le_bytes());
+    bytes.extend(header.root.to_le_bytes());
+    bytes.extend(header.counts.blocks.to_le_bytes());
+    let Counts { extents, groups, segments, state_bytes, .. } = header.counts;
+    for number in [extents, groups, segments, state_bytes] {
+        bytes.extend(number.to_le_bytes());
+    }
+    bytes.extend(header.meta_checksum.to_le_bytes());
+    debug_assert_eq!(bytes.len(), HEADER_BYTES);
+    bytes.resize(BLOCK - 8, 0);
+    bytes.extend(xxh3_64(&bytes).to_le_bytes());
+    bytes
+}
+
+/// Reads the first block of a file.
+///
+/// # Errors
+/// `Unsupported` for a format that this build does not know; `Corrupt`.
+pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
+    let (body, checksum) = bytes.split_at(BLOCK - 8);
+    let mut fields = Fields(body);
+    let (magic, version) = (fields.u32()?, fields.u16()?);
+    if magic != MAGIC {
+        return Err(damaged("it does not begin like one"));
+    }
+    if version != FORMAT_VERSION {
+        let message = format!(
+            "an image of format version {version}, and this build knows {FORMAT_VERSION}; it is \
+             ignored, or opened by the build that wrote it"
+        );
+        return Err(Error::unsupported(message));
+    }
+    if Fields(checksum).u64()? != xxh3_64(body) || fields.u16()? != 0 {
+        return Err(damaged("a header whose checksum does not fit"));
+    }
+    let header = fields.header()?;
+    match fields.0.iter().all(|byte| *byte == 0) {
+        true => Ok(header),
+        false => Err(damaged("a header with something behind it")),
+    }
+}
+
+/// Bytes from the front of which fields are taken.
+struct Fields<'b>(&'b [u8]);
+
+impl Fields<'_> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (array, rest) =
+            self.0.split_first_chunk().ok_or_else(|| damaged("it ends too early"))?;
+        self.0 = rest;
+        Ok(*array)
+    }
+
+    fn u16(&mut self) -> Result<u16> {
+        self.array().map(u16::from_le_bytes)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        self.array().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        self.array().map(u64::from_le_bytes)
+    }
+
+    fn segment(&mut self) -> Result<SegmentAt> {
+        let [address, bytes, used, live] = [self.u64()?, self.u64()?, self.u64()?, self.u64()?];
+        let (bytes, is_open) = (bytes & !SEGMENT_OPEN, bytes & SEGMENT_OPEN != 0);
+        if live > used || used > bytes {
+            return Err(damaged("a segment that holds more than it is long"));
+        }
+        Ok(SegmentAt { address, bytes, used, live, is_open })
+    }
+
+    fn header(&mut self) -> Result<Header> {
+        let store = StoreId(self.u64()?);
+        let partition = PartitionRef { store, partition: PartitionId(self.u32()?) };
+        let partitions = PartitionCount(self.u32()?);
+        let (epoch, place, _) = (Epoch(self.u32()?), self.u16()?, self.u16()?);
+        let position = Position { epoch, offset: Offset(self.u64()?), place };
+        let offset_applied = Offset(self.u64()?);
+        let partition_time = Timestamp::from_micros(self.u64()? as i64);
+        let (schema_version, _) = (SchemaVersion(self.u32()?), self.u32()?);
+        let progress = Progress { position, offset_applied, partition_time, schema_version };
+        let held = Held {
+            documents: self.u64()?,
+            key_bytes: self.u64()?,
+            row_bytes: self.u64()?,
+            memory_bytes: self.u64()?,
+        };
+        let (hash_seed, root, blocks) = (self.u64()?, self.u64()?, self.u64()?);
+        let [extents, groups, segments, state_bytes] =
+            [self.u32()?, self.u32()?, self.u32()?, self.u32()?];
+        let about = ImageAbout { partition, partitions, progress, held };
+        let counts = Counts { blocks, extents, groups, segments, state_bytes };
+        Ok(Header { about, hash_seed, root, counts, meta_checksum: self.u64()? })
+    }
+}

@@ -1,0 +1,140 @@
+//! Opening an image: what it says of itself is read and checked, its blocks are not.
+
+use std::fmt;
+use std::io;
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap};
+
+use super::format::{
+    BLOCK, Block, Extent, Header, Meta, SegmentAt, checksum, decode_header, meta_checksum,
+};
+use super::{ImageAbout, ImageFile, damaged};
+use crate::memory::CHUNK_BYTES_MIN;
+
+/// An image whose description was read and found sound. Its blocks are proved when they are used.
+pub struct Image {
+    file: Arc<dyn ImageFile>,
+    header: Header,
+    meta: Meta,
+}
+
+impl fmt::Debug for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Image").field("file", &self.file).field("header", &self.header).finish()
+    }
+}
+
+impl Image {
+    /// Opens an image. Reads its first block and what stands behind the others: about a thousandth
+    /// of it.
+    ///
+    /// # Errors
+    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage and for what is
+    /// no image, `Unavailable` for bytes that cannot be read.
+    pub fn open(file: Arc<dyn ImageFile>) -> Result<Self> {
+        let size = file.size().map_err(|error| refused("open", &error))?;
+        let mut first: Block = [0; BLOCK];
+        let filled = file.read_at(&mut first, 0).map_err(|error| refused("read", &error))?;
+        if filled < BLOCK {
+            return Err(damaged("it is shorter than its first block"));
+        }
+        let header = decode_header(&first)?;
+        if header.counts.file_bytes() != Some(size) {
+            return Err(damaged("it is shorter or longer than its header says"));
+        }
+        // Not more than the file has, which was just compared.
+        let bytes = header.counts.meta_bytes().unwrap_or(0);
+        let mut meta = vec![0; bytes as usize];
+        read_exactly(&*file, &mut meta, size - bytes)?;
+        if meta_checksum(&meta) != header.meta_checksum {
+            return Err(damaged("a description whose checksum does not fit"));
+        }
+        let meta = Meta::decode(&meta, &header.counts)?;
+        Ok(Self { file, header, meta })
+    }
+
+    /// What it says of itself.
+    pub fn about(&self) -> &ImageAbout {
+        &self.header.about
+    }
+
+    /// The state that it was written with.
+    pub fn state(&self) -> &[u8] {
+        &self.meta.state
+    }
+
+    /// Reads every block and compares it with its checksum. With [`Image::open`] every byte of the
+    /// file is then proved.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unavailable`.
+    pub fn verify(&self) -> Result<()> {
+        let mut block: Block = [0; BLOCK];
+        for (number, expected) in self.meta.checksums.iter().enumerate() {
+            let number = number as u64;
+            read_exactly(&*self.file, &mut block, (number + 1) * CHUNK_BYTES_MIN)?;
+            if checksum(&block, number) != *expected {
+                return Err(damaged("a block whose checksum does not fit"));
+            }
+        }
+        Ok(())
+    }
+
+    pub(crate) fn extents(&self) -> &[Extent] {
+        &self.meta.extents
+    }
+
+    pub(crate) fn checksums(&self) -> &Arc<[u64]> {
+        &self.meta.checksums
+    }
+
+    pub(crate) fn segments(&self) -> &[SegmentAt] {
+        &self.meta.segments
+    }
+
+    pub(crate) fn expiries(&self) -> &[i64] {
+        &self.meta.expiries
+    }
+
+    pub(crate) fn hash_seed(&self) -> u64 {
+        self.header.hash_seed
+    }
+
+    pub(crate) fn root(&self) -> u64 {
+        self.header.root
+    }
+
+    /// Brings the blocks of an extent to an address: maps them, or reads them.
+    ///
+    /// # Safety
+    /// The address is a multiple of a block, at least as many bytes from there are mapped to be
+    /// written, and nobody uses them.
+    pub(crate) unsafe fn bring(&self, extent: &Extent, to: *mut u8) -> Result<()> {
+        let bytes = (extent.blocks * CHUNK_BYTES_MIN) as usize;
+        let at = (extent.first_in_file + 1) * CHUNK_BYTES_MIN;
+        let Some(fd) = self.file.as_fd() else {
+            // SAFETY: the caller's promise; fresh pages are zero.
+            let buffer = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
+            return read_exactly(&*self.file, buffer, at);
+        };
+        let protect = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED;
+        // SAFETY: the range is the caller's and unused. The mapping is private: what is written
+        // there never comes to the file.
+        let mapped = unsafe { mmap(to.cast(), bytes, protect, flags, fd, at) };
+        mapped.map(drop).map_err(|error| refused("map", &error.into()))
+    }
+}
+
+fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], at: u64) -> Result<()> {
+    match file.read_at(buffer, at).map_err(|error| refused("read", &error))? {
+        read if read == buffer.len() => Ok(()),
+        _ => Err(damaged("it ends too early")),
+    }
+}
+
+fn refused(doing: &str, error: &io::Error) -> Error {
+    Error::unavailable(format!("{doing} an image: {error}; look at its file and the disk"))
+}

@@ -1,0 +1,152 @@
+//! Writing an image: the blocks of a table in the order of their addresses, then what it says of
+//! itself.
+
+use forebay_core::Result;
+
+use super::format::{
+    BLOCK, Block, Extent, Header, Meta, SegmentAt, checksum, encode_header, meta_checksum,
+};
+use super::{ImageAbout, ImageSink};
+use crate::memory::{CHUNK_BYTES_MIN, Memory};
+use crate::table::filler;
+
+/// Free blocks between two that are written, and are written too: each gap is a mapping of its own
+/// when the image is opened, and a process may have only so many.
+const GAP_BLOCKS_MAX: u64 = 32;
+/// Blocks that are handed over at once.
+const WRITTEN_AT_ONCE: usize = 128;
+
+/// What of a table goes into an image.
+pub(crate) struct Content {
+    pub(crate) hash_seed: u64,
+    pub(crate) root: u64,
+    /// Chunks that are written whole: groups and the directory.
+    pub(crate) chunks: Vec<(u64, u64)>,
+    pub(crate) expiries: Vec<i64>,
+    pub(crate) segments: Vec<SegmentAt>,
+}
+
+/// Writes an image and answers its bytes.
+///
+/// # Errors
+/// Those of the sink; `LimitExceeded` for what is too large for an image; `Corrupt` when the table
+/// is of an image itself, and damaged.
+pub(crate) fn write(
+    memory: &Memory,
+    about: ImageAbout,
+    mut content: Content,
+    state: Vec<u8>,
+    sink: &mut dyn ImageSink,
+) -> Result<u64> {
+    let pieces = pieces(&mut content);
+    let mut output = Output { sink, checksums: Vec::new(), pending: Vec::new(), written: 1 };
+    let mut extents: Vec<Extent> = Vec::new();
+    for piece in &pieces {
+        memory.prove(piece.address, piece.bytes)?;
+        let (first, blocks) = (piece.address / CHUNK_BYTES_MIN, piece.blocks());
+        let gap = extents.last().map(|last| first - (last.first + last.blocks));
+        match (extents.last_mut(), gap) {
+            (Some(last), Some(gap)) if gap <= GAP_BLOCKS_MAX => {
+                (0..gap).try_for_each(|_| output.put(&[0; BLOCK]))?;
+                last.blocks += gap + blocks;
+            }
+            _ => {
+                let first_in_file = output.checksums.len() as u64;
+                extents.push(Extent { first, blocks, first_in_file });
+            }
+        }
+        (0..blocks).try_for_each(|block| output.put(&piece.block(memory, block)))?;
+    }
+    output.flush()?;
+    let checksums = std::mem::take(&mut output.checksums);
+    let Content { expiries, segments, hash_seed, root, .. } = content;
+    let meta = Meta { checksums: checksums.into(), extents, expiries, segments, state };
+    let counts = meta.counts()?;
+    let bytes = meta.encode();
+    let at = (counts.blocks + 1) * CHUNK_BYTES_MIN;
+    output.sink.write_at(&bytes, at)?;
+    let meta_checksum = meta_checksum(&bytes);
+    let header = Header { about, hash_seed, root, counts, meta_checksum };
+    output.sink.write_at(&encode_header(&header), 0)?;
+    Ok(at + bytes.len() as u64)
+}
+
+/// Bytes that lie side by side, and what ends them.
+struct Piece {
+    address: u64,
+    bytes: u64,
+    filler: Vec<u8>,
+}
+
+impl Piece {
+    fn blocks(&self) -> u64 {
+        (self.bytes + self.filler.len() as u64).div_ceil(CHUNK_BYTES_MIN)
+    }
+
+    fn block(&self, memory: &Memory, number: u64) -> Block {
+        let mut block: Block = [0; BLOCK];
+        let from = number * CHUNK_BYTES_MIN;
+        let held = self.bytes.saturating_sub(from).min(CHUNK_BYTES_MIN) as usize;
+        // SAFETY: bytes of a chunk in use that were written; only the writer, who is here, changes
+        // them.
+        block[..held].copy_from_slice(unsafe { memory.bytes(self.address + from, held) });
+        let behind = BLOCK - held;
+        let filler = &self.filler[..self.filler.len().min(behind)];
+        block[held..held + filler.len()].copy_from_slice(filler);
+        block
+    }
+}
+
+/// All that is written, in the order of addresses. The open segment ends with a block from now on,
+/// so that nobody ever writes into a block of an image that was not proved.
+fn pieces(content: &mut Content) -> Vec<Piece> {
+    let whole = |(address, bytes): &(u64, u64)| {
+        let (address, bytes) = (*address, *bytes);
+        Piece { address, bytes, filler: Vec::new() }
+    };
+    let mut pieces: Vec<_> = content.chunks.iter().map(whole).collect();
+    for segment in &mut content.segments {
+        let (address, bytes) = (segment.address, segment.used);
+        let mut end = Vec::new();
+        if segment.is_open {
+            match filler(bytes.next_multiple_of(CHUNK_BYTES_MIN) - bytes) {
+                Some(filler) => {
+                    segment.used += filler.1;
+                    end = filler.0;
+                }
+                None => segment.is_open = false,
+            }
+        }
+        if bytes > 0 {
+            pieces.push(Piece { address, bytes, filler: end });
+        }
+    }
+    pieces.sort_unstable_by_key(|piece| piece.address);
+    pieces
+}
+
+struct Output<'s> {
+    sink: &'s mut dyn ImageSink,
+    checksums: Vec<u64>,
+    pending: Vec<u8>,
+    /// Blocks handed over, the first one, which is still to come, included.
+    written: u64,
+}
+
+impl Output<'_> {
+    fn put(&mut self, block: &Block) -> Result<()> {
+        self.checksums.push(checksum(block, self.checksums.len() as u64));
+        self.pending.extend_from_slice(block);
+        if self.pending.len() >= WRITTEN_AT_ONCE * BLOCK { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> Result<()> {
+        if self.pending.is_empty() {
+            return Ok(());
+        }
+        self.sink.write_at(&self.pending, self.written * CHUNK_BYTES_MIN)?;
+        self.written += (self.pending.len() / BLOCK) as u64;
+        self.pending.clear();
+        Ok(())
+    }
+}

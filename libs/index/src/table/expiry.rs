@@ -1,0 +1,121 @@
+//! Which groups have documents that expire, and when: lets their memory go once they have.
+//!
+//! Reads never depend on it: an expired document is absent whether or not its record is still
+//! there. Of a group only the earliest time is kept, so a document costs nothing here. A group that
+//! is due is looked through as a whole, and then rests a while, however soon the next of its
+//! documents expires: what expires is gone a few seconds later, and each group is looked through
+//! once for many of them.
+
+use std::cmp::Reverse;
+use std::collections::BinaryHeap;
+
+use forebay_core::Result;
+use forebay_core::clock::Timestamp;
+
+use super::{Kept, PREFETCHED, Table, slot};
+
+/// The time of a group of which nothing expires.
+pub(super) const NEVER: i64 = i64::MAX;
+/// How long a group rests that was looked through, in microseconds.
+const REST_US: i64 = 10_000_000;
+
+/// The groups of which something expires, the next one first.
+#[derive(Debug, Default)]
+pub(super) struct Due(BinaryHeap<Reverse<(i64, u32)>>);
+
+impl Due {
+    /// Notes that a document of a group expires at this time.
+    pub(super) fn note(&mut self, place: usize, kept: &mut Kept, expires: i64) {
+        kept.expires = kept.expires.min(expires);
+        self.plan(place, kept, expires);
+    }
+
+    /// A group is looked through at this time, or earlier.
+    fn plan(&mut self, place: usize, kept: &mut Kept, at: i64) {
+        if at < kept.due {
+            kept.due = at;
+            self.0.push(Reverse((at, place as u32)));
+        }
+    }
+
+    /// The next group that is due; it is planned no more.
+    fn next(&mut self, groups: &mut [Kept], now: i64) -> Option<usize> {
+        loop {
+            let Reverse((at, place)) = *self.0.peek()?;
+            if at > now {
+                return None;
+            }
+            self.0.pop();
+            let kept = &mut groups[place as usize];
+            // An older plan of a group that was planned for an earlier time since.
+            if kept.due == at {
+                kept.due = NEVER;
+                return Some(place as usize);
+            }
+        }
+    }
+}
+
+impl Table {
+    /// Before this time none of a group's documents expires: by group, in the order of the
+    /// directory.
+    pub(super) fn expiries(&self) -> Vec<i64> {
+        let mut places = self.places.clone();
+        places.dedup();
+        places.iter().map(|place| self.groups[*place as usize].expires).collect()
+    }
+
+    /// Removes what has expired at this time from groups that are due, at most this many groups;
+    /// tells the lengths of each key and row that went.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn expire(
+        &mut self,
+        now: Timestamp,
+        groups_max: usize,
+        expiry_of: impl Fn(&[u8]) -> Option<Timestamp>,
+        mut removed: impl FnMut(usize, usize),
+    ) -> Result<()> {
+        for _ in 0..groups_max {
+            let now = now.as_micros();
+            let Some(place) = self.due.next(&mut self.groups, now) else { break };
+            let (keys, next) = self.expired(&self.groups[place], now, &expiry_of)?;
+            for key in keys {
+                if let Some(row) = self.remove(&key)? {
+                    removed(key.len(), row);
+                }
+            }
+            let kept = &mut self.groups[place];
+            kept.expires = next;
+            if next < NEVER {
+                self.due.plan(place, kept, next.max(now.saturating_add(REST_US)));
+            }
+        }
+        Ok(())
+    }
+
+    /// The keys of a group that have expired, and when the next one does.
+    fn expired(
+        &self,
+        kept: &Kept,
+        now: i64,
+        expiry_of: &impl Fn(&[u8]) -> Option<Timestamp>,
+    ) -> Result<(Vec<Vec<u8>>, i64)> {
+        let group = self.group_of(kept)?;
+        let words: Vec<u64> = group.words().collect();
+        let (mut keys, mut next) = (Vec::new(), NEVER);
+        for words in words.chunks(PREFETCHED) {
+            words.iter().for_each(|word| self.memory.prefetch(slot::address(*word)));
+            for word in words {
+                let record = group.record(*word)?;
+                match expiry_of(record.row).map(Timestamp::as_micros) {
+                    Some(at) if at <= now => keys.push(record.key.to_vec()),
+                    Some(at) => next = next.min(at),
+                    None => {}
+                }
+            }
+        }
+        Ok((keys, next))
+    }
+}

@@ -1,0 +1,366 @@
+//! Images: what is written, opened again and gone on from is what it was, and no byte of it is
+//! served that is not what was written.
+
+mod support;
+
+use std::fs::File;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_core::change::{ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::id::{ClientId, PartitionId};
+use forebay_core::value::Value;
+use forebay_core::{ErrorCode, Result};
+use forebay_index::{Image, ImageFile, ImageSink, Index, PartitionPhase};
+use support::{INT64, STRING, Store, at, schema_at, spec};
+
+const PARTITION: PartitionId = PartitionId(0);
+const BLOCK_BYTES: usize = 8 * 1024;
+
+/// An image in memory: one that is read and not mapped.
+#[derive(Debug, Default)]
+struct Bytes(Vec<u8>);
+
+impl ImageSink for Bytes {
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        let end = at as usize + bytes.len();
+        self.0.resize(self.0.len().max(end), 0);
+        self.0[at as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl ImageFile for Bytes {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let rest = self.0.get(at as usize..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+/// An image in a file, which is mapped.
+#[derive(Debug)]
+struct Mapped(File);
+
+impl ImageFile for Mapped {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.0.read_exact_at(buffer, at).map(|()| buffer.len())
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
+    }
+}
+
+fn mapped(bytes: &[u8]) -> Arc<dyn ImageFile> {
+    let file = tempfile::tempfile().unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    Arc::new(Mapped(file))
+}
+
+fn store() -> Store {
+    Store::new(spec(1, &[("age", INT64), ("name", STRING)]))
+}
+
+/// Numbers that look random and are the same in each run.
+fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
+    move |below| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+/// A history of puts, some with a time to live, and deletes, over this many keys; entries at the
+/// milliseconds given.
+fn write_some(store: &mut Store, keys: u64, millis: std::ops::Range<i64>) {
+    let mut number = numbers(millis.start as u64);
+    for millis in millis {
+        let changes = (0..20).map(|_| {
+            let key = format!("key-{}", number(keys));
+            if number(5) == 0 {
+                return store.delete(&key);
+            }
+            let name = "n".repeat(number(90) as usize);
+            let set = |field: &str, value| FieldChange {
+                field: store.field(field),
+                op: FieldOp::Set(Some(value)),
+                ttl_us: None,
+            };
+            let fields = vec![set("age", Value::Int64(millis)), set("name", Value::String(name))];
+            let ttl_us = (number(4) == 0).then(|| 20_000 + number(2_000_000) as i64);
+            store.change(&key, Verb::Put, fields, ttl_us)
+        });
+        let changes: Vec<_> = changes.collect();
+        store.write(changes, millis * 1_000);
+    }
+}
+
+fn image_of(store: &Store) -> Vec<u8> {
+    let mut bytes = Bytes::default();
+    let writer = &store.partitions[&PARTITION].writer;
+    let count = writer.write_image(b"a state".to_vec(), &mut bytes).unwrap();
+    assert_eq!(count, bytes.0.len() as u64);
+    bytes.0
+}
+
+/// A store over an index of its own that goes on from an image of another's.
+fn gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Store {
+    try_gone_on(from, file).unwrap()
+}
+
+fn try_gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Result<Store> {
+    let image = Image::open(file).unwrap();
+    assert_eq!(image.state(), b"a state");
+    let mut store = store();
+    store.index = Index::new([schema_at(&store.definition)], [PARTITION], 77).unwrap();
+    let mut writer = store.index.writer(PARTITION).unwrap();
+    writer.start_rebuild_of(&image)?;
+    writer.publish_rebuild();
+    writer.set_phase(PartitionPhase::Serving);
+    assert_eq!(writer.progress(), image.about().progress);
+    let followed = store.partitions.get_mut(&PARTITION).unwrap();
+    followed.writer = writer;
+    followed.state = from.partitions[&PARTITION].state.clone();
+    store.write_as(from);
+    Ok(store)
+}
+
+/// Every key and row that is held, expired ones that wait to go included.
+fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    let writer = &store.partitions[&PARTITION].writer;
+    let push = |key: &[u8], row: &[u8]| {
+        rows.push((key.to_vec(), row.to_vec()));
+        Ok(())
+    };
+    writer.visit_rows(push).unwrap();
+    rows.sort();
+    rows
+}
+
+fn ages(store: &Store, keys: u64, micros: i64) -> Vec<Result<Option<i64>>> {
+    let age = store.index.handle("age", INT64).unwrap();
+    let view = store.index.view(at(micros));
+    let read = |key: u64| {
+        let found = view.get_scalar::<i64>(&age, format!("key-{key}").as_str())?;
+        Ok(found.value())
+    };
+    (0..keys).map(read).collect()
+}
+
+fn held(store: &Store) -> (u64, u64, u64) {
+    let held = store.partitions[&PARTITION].writer.held();
+    (held.documents, held.key_bytes, held.row_bytes)
+}
+
+#[test]
+fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
+    const KEYS: u64 = 6_000;
+    let mut first = store();
+    write_some(&mut first, KEYS, 0..1_500);
+    for is_mapped in [false, true] {
+        let mut bytes = image_of(&first);
+        let mut copy = None;
+        // Also an image of an image.
+        for _ in 0..2 {
+            let file = if is_mapped {
+                mapped(&bytes)
+            } else {
+                Arc::new(Bytes(bytes)) as Arc<dyn ImageFile>
+            };
+            Image::open(file.clone()).unwrap().verify().unwrap();
+            let store = gone_on(&first, file);
+            bytes = image_of(&store);
+            copy = Some(store);
+        }
+        let mut copy = copy.unwrap();
+        assert_eq!(held(&copy), held(&first));
+        // Not told apart by equality that prints: there are thousands.
+        assert!(ages(&copy, KEYS, 1_500_000) == ages(&first, KEYS, 1_500_000));
+        assert!(rows(&copy) == rows(&first));
+
+        // Both live on: replaced, deleted and expired, grown and reclaimed.
+        let mut other = gone_on(&first, mapped(&bytes));
+        write_some(&mut copy, 2 * KEYS, 1_500..3_500);
+        write_some(&mut other, 2 * KEYS, 1_500..3_500);
+        assert!(rows(&copy) == rows(&other));
+        assert_eq!(held(&copy), held(&other));
+        assert!(held(&copy).0 > held(&first).0, "nothing was written");
+        let micros = 3_500_000;
+        assert!(ages(&copy, 2 * KEYS, micros) == ages(&other, 2 * KEYS, micros));
+    }
+    // And as the one that never stopped.
+    let mut copy = gone_on(&first, mapped(&image_of(&first)));
+    write_some(&mut copy, KEYS, 1_500..2_500);
+    write_some(&mut first, KEYS, 1_500..2_500);
+    let (copied, never_stopped) = (ages(&copy, KEYS, 2_500_000), ages(&first, KEYS, 2_500_000));
+    assert!(copied == never_stopped);
+    assert!(copied.contains(&Ok(Some(2_499))), "nothing was written");
+}
+
+#[test]
+fn what_expires_goes_also_in_an_index_that_goes_on_from_an_image() {
+    let mut store = store();
+    write_some(&mut store, 3_000, 0..400);
+    let mut copy = gone_on(&store, mapped(&image_of(&store)));
+    let before = held(&copy).0;
+    // Beyond the longest time to live; each entry looks through a few groups.
+    let later = 400..430;
+    for seconds in later {
+        let followed = copy.partitions.get_mut(&PARTITION).unwrap();
+        let micros = seconds * 1_000_000;
+        followed.append(&copy.index, &copy.definition, EntryBody::Heartbeat, micros);
+    }
+    let live = ages(&copy, 3_000, 430_000_000).into_iter().filter(|age| age != &Ok(None)).count();
+    assert_eq!(held(&copy).0, live as u64);
+    assert!(held(&copy).0 < before);
+}
+
+#[test]
+fn an_image_of_nothing_is_one_too() {
+    let mut empty = store();
+    let mut copy = gone_on(&empty, mapped(&image_of(&empty)));
+    assert_eq!(rows(&copy), []);
+    write_some(&mut copy, 50, 0..20);
+    write_some(&mut empty, 50, 0..20);
+    assert_eq!(rows(&copy), rows(&empty));
+}
+
+#[test]
+fn any_flipped_byte_is_found() {
+    let mut store = store();
+    write_some(&mut store, 900, 0..200);
+    let bytes = image_of(&store);
+    let verified = |bytes: Vec<u8>| {
+        let image = Image::open(Arc::new(Bytes(bytes)))?;
+        image.verify()
+    };
+    verified(bytes.clone()).unwrap();
+    // Every byte of what says something, and each 7th of the blocks: the checksum takes all alike.
+    let behind = bytes.len() - bytes.len() % BLOCK_BYTES;
+    for at in (0..200).chain((200..behind).step_by(7)).chain(behind..bytes.len()) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        let code = verified(flipped).unwrap_err().code();
+        let wanted = if (4..6).contains(&at) { ErrorCode::Unsupported } else { ErrorCode::Corrupt };
+        assert_eq!(code, wanted, "byte {at}");
+    }
+    for bytes in [&bytes[..bytes.len() - 1], &bytes[..BLOCK_BYTES], &bytes[..10], &[]] {
+        assert_eq!(verified(bytes.to_vec()).unwrap_err().code(), ErrorCode::Corrupt);
+    }
+}
+
+#[test]
+fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
+    const KEYS: u64 = 3_000;
+    let mut store = store();
+    write_some(&mut store, KEYS, 0..400);
+    let expected = ages(&store, KEYS, 400_000);
+    let bytes = image_of(&store);
+    let (mut refused, mut unused, mut refused_at_once) = (0, 0, 0);
+    for block in 1..bytes.len() / BLOCK_BYTES {
+        let mut damaged = bytes.clone();
+        damaged[block * BLOCK_BYTES + 77] ^= 4;
+        let mut copy = match try_gone_on(&store, mapped(&damaged)) {
+            Ok(copy) => copy,
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
+                refused_at_once += 1;
+                continue;
+            }
+        };
+        assert_eq!(copy.partitions[&PARTITION].writer.check_sound(), Ok(()));
+        let found = ages(&copy, KEYS, 400_000);
+        for (found, expected) in found.iter().zip(&expected) {
+            match found {
+                Ok(found) => assert_eq!(found, expected.as_ref().unwrap(), "block {block}"),
+                Err(error) => assert_eq!(error.code(), ErrorCode::Corrupt),
+            }
+        }
+        let is_noticed = found.iter().any(Result::is_err);
+        let followed = copy.partitions.get_mut(&PARTITION).unwrap();
+        let written = followed.writer.write_image(Vec::new(), &mut Bytes::default());
+        if !is_noticed && written.is_ok() {
+            // A free block between two, or one of dead records alone.
+            unused += 1;
+            continue;
+        }
+        assert_eq!(written.unwrap_err().code(), ErrorCode::Corrupt, "block {block}");
+        assert_eq!(followed.writer.check_sound().unwrap_err().code(), ErrorCode::Corrupt);
+        let state = followed.state.clone();
+        let applied = followed.writer.apply(&Applied::default(), &state);
+        assert_eq!(applied.unwrap_err().code(), ErrorCode::Corrupt);
+        refused += usize::from(is_noticed);
+        // What is built beside it is sound.
+        followed.writer.start_rebuild().unwrap();
+        assert_eq!(followed.writer.check_sound(), Ok(()));
+    }
+    let blocks = bytes.len() / BLOCK_BYTES - 1;
+    assert!(refused > blocks / 2, "{refused} of {blocks} damaged blocks were read");
+    assert!(unused < blocks / 2 && refused_at_once == 1, "{unused}, {refused_at_once}");
+}
+
+#[test]
+fn readers_prove_blocks_while_their_writer_changes_them() {
+    const KEYS: u64 = 3_000;
+    let mut store = store();
+    write_some(&mut store, KEYS, 0..400);
+    let bytes = image_of(&store);
+    for round in 0..6 {
+        let mut copy = gone_on(&store, mapped(&bytes));
+        let (index, done) = (copy.index.clone(), AtomicBool::new(false));
+        std::thread::scope(|scope| {
+            let readers = [0, 1].map(|reader| {
+                let (index, done) = (&index, &done);
+                scope.spawn(move || {
+                    let age = index.handle("age", INT64).unwrap();
+                    let mut number = numbers(reader + 10 * round);
+                    while !done.load(Ordering::Relaxed) {
+                        let view = index.view(at(0));
+                        let key = format!("key-{}", number(KEYS));
+                        view.get_scalar::<i64>(&age, key.as_str()).unwrap();
+                    }
+                })
+            });
+            write_some(&mut copy, KEYS, 400..500);
+            done.store(true, Ordering::Relaxed);
+            readers.into_iter().for_each(|reader| reader.join().unwrap());
+        });
+        assert_eq!(copy.partitions[&PARTITION].writer.check_sound(), Ok(()));
+    }
+}
+
+#[test]
+fn an_image_of_something_else_is_refused() {
+    let mut two = Store::new(spec(2, &[("age", INT64), ("name", STRING)]));
+    let key = support::key_in(0, 2);
+    let change = two.upsert(&key, &[("age", Some(Value::Int64(1)))]);
+    two.write(vec![change], 1);
+    let image = Image::open(Arc::new(Bytes(image_of(&two)))).unwrap();
+    let other = two.partitions.get_mut(&PartitionId(1)).unwrap();
+    let error = other.writer.start_rebuild_of(&image).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
+    let mut one = store();
+    let followed = one.partitions.get_mut(&PARTITION).unwrap();
+    let error = followed.writer.start_rebuild_of(&image).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
+    // Nothing was begun.
+    let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes: Vec::new() }]);
+    let state: PartitionState = followed.state.clone();
+    followed.append(&one.index, &one.definition, body, 5);
+    assert!(followed.state.offset_applied > state.offset_applied);
+}
