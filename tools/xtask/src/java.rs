@@ -28,6 +28,7 @@ const DEMO_JAR: &str = "forebay-client-0.1.0-demo.jar";
 /// Maven cannot be started.
 pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let newer = newer_jdk();
+    println!("{}", jdks(&maven_version()?, newer.as_deref()));
     let mut suites = tested(workspace, "jdk", newer.as_deref(), &[])?;
     if let Some(newer) = &newer {
         let java = format!("-Djvm={}", newer.join("bin/java").display());
@@ -101,6 +102,26 @@ fn maven(
     Ok(command)
 }
 
+/// What Maven says of itself and of the Java that it runs on.
+fn maven_version() -> Result<String, String> {
+    let problem = |error| format!("mvn --version: {error}; fix: make setup");
+    let output = Command::new("mvn").arg("--version").output().map_err(problem)?;
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Says which JDKs the tests run on.
+fn jdks(maven_version: &str, newer: Option<&Path>) -> String {
+    let first = maven_version.lines().find(|line| line.starts_with("Java version"));
+    let first = first.unwrap_or("Java version unknown");
+    match newer {
+        Some(home) => format!("java: {first}; then JDK {NEWER_JDK} at {}", home.display()),
+        None => format!(
+            "java: {first}; no JDK {NEWER_JDK} stands beside it, so that foreign functions are \
+             neither built nor tested"
+        ),
+    }
+}
+
 fn tested(
     workspace: &Workspace,
     on: &str,
@@ -166,6 +187,17 @@ mod tests {
 
     const GOOD: &str = "[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 1, Time elapsed: \
         0.263 s -- in io.forebay.ATest\n[INFO] Tests run: 3, Failures: 0, Errors: 0, Skipped: 1\n";
+
+    #[test]
+    fn the_jdks_of_a_run_are_named() {
+        let maven = "Apache Maven 3.8.7\nJava version: 17.0.1, vendor: V, runtime: /j\nOS name\n";
+        let both = jdks(maven, Some(Path::new("/jdk-25")));
+        assert_eq!(
+            both,
+            "java: Java version: 17.0.1, vendor: V, runtime: /j; then JDK 25 at /jdk-25"
+        );
+        assert!(jdks(maven, None).contains("17.0.1") && jdks("", None).contains("no JDK 25"));
+    }
 
     #[test]
     fn a_stamp_changes_with_any_file_below_and_a_missing_one_names_the_fix() {
