@@ -6,8 +6,8 @@
 //! # Who writes
 //!
 //! One [`PartitionWriter`] per partition; there is no second handle, and all its methods that
-//! change something take `&mut self`. Writers of different partitions share no memory. For one entry
-//! the writer
+//! change something take `&mut self`. Writers of different partitions share no memory. For one
+//! entry the writer
 //!
 //! 1. stores the documents: each record is written to new memory, then one slot is swung to it,
 //!    never changed in place; when all documents are dropped, the new ones go to a new *table*,

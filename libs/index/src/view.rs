@@ -293,7 +293,8 @@ impl<'a> View<'a> {
     /// # Errors
     /// `InvalidArgument` for a key of another type, never converted, or of a partition that is not
     /// followed; `Unavailable` while its partition is bootstrapping; `Stale` and `Unavailable` as
-    /// the admission says; `Internal` from a poisoned partition; `Corrupt` where an image is damaged.
+    /// the admission says; `Internal` from a poisoned partition; `Corrupt` where an image is
+    /// damaged.
     pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<RowRef<'_>>> {
         match self.look_up(&key.into())? {
             Lookup::Found(row) => {

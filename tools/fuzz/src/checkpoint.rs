@@ -1,6 +1,6 @@
-//! Images, as checkpoints of a reader: whatever stands in the file, opening a reader over it ends in
-//! a copy that can be read, in an ignored file, or in one that is found damaged when it is read; and
-//! the reader goes on with its log.
+//! Images, as checkpoints of a reader: whatever stands in the file, opening a reader over it ends
+//! in a copy that can be read, in an ignored file, or in one that is found damaged when it is read;
+//! and the reader goes on with its log.
 
 use std::cell::Cell;
 use std::panic;

@@ -31,8 +31,8 @@ impl Image {
     /// of it.
     ///
     /// # Errors
-    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage and for what is
-    /// no image, `Unavailable` for bytes that cannot be read.
+    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage and for what
+    /// is no image, `Unavailable` for bytes that cannot be read.
     pub fn open(file: Arc<dyn ImageFile>) -> Result<Self> {
         let size = file.size().map_err(|error| refused("open", &error))?;
         let mut first: Block = [0; BLOCK];

@@ -1,7 +1,7 @@
 //! Checkpoints: what a partition was at one position, on this machine's disk, so that a restart
 //! goes on from there: an image of the documents with the fold's state in it. The bytes are
-//! `proto/spec/image.md`. A restart maps the newest one and goes on in about a millisecond, whatever
-//! it holds; each block is proved when it is first used.
+//! `proto/spec/image.md`. A restart maps the newest one and goes on in about a millisecond,
+//! whatever it holds; each block is proved when it is first used.
 //!
 //! The tail writes them itself, between two groups of records: the fold's state and the documents
 //! are then of exactly one position, and nothing needs to be copied or locked. The price is
