@@ -160,6 +160,7 @@ impl Memory {
                 give the process more memory";
             return Err(Error::limit_exceeded(message, 0, opened));
         }
+        memory.opened = AtomicU64::new(opened);
         for ((start, bytes), extent) in extents.zip(image.extents()) {
             if start < BLOCK_BYTES {
                 return Err(damaged("a block at an address that is none"));
@@ -169,7 +170,6 @@ impl Memory {
             unsafe { image.bring(extent, memory.pointer(start))? };
         }
         memory.proof = Some(Proof::new(image, opened));
-        memory.opened = AtomicU64::new(opened);
         memory.state.get_mut().free = Free::from(opened);
         Ok(Arc::new(memory))
     }
@@ -514,7 +514,7 @@ impl Memory {
 impl Drop for Memory {
     fn drop(&mut self) {
         self.take_left(&mut Vec::new());
-        poison::allow(self.base.as_ptr(), self.state().free.fresh());
+        poison::allow(self.base.as_ptr(), self.opened());
         // SAFETY: the range was mapped by `reserve`, and whoever reads in it borrows this value.
         let _refused = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
     }
