@@ -28,6 +28,12 @@ use crate::partition::partition_of;
 pub trait Documents {
     /// The row under a key, or `None`.
     fn row(&self, key: &[u8]) -> Option<Vec<u8>>;
+
+    /// Says which keys will be asked for next, a few dozen at most: their memory may be brought
+    /// at the same time.
+    fn ask_ahead(&self, keys: &[&[u8]]) {
+        let _ = keys;
+    }
 }
 
 /// The definitions of one store, as the fold needs to see them.

@@ -48,6 +48,7 @@ mod slot;
 #[cfg(test)]
 mod tests;
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -68,7 +69,7 @@ use crate::storage::SeededHash;
 /// Deleted slots above which a full group is written anew instead of split: half of it.
 const DELETED_MAX: u32 = FILLED_MAX / 2;
 /// Keys whose records are asked for before the first of them is read.
-const PREFETCHED: usize = 32;
+pub(crate) const PREFETCHED: usize = 32;
 
 /// The record of a key, in the table that begins at this root.
 ///
@@ -236,6 +237,25 @@ impl Table {
         let hash = self.hash.of(key);
         let Some(group) = self.group(hash)? else { return Ok(None) };
         Ok(group.find(hash, key)?.map(|found| found.row))
+    }
+
+    /// Asks for all lines that a search for these keys comes to, so that they arrive at the same
+    /// time: in turns, as readers of many keys do.
+    pub(crate) fn ask_ahead<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
+        let mut hashes = [0; PREFETCHED];
+        let count = keys.len().min(PREFETCHED);
+        for (hash, key) in hashes.iter_mut().zip(keys) {
+            *hash = self.hash.of(key);
+            self.root.prefetch(&self.memory, *hash);
+        }
+        for hash in &hashes[..count] {
+            // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
+            unsafe { prefetch_bucket(&self.memory, self.root, *hash) };
+        }
+        for hash in &hashes[..count] {
+            // SAFETY: as above.
+            unsafe { prefetch_record(&self.memory, self.root, *hash, usize::MAX) };
+        }
     }
 
     /// The keys and rows of all documents, in no order.
@@ -431,7 +451,7 @@ impl Table {
     }
 
     /// The directory entries that name the group of this hash: they lie side by side.
-    fn entries_of(&self, hash: u64) -> std::ops::Range<usize> {
+    fn entries_of(&self, hash: u64) -> Range<usize> {
         let depth = self.groups[self.place_of(hash)].depth;
         let width = 1_usize << (self.root.depth() - depth);
         let shared = if depth == 0 { 0 } else { (hash >> (64 - depth)) as usize };
@@ -439,7 +459,7 @@ impl Table {
     }
 
     /// Swings directory entries to a group.
-    fn point(&mut self, entries: std::ops::Range<usize>, place: usize, publishing: Publishing<'_>) {
+    fn point(&mut self, entries: Range<usize>, place: usize, publishing: Publishing<'_>) {
         let group = self.groups[place].chunk.address();
         self.places[entries.clone()].fill(place as u32);
         let Some(directory) = &self.directory else {
@@ -508,45 +528,67 @@ impl Table {
     /// `Corrupt`, `Internal`.
     pub(crate) fn reclaim(&mut self, bytes_more: u64, publishing: Publishing<'_>) -> Result<()> {
         let bytes_max = bytes_more + 2 * self.segments.take_died();
-        let mut walked = 0;
-        let mut retired = Vec::new();
+        let (mut walked, mut retired) = (0, Vec::new());
         while walked < bytes_max {
-            let Some(address) = self.segments.next_to_move() else {
+            let Some(rest) = self.segments.rest_to_move() else {
                 match self.segments.take_emptied()? {
                     Some(chunk) => retired.push(chunk),
                     None => break,
                 }
                 continue;
             };
-            let bytes = match self.move_record(address) {
+            let records = self.records_ahead(rest, bytes_max - walked)?;
+            match self.move_records(&records) {
                 Err(error) if error.code() == ErrorCode::LimitExceeded => break,
-                moved => moved?,
-            };
-            walked += bytes;
-            self.segments.moved(bytes);
+                moved => walked += moved?,
+            }
         }
         publishing.reclaim.retire(&self.memory, retired);
         Ok(())
     }
 
-    /// Moves the record at an address to the open segment, if it lives; answers its bytes.
+    /// Addresses and hashes of the next records of a segment, up to so many bytes; asks for their
+    /// buckets.
+    fn records_ahead(&self, rest: Range<u64>, bytes_max: u64) -> Result<Vec<(u64, u64)>> {
+        let end = rest.end.min(rest.start.saturating_add(bytes_max));
+        let (mut at, mut records) = (rest.start, Vec::with_capacity(PREFETCHED));
+        while at < end && records.len() < PREFETCHED {
+            // SAFETY: the address of a record in a segment of this table, which is not retired.
+            let record = unsafe { record::record(&self.memory, at) }?;
+            let hash = self.hash.of(record.key);
+            self.root.prefetch(&self.memory, hash);
+            records.push((at, hash));
+            at += record.bytes;
+        }
+        for (_, hash) in &records {
+            // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
+            unsafe { prefetch_bucket(&self.memory, self.root, *hash) };
+        }
+        Ok(records)
+    }
+
+    /// Moves those of these records that live to the open segment; answers the bytes of all.
     ///
     /// # Errors
-    /// `LimitExceeded` without memory to move to; the record is where it was.
-    fn move_record(&mut self, address: u64) -> Result<u64> {
+    /// `LimitExceeded` without memory to move to; what did not move is where it was.
+    fn move_records(&mut self, records: &[(u64, u64)]) -> Result<u64> {
         let memory = self.memory.clone();
-        // SAFETY: the address of a record in a segment of this table, which is not retired yet.
-        let record = unsafe { record::record(&memory, address) }?;
-        let hash = self.hash.of(record.key);
-        let slot = self.group(hash)?.and_then(|group| group.slot_of(hash, address));
-        if let Some(at) = slot {
-            let (moved, bytes) = self.segments.append(&memory, record.key, record.row)?;
-            if let Some(group) = self.group(hash)? {
-                group.store(at, slot::pack(slot::tag_of(hash), moved, bytes));
+        let mut walked = 0;
+        for (address, hash) in records {
+            // SAFETY: as in `records_ahead`.
+            let record = unsafe { record::record(&memory, *address) }?;
+            let slot = self.group(*hash)?.and_then(|group| group.slot_of(*hash, *address));
+            if let Some(at) = slot {
+                let (moved, bytes) = self.segments.append(&memory, record.key, record.row)?;
+                if let Some(group) = self.group(*hash)? {
+                    group.store(at, slot::pack(slot::tag_of(*hash), moved, bytes));
+                }
+                self.segments.bury_moved(*address, record.bytes);
             }
-            self.segments.bury_moved(address, record.bytes);
+            self.segments.moved(record.bytes);
+            walked += record.bytes;
         }
-        Ok(record.bytes)
+        Ok(walked)
     }
 
     /// Ends the table; readers may still be in it.

@@ -16,7 +16,7 @@ use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::index::Inner;
 use crate::memory::Memory;
 use crate::storage::{Partition, SeededHash, Space};
-use crate::table::{Publishing, Root, Table};
+use crate::table::{PREFETCHED, Publishing, Root, Table};
 
 /// Bucket groups that one `apply` looks through for what has expired, and one more for this many
 /// writes.
@@ -91,8 +91,11 @@ impl Generation {
         state: &PartitionState,
         publishing: Publishing<'_>,
     ) -> Result<()> {
-        for (key, row) in &applied.writes {
-            self.write(index, key.as_bytes(), row.as_deref(), publishing)?;
+        for writes in applied.writes.chunks(PREFETCHED) {
+            self.table.ask_ahead(writes.iter().map(|(key, _)| key.as_bytes()));
+            for (key, row) in writes {
+                self.write(index, key.as_bytes(), row.as_deref(), publishing)?;
+            }
         }
         let most = EXPIRED_PER_APPLY + applied.writes.len() / WRITES_PER_EXPIRED;
         let (table, held) = (&mut self.table, &mut self.held);
@@ -372,6 +375,10 @@ impl Documents for PartitionWriter {
     /// the `apply` that follows refuses whatever was made of it.
     fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
         self.state().target().table.row(key).ok().flatten().map(<[u8]>::to_vec)
+    }
+
+    fn ask_ahead(&self, keys: &[&[u8]]) {
+        self.state().target().table.ask_ahead(keys.iter().copied());
     }
 }
 

@@ -14,6 +14,9 @@ use crate::outcome::Verdict;
 use crate::row::{Document, row_schema_version};
 use crate::schema::Definition;
 
+/// Keys that are asked for at once: about as many as a core can wait for.
+const ASKED_AHEAD: usize = 32;
+
 /// The state of each document that an entry names, as the entry has made it so far.
 #[derive(Default)]
 pub(super) struct Overlay<'e> {
@@ -41,16 +44,24 @@ impl<'e> Overlay<'e> {
         now: Timestamp,
     ) -> Result<Self, Blocked> {
         let mut overlay = Self::default();
-        for change in batches.iter().flat_map(|batch| &batch.changes) {
-            let looks = change.verb != Verb::Put || change.condition.is_some();
-            if !looks || overlay.touched.contains_key(&change.key) {
-                continue;
+        let changes = batches.iter().flat_map(|batch| &batch.changes);
+        let looks = |change: &&Change| change.verb != Verb::Put || change.condition.is_some();
+        let keys: Vec<&Key> = changes.filter(looks).map(|change| &change.key).collect();
+        for keys in keys.chunks(ASKED_AHEAD) {
+            if let [_, _, ..] = keys {
+                let bytes: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
+                documents.ask_ahead(&bytes);
             }
-            let document = match documents.row(change.key.as_bytes()) {
-                Some(row) => live_part(decode(&row, schemas)?, now, current),
-                None => None,
-            };
-            overlay.touched.insert(&change.key, Touched { document, ..Touched::default() });
+            for key in keys {
+                if overlay.touched.contains_key(key) {
+                    continue;
+                }
+                let document = match documents.row(key.as_bytes()) {
+                    Some(row) => live_part(decode(&row, schemas)?, now, current),
+                    None => None,
+                };
+                overlay.touched.insert(key, Touched { document, ..Touched::default() });
+            }
         }
         Ok(overlay)
     }

@@ -6,6 +6,7 @@
 //! nothing lives is sealed once it is half full, so that deletes give its memory back too.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::ops::Range;
 
 use forebay_core::{Error, Result};
 
@@ -175,9 +176,9 @@ impl Segments {
         }
     }
 
-    /// The address of the next record to look at in a segment that is being emptied; `None` when
-    /// that one is empty, or there is none.
-    pub(super) fn next_to_move(&mut self) -> Option<u64> {
+    /// Where the records lie that are still to be looked at in a segment that is being emptied;
+    /// `None` when nothing in it lives, or there is none.
+    pub(super) fn rest_to_move(&mut self) -> Option<Range<u64>> {
         let emptied = match self.emptied {
             Some(emptied) => emptied,
             None => {
@@ -187,10 +188,10 @@ impl Segments {
         };
         let segment = self.by_address.get(&emptied.segment)?;
         let end = emptied.segment + segment.used;
-        (segment.live > 0 && emptied.next < end).then_some(emptied.next)
+        (segment.live > 0 && emptied.next < end).then_some(emptied.next..end)
     }
 
-    /// The record at the address that `next_to_move` answered was looked at.
+    /// The next of the records that `rest_to_move` answered was looked at.
     pub(super) fn moved(&mut self, bytes: u64) {
         if let Some(emptied) = &mut self.emptied {
             emptied.next += bytes;
