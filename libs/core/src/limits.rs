@@ -87,6 +87,8 @@ pub const READER_LOG_TIMEOUT_MS: u64 = 10_000;
 pub const READER_DEFINITION_WAIT_MS: u64 = 5_000;
 /// Time between two looks of a reader at its own readiness, in milliseconds.
 pub const READER_READY_CHECK_MS: u64 = 250;
+/// How often a reader sends a barrier whose answers get lost; a second one changes nothing.
+pub const READER_BARRIER_TRIES_MAX: u32 = 3;
 /// First wait of a reader before it tries a failed step again, in milliseconds; it doubles.
 pub const READER_BACKOFF_MS_MIN: u64 = 50;
 /// Longest wait of a reader before it tries a failed step again, in milliseconds.

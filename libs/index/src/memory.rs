@@ -44,7 +44,7 @@ pub(crate) const CHUNK_BYTES_MAX: u64 = CHUNK_BYTES_MIN << ORDER_MAX;
 const SMALL_SPACE_BYTES: u64 = 2 * BLOCK_BYTES;
 /// Addresses reserved: this, or half of it as often as the system refuses; where the process's
 /// addresses are limited, an eighth of the limit for all partitions, for others need them too.
-const RESERVED_BYTES: u64 = 1 << 36;
+pub(crate) const RESERVED_BYTES: u64 = 1 << 36;
 const RESERVED_BYTES_MIN: u64 = 1 << 28;
 /// What one call puts back of what readers have left: small chunks, or a sixteenth as many blocks.
 const SETTLED_PER_CALL: usize = 64;

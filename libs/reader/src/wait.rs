@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::id::{LogId, PartitionId, Position, SchemaVersion};
+use forebay_core::limits::READER_BARRIER_TRIES_MAX;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::token::Token;
 use futures::future::try_join_all;
@@ -142,7 +143,15 @@ impl Shared {
             return Err(Error::unavailable("the partition's log has no entry yet; try again"));
         };
         let barrier = barrier_entry(log_id, position, served.schema_version);
-        let appended = match self.append_barrier(partition.at, &barrier).await {
+        let mut appended = self.append_barrier(partition.at, &barrier).await;
+        for _ in 1..READER_BARRIER_TRIES_MAX {
+            match &appended {
+                Err(error) if error.code() == ErrorCode::UnknownOutcome => {}
+                _ => break,
+            }
+            appended = self.append_barrier(partition.at, &barrier).await;
+        }
+        let appended = match appended {
             // The log gave the barrier a place that this copy has passed: it is another log.
             Ok(appended) if appended.offset < served.offset_applied => Err(replaced(partition)),
             Ok(appended) => Ok(appended),

@@ -14,7 +14,7 @@ use forebay_core::id::{LogId, PartitionId, PartitionRef, Sequence};
 use forebay_core::outcome::Verdict;
 use forebay_core::schema::Alteration;
 use forebay_core::value::{FieldType, ScalarType};
-use forebay_core::{ErrorCode, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{FieldRead, GatherField, GatherOut, KeyStatus};
 use forebay_log::Appended;
 use forebay_reader::{
@@ -179,6 +179,41 @@ async fn latest_sees_every_write_that_was_acknowledged_before_it() {
     }
     let shared = barriers.sent.load(Ordering::SeqCst) - 20;
     assert!((1..=2).contains(&shared), "{shared} barriers for 50 calls at once");
+}
+
+/// Appends barriers to the log, but loses so many answers.
+struct LostAnswers {
+    barriers: LogBarriers,
+    to_lose: AtomicU64,
+}
+
+#[async_trait]
+impl Barriers for LostAnswers {
+    async fn append_barrier(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        let appended = self.barriers.append_barrier(at, entry).await;
+        let lose = |left: u64| left.checked_sub(1);
+        match self.to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose) {
+            Ok(_) => Err(Error::unknown_outcome("the answer is lost")),
+            Err(_) => appended,
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_whose_answer_is_lost_is_sent_again_a_few_times() {
+    let world = World::new(1).await;
+    let barriers = LogBarriers(world.log.clone());
+    let barriers = Arc::new(LostAnswers { barriers, to_lose: AtomicU64::new(2) });
+    let parts = ReaderParts { barriers: barriers.clone(), ..world.parts() };
+    let reader = Reader::open(world.options(), parts).await.unwrap();
+    reader.await_ready(SECOND).await.unwrap();
+    reader.wait(&Read::latest(SECOND), &[PartitionId(0)]).await.unwrap();
+    assert_eq!(barriers.to_lose.load(Ordering::SeqCst), 0);
+
+    barriers.to_lose.store(1_000, Ordering::SeqCst);
+    let error = reader.wait(&Read::latest(SECOND), &[PartitionId(0)]).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+    assert!(barriers.to_lose.load(Ordering::SeqCst) > 990, "it is not tried for ever");
 }
 
 #[tokio::test(start_paused = true)]

@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{ImageAbout, damaged};
 use crate::header::{Held, Progress};
-use crate::memory::CHUNK_BYTES_MIN;
+use crate::memory::{CHUNK_BYTES_MIN, RESERVED_BYTES};
 
 /// Bytes of a block: the unit of checksums, and of memory.
 pub(crate) const BLOCK: usize = CHUNK_BYTES_MIN as usize;
@@ -20,6 +20,8 @@ pub(crate) type Block = [u8; BLOCK];
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FBIM");
 const FORMAT_VERSION: u16 = 1;
+/// Blocks of the largest memory: what an image says of itself is read whole, so it has a bound.
+const BLOCKS_MAX: u64 = RESERVED_BYTES / CHUNK_BYTES_MIN;
 /// Bytes of the header before its checksum.
 const HEADER_BYTES: usize = 144;
 const EXTENT_BYTES: usize = 8;
@@ -99,8 +101,11 @@ impl Counts {
         self.blocks.checked_mul(8)?.checked_add(fixed)
     }
 
-    /// Bytes of the whole file.
+    /// Bytes of the whole file; `None` for more than any memory has addresses for.
     pub(super) fn file_bytes(&self) -> Option<u64> {
+        if self.blocks > BLOCKS_MAX {
+            return None;
+        }
         let blocks = self.blocks.checked_add(1)?.checked_mul(CHUNK_BYTES_MIN)?;
         blocks.checked_add(self.meta_bytes()?)
     }

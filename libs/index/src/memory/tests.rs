@@ -30,6 +30,31 @@ fn chunks_are_aligned_apart_and_join_again() {
 }
 
 #[test]
+fn what_chunks_leave_free_is_all_that_they_leave() {
+    let end = 3 * BLOCK_BYTES;
+    let used = [(BLOCK_BYTES + 3 * CHUNK_BYTES_MIN, CHUNK_BYTES_MIN), (2 * BLOCK_BYTES, 65_536)];
+    let mut free = Free::around(used.to_vec(), end).unwrap();
+    assert_eq!(free.fresh(), end);
+    let mut found: Vec<_> = used.to_vec();
+    for order in (0..=ORDER_MAX).rev() {
+        // Whatever is left of an order is not cut from a larger one.
+        found.extend(std::iter::from_fn(|| free.take(order)).map(|at| (at.address(), at.bytes())));
+    }
+    found.sort_unstable();
+    let mut next = BLOCK_BYTES;
+    for (start, bytes) in found {
+        assert_eq!(start, next, "a gap, or an overlap");
+        next += bytes;
+    }
+    assert_eq!(next, end);
+
+    for wrong in [vec![(0, CHUNK_BYTES_MIN)], vec![(end, CHUNK_BYTES_MIN)], vec![used[1]; 2]] {
+        let error = Free::around(wrong, end).unwrap_err();
+        assert_eq!(error.code(), forebay_core::ErrorCode::Corrupt);
+    }
+}
+
+#[test]
 fn a_limit_of_addresses_is_left_to_others_for_the_most_part() {
     assert_eq!(reserved_of(None, 1), RESERVED_BYTES);
     assert_eq!(reserved_of(Some(u64::MAX), 1), RESERVED_BYTES);

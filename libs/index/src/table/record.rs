@@ -91,3 +91,29 @@ pub(super) unsafe fn record(memory: &Memory, address: u64) -> Result<Record<'_>>
     let (key, row) = bytes.split_at(key);
     Ok(Record { key, row, bytes: at - address + bytes.len() as u64 })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::memory::RESERVED_BYTES;
+
+    #[test]
+    fn a_filler_is_a_record_of_exactly_its_bytes() {
+        assert_eq!(filler(0), Some((Vec::new(), 0)));
+        assert_eq!(filler(1), None);
+        let memory = Memory::reserve(RESERVED_BYTES).unwrap();
+        let chunk = memory.allocate(2 * CHUNK_BYTES_MIN).unwrap();
+        for bytes in 2..CHUNK_BYTES_MIN {
+            let (header, length) = filler(bytes).unwrap();
+            assert_eq!(length, bytes);
+            // SAFETY: the chunk is this test's, and has room.
+            let found = unsafe {
+                memory.clear(&chunk);
+                memory.write(chunk.address(), &header);
+                record(&memory, chunk.address()).unwrap()
+            };
+            assert_eq!((found.key.len(), found.bytes), (0, bytes));
+        }
+        memory.release([chunk]);
+    }
+}

@@ -1,0 +1,148 @@
+//! Every interleaving of the protocols that readers and writers meet by, on small models under
+//! loom.
+//!
+//! A model is the loads and stores of one protocol with the orders that the code gives them; what
+//! it stands for is named above it. Beside each stands the same model with one order weakened, in
+//! which loom must find what goes wrong: a model that sees nothing would pass everything.
+
+use std::panic::catch_unwind;
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
+use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use loom::thread;
+
+/// Whether every interleaving of a model keeps what it asserts.
+fn holds(model: impl Fn() + Send + Sync + 'static) -> bool {
+    catch_unwind(std::panic::AssertUnwindSafe(|| loom::model(model))).is_ok()
+}
+
+/// `Group::store` and `Group::find`: a record is written, then its slot is stored; a reader loads
+/// the slot, then reads the record.
+fn publish(stored: Ordering) {
+    let slot = Arc::new(AtomicUsize::new(0));
+    let record = Arc::new(UnsafeCell::new(0));
+    let writer = {
+        let (slot, record) = (slot.clone(), record.clone());
+        thread::spawn(move || {
+            // SAFETY: nobody has the record's address yet; loom checks it.
+            record.with_mut(|record| unsafe { *record = 7 });
+            slot.store(1, stored);
+        })
+    };
+    if slot.load(Acquire) == 1 {
+        // SAFETY: the slot was published behind the record; loom checks it.
+        assert_eq!(record.with(|record| unsafe { *record }), 7);
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn who_sees_a_slot_sees_its_record() {
+    assert!(holds(|| publish(Release)));
+    assert!(!holds(|| publish(Relaxed)), "loom did not see a record behind its slot");
+}
+
+/// `Reclaim` and its collector: a writer unnames a record and uses its memory again if no reader is
+/// there; a reader announces itself and then follows the name. Each says its part before it looks
+/// at the other's.
+fn reclaim(has_fences: bool) {
+    let between = move || {
+        if has_fences {
+            fence(SeqCst);
+        }
+    };
+    let shared = Arc::new((AtomicUsize::new(0), AtomicUsize::new(1), UnsafeCell::new(7)));
+    let reader = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (readers, slot, record) = &*shared;
+            readers.store(1, Relaxed);
+            between();
+            if slot.load(Acquire) == 1 {
+                // SAFETY: whoever would write there has seen this reader; loom checks it.
+                assert_eq!(record.with(|record| unsafe { *record }), 7);
+            }
+            readers.store(0, Release);
+        })
+    };
+    let (readers, slot, record) = &*shared;
+    slot.store(0, Release);
+    between();
+    if readers.load(Acquire) == 0 {
+        // SAFETY: no reader is there, and one that comes finds no name; loom checks it.
+        record.with_mut(|record| unsafe { *record = 9 });
+    }
+    reader.join().unwrap();
+}
+
+#[test]
+fn a_reader_sees_that_the_way_is_gone_or_is_seen() {
+    assert!(holds(|| reclaim(true)));
+    assert!(!holds(|| reclaim(false)), "loom did not see a reader in memory that was used again");
+}
+
+/// `Proof`: a writer proves a block and then changes two of its words; a reader who began to
+/// compare before finds a difference, and then the bit.
+fn prove(changed: Ordering) {
+    let shared = Arc::new((AtomicU64::new(0), [AtomicU64::new(1), AtomicU64::new(1)]));
+    let writer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (proved, words) = &*shared;
+            proved.fetch_or(1, Relaxed);
+            words.iter().for_each(|word| word.store(2, changed));
+        })
+    };
+    let (proved, words) = &*shared;
+    let is_sound = words.iter().all(|word| word.load(Relaxed) == 1);
+    if !is_sound {
+        fence(Acquire);
+        assert_eq!(proved.load(Relaxed), 1, "a block that was changed in order counts as damaged");
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_block_that_its_writer_changes_is_never_taken_for_damaged() {
+    assert!(holds(|| prove(Release)));
+    assert!(!holds(|| prove(Relaxed)), "loom did not see a change before the proof");
+}
+
+/// `Header::publish_status` and `Header::status`: two sets of words that take turns.
+fn status(has_fence: bool) {
+    const PUBLISHES: u64 = 2;
+    let word = || AtomicU64::new(0);
+    let shared = Arc::new((word(), [[word(), word()], [word(), word()]]));
+    let writer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (turn, sets) = &*shared;
+            for number in 1..=PUBLISHES {
+                let next = turn.load(Relaxed) + 1;
+                if has_fence {
+                    fence(Release);
+                }
+                sets[(next & 1) as usize].iter().for_each(|word| word.store(number, Relaxed));
+                turn.store(next, Release);
+            }
+        })
+    };
+    let (turn, sets) = &*shared;
+    // One try: a second is made only when the writer got further.
+    let before = turn.load(Acquire);
+    let set = &sets[(before & 1) as usize];
+    let (one, other) = (set[0].load(Relaxed), set[1].load(Relaxed));
+    fence(Acquire);
+    if turn.load(Relaxed) == before {
+        assert_eq!((one, other), (before, before), "a status of two moments");
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn a_status_is_of_one_moment() {
+    assert!(holds(|| status(true)));
+    assert!(!holds(|| status(false)), "loom did not see a status that was mixed");
+}
