@@ -67,8 +67,12 @@ class Server:
         self._process = self._start()
 
     def freeze(self) -> None:
-        """Stop it in its tracks; it neither answers nor beats until `thaw`."""
+        """Stop it in its tracks; it neither answers nor beats until `thaw`.
+
+        Waits until it stands: on a busy machine some of its threads run on for a moment.
+        """
         self._process.send_signal(signal.SIGSTOP)
+        os.waitid(os.P_PID, self._process.pid, os.WSTOPPED)
 
     def thaw(self) -> None:
         """Let it go on."""

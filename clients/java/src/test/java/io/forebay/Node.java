@@ -9,6 +9,7 @@ import java.net.InetAddress;
 import java.net.ServerSocket;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
+import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Comparator;
@@ -115,13 +116,40 @@ final class Node implements AutoCloseable {
         }
     }
 
-    /** Takes the processor away from it: it hears and says nothing more until it is killed. */
+    /**
+     * Takes the processor away from it: it hears and says nothing more until it is killed. Waits
+     * until it stands: on a busy machine some of its threads run on for a moment.
+     */
     void freeze() {
         try {
             String pid = Long.toString(process.pid());
             new ProcessBuilder("kill", "-STOP", pid).inheritIO().start().waitFor();
+            long until = System.nanoTime() + PATIENCE.toNanos();
+            while (!stands(Path.of("/proc", pid, "task"))) {
+                if (System.nanoTime() > until) {
+                    throw new IllegalStateException("the node does not stop");
+                }
+                Thread.sleep(1);
+            }
         } catch (IOException | InterruptedException error) {
             throw new IllegalStateException(error);
+        }
+    }
+
+    /** Whether each of these threads is stopped. */
+    private static boolean stands(Path threads) throws IOException {
+        try (var all = Files.list(threads)) {
+            for (Path thread : all.toList()) {
+                String stat = Files.readString(thread.resolve("stat"));
+                // The state follows the name, which may hold anything.
+                if (!stat.substring(stat.lastIndexOf(')')).startsWith(") T")) {
+                    return false;
+                }
+            }
+            return true;
+        } catch (NoSuchFileException ended) {
+            // A thread that ends is none that stands.
+            return false;
         }
     }
 
