@@ -414,10 +414,10 @@ async fn reads_from_many_threads_end_or_are_closed_and_never_go_back() {
     let world = World::new(1).await;
     world.put("ann", 0).await;
     let reader = world.caught_up().await;
-    let stopped = Arc::new(AtomicBool::new(false));
+    let (stopped, begun) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
     let threads: Vec<_> = (0..8)
         .map(|_| {
-            let (reader, stopped) = (reader.clone(), stopped.clone());
+            let (reader, stopped, begun) = (reader.clone(), stopped.clone(), begun.clone());
             std::thread::spawn(move || {
                 let (mut last, mut reads) = (0, 0_u64);
                 loop {
@@ -427,17 +427,25 @@ async fn reads_from_many_threads_end_or_are_closed_and_never_go_back() {
                             assert!(!was_closed, "a read began after close and was answered");
                             let found = found.unwrap();
                             assert!(found >= last, "{found} after {last}");
+                            begun.fetch_add(u64::from(reads == 0), Ordering::SeqCst);
                             (last, reads) = (found, reads + 1);
                         }
                         Err(error) => {
                             assert_eq!(error.code(), ErrorCode::Closed, "{error}");
-                            return reads;
+                            return;
                         }
                     }
                 }
             })
         })
         .collect();
+    // On a busy machine a thread may take longer to begin than all that follows.
+    let all_read = async {
+        while begun.load(Ordering::SeqCst) < 8 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(60 * SECOND, all_read).await.unwrap();
     let mut last = None;
     for number in 1..=2_000 {
         last = Some(world.put("ann", number).await);
@@ -446,6 +454,6 @@ async fn reads_from_many_threads_end_or_are_closed_and_never_go_back() {
     reader.close();
     stopped.store(true, Ordering::SeqCst);
     for thread in threads {
-        assert!(thread.join().unwrap() > 0);
+        thread.join().unwrap();
     }
 }
