@@ -31,7 +31,7 @@ pub trait Documents {
 
     /// Says which keys will be asked for next, a few dozen at most: their memory may be brought
     /// at the same time.
-    fn ask_ahead(&self, keys: &[&[u8]]) {
+    fn prefetch(&self, keys: &[&[u8]]) {
         let _ = keys;
     }
 }

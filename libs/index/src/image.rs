@@ -3,7 +3,7 @@
 //! The bytes are `proto/spec/image.md`. A file holds what lies in a space's memory, block by block,
 //! each with a checksum, and beside it the little that a writer must know to go on. Opening one
 //! reads only that; a block is compared with its checksum when somebody first comes to it, so
-//! nothing damaged is ever served, and an image of any size is open in about a millisecond.
+//! nothing damaged is ever served, and what an open costs grows with a thousandth of the image.
 //!
 //! What the fold keeps beside the documents travels in the image as bytes that this crate does not
 //! know: its *state*.
@@ -66,6 +66,23 @@ pub struct ImageAbout {
     pub progress: Progress,
     /// What it holds; of `memory_bytes`, what the documents took when it was written.
     pub held: Held,
+}
+
+impl ImageAbout {
+    /// Refuses an image of another partition, or of a store with another number of them.
+    ///
+    /// # Errors
+    /// `Unsupported`, naming both.
+    pub fn check_is_of(&self, partition: PartitionRef, partitions: PartitionCount) -> Result<()> {
+        if (self.partition, self.partitions) == (partition, partitions) {
+            return Ok(());
+        }
+        let message = format!(
+            "the image is of partition {} of {}, not of {partition} of {partitions}; it is ignored",
+            self.partition, self.partitions
+        );
+        Err(Error::unsupported(message).with_partition(partition.partition))
+    }
 }
 
 /// Why an image cannot be used.

@@ -241,7 +241,7 @@ impl Table {
 
     /// Asks for all lines that a search for these keys comes to, so that they arrive at the same
     /// time: in turns, as readers of many keys do.
-    pub(crate) fn ask_ahead<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
+    pub(crate) fn prefetch<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
         let mut hashes = [0; PREFETCHED];
         let count = keys.len().min(PREFETCHED);
         for (hash, key) in hashes.iter_mut().zip(keys) {
@@ -499,18 +499,26 @@ impl Table {
         Ok(())
     }
 
-    /// The hashes and words of a group's records; asks for many records at once.
+    /// The hashes and words of a group's records.
     fn words_of(&self, place: usize) -> Result<Vec<(u64, u64)>> {
-        let group = self.group_of(&self.groups[place])?;
+        let mut hashed = Vec::new();
+        self.visit_records(&self.groups[place], |word, record| {
+            hashed.push((self.hash.of(record.key), word));
+        })?;
+        Ok(hashed)
+    }
+
+    /// Visits the records of a group, each with its slot's word; asks for many at once.
+    fn visit_records(&self, kept: &Kept, mut visit: impl FnMut(u64, Record<'_>)) -> Result<()> {
+        let group = self.group_of(kept)?;
         let words: Vec<u64> = group.words().collect();
-        let mut hashed = Vec::with_capacity(words.len());
         for words in words.chunks(PREFETCHED) {
             words.iter().for_each(|word| self.memory.prefetch(slot::address(*word)));
             for word in words {
-                hashed.push((self.hash.of(group.record(*word)?.key), *word));
+                visit(*word, group.record(*word)?);
             }
         }
-        Ok(hashed)
+        Ok(())
     }
 
     fn put(&self, group: &mut Kept, hash: u64, word: u64) {

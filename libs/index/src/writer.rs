@@ -92,7 +92,7 @@ impl Generation {
         publishing: Publishing<'_>,
     ) -> Result<()> {
         for writes in applied.writes.chunks(PREFETCHED) {
-            self.table.ask_ahead(writes.iter().map(|(key, _)| key.as_bytes()));
+            self.table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
             for (key, row) in writes {
                 self.write(index, key.as_bytes(), row.as_deref(), publishing)?;
             }
@@ -285,8 +285,9 @@ impl PartitionWriter {
     }
 
     /// As [`PartitionWriter::start_rebuild`], with a generation that goes on from an image instead
-    /// of an empty one. Costs about a millisecond, whatever the image holds: its blocks are proved
-    /// when they are used, and the first one found damaged makes every later `apply` fail.
+    /// of an empty one. Its blocks are mapped, and proved when they are used; so this costs as much
+    /// as the image has groups, not documents. The first block that is found damaged makes every
+    /// later `apply` fail.
     ///
     /// # Errors
     /// `Unsupported` for an image of another partition; `Corrupt` for one that cannot be a table;
@@ -294,14 +295,7 @@ impl PartitionWriter {
     pub fn start_rebuild_of(&mut self, image: &Image) -> Result<()> {
         let at = self.partition_ref().at;
         let partitions = self.index.schemas.newest().definition.partitions;
-        let about = image.about();
-        if (about.partition, about.partitions) != (at, partitions) {
-            let message = format!(
-                "the image is of partition {} of {}, not of {at} of {partitions}; it is ignored",
-                about.partition, about.partitions
-            );
-            return Err(Error::unsupported(message).with_partition(self.id));
-        }
+        image.about().check_is_of(at, partitions)?;
         let generation = Generation::of_image(image, self.state().addresses);
         self.start(generation.map_err(|error| error.with_partition(self.id))?);
         Ok(())
@@ -377,8 +371,8 @@ impl Documents for PartitionWriter {
         self.state().target().table.row(key).ok().flatten().map(<[u8]>::to_vec)
     }
 
-    fn ask_ahead(&self, keys: &[&[u8]]) {
-        self.state().target().table.ask_ahead(keys.iter().copied());
+    fn prefetch(&self, keys: &[&[u8]]) {
+        self.state().target().table.prefetch(keys.iter().copied());
     }
 }
 

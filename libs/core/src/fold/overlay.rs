@@ -15,7 +15,7 @@ use crate::row::{Document, row_schema_version};
 use crate::schema::Definition;
 
 /// Keys that are asked for at once: about as many as a core can wait for.
-const ASKED_AHEAD: usize = 32;
+const PREFETCHED: usize = 32;
 
 /// The state of each document that an entry names, as the entry has made it so far.
 #[derive(Default)]
@@ -47,10 +47,10 @@ impl<'e> Overlay<'e> {
         let changes = batches.iter().flat_map(|batch| &batch.changes);
         let looks = |change: &&Change| change.verb != Verb::Put || change.condition.is_some();
         let keys: Vec<&Key> = changes.filter(looks).map(|change| &change.key).collect();
-        for keys in keys.chunks(ASKED_AHEAD) {
+        for keys in keys.chunks(PREFETCHED) {
             if let [_, _, ..] = keys {
                 let bytes: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
-                documents.ask_ahead(&bytes);
+                documents.prefetch(&bytes);
             }
             for key in keys {
                 if overlay.touched.contains_key(key) {

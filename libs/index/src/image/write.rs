@@ -39,7 +39,7 @@ pub(crate) fn write(
     sink: &mut dyn ImageSink,
 ) -> Result<u64> {
     let pieces = pieces(&mut content);
-    let mut output = Output { sink, checksums: Vec::new(), pending: Vec::new(), written: 1 };
+    let mut output = Output { sink, checksums: Vec::new(), pending: Vec::new() };
     let mut extents: Vec<Extent> = Vec::new();
     for piece in &pieces {
         memory.prove(piece.address, piece.bytes)?;
@@ -109,12 +109,10 @@ fn pieces(content: &mut Content) -> Vec<Piece> {
         let (address, bytes) = (segment.address, segment.used);
         let mut end = Vec::new();
         if segment.is_open {
-            match filler(bytes.next_multiple_of(CHUNK_BYTES_MIN) - bytes) {
-                Some(filler) => {
-                    segment.used += filler.1;
-                    end = filler.0;
-                }
-                None => segment.is_open = false,
+            segment.used = bytes.next_multiple_of(CHUNK_BYTES_MIN);
+            match filler(segment.used - bytes) {
+                Some(filler) => end = filler,
+                None => (segment.used, segment.is_open) = (bytes, false),
             }
         }
         if bytes > 0 {
@@ -128,9 +126,8 @@ fn pieces(content: &mut Content) -> Vec<Piece> {
 struct Output<'s> {
     sink: &'s mut dyn ImageSink,
     checksums: Vec<u64>,
+    /// The last of these blocks, which were not handed over yet.
     pending: Vec<u8>,
-    /// Blocks handed over, the first one, which is still to come, included.
-    written: u64,
 }
 
 impl Output<'_> {
@@ -144,8 +141,9 @@ impl Output<'_> {
         if self.pending.is_empty() {
             return Ok(());
         }
-        self.sink.write_at(&self.pending, self.written * CHUNK_BYTES_MIN)?;
-        self.written += (self.pending.len() / BLOCK) as u64;
+        // The first block is the header.
+        let end = (self.checksums.len() as u64 + 1) * CHUNK_BYTES_MIN;
+        self.sink.write_at(&self.pending, end - self.pending.len() as u64)?;
         self.pending.clear();
         Ok(())
     }

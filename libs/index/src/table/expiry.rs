@@ -12,7 +12,7 @@ use std::collections::BinaryHeap;
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
 
-use super::{Kept, PREFETCHED, Table, slot};
+use super::{Kept, Table};
 
 /// The time of a group of which nothing expires.
 pub(super) const NEVER: i64 = i64::MAX;
@@ -102,20 +102,14 @@ impl Table {
         now: i64,
         expiry_of: &impl Fn(&[u8]) -> Option<Timestamp>,
     ) -> Result<(Vec<Vec<u8>>, i64)> {
-        let group = self.group_of(kept)?;
-        let words: Vec<u64> = group.words().collect();
         let (mut keys, mut next) = (Vec::new(), NEVER);
-        for words in words.chunks(PREFETCHED) {
-            words.iter().for_each(|word| self.memory.prefetch(slot::address(*word)));
-            for word in words {
-                let record = group.record(*word)?;
-                match expiry_of(record.row).map(Timestamp::as_micros) {
-                    Some(at) if at <= now => keys.push(record.key.to_vec()),
-                    Some(at) => next = next.min(at),
-                    None => {}
-                }
+        self.visit_records(kept, |_, record| {
+            match expiry_of(record.row).map(Timestamp::as_micros) {
+                Some(at) if at <= now => keys.push(record.key.to_vec()),
+                Some(at) => next = next.min(at),
+                None => {}
             }
-        }
+        })?;
         Ok((keys, next))
     }
 }

@@ -42,16 +42,15 @@ pub(super) fn header(key: usize, row: usize) -> ([u8; HEADER_BYTES_MAX], usize) 
 
 /// The header of a record without key that takes this many bytes, header included: it fills a gap
 /// that nobody reads but who walks a segment. `None` for one byte, which is too few.
-pub(crate) fn filler(bytes: u64) -> Option<(Vec<u8>, u64)> {
+pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
     debug_assert!(bytes < CHUNK_BYTES_MIN);
-    let length = match bytes {
-        0 => return Some((Vec::new(), 0)),
-        1 => return None,
+    match bytes {
+        0 => Some(Vec::new()),
+        1 => None,
         // A key of no bytes, and the row's length in one byte or in two.
-        2..130 => vec![0, (bytes - 2) as u8],
-        _ => vec![0, (bytes - 3) as u8 & 0x7f | 0x80, ((bytes - 3) >> 7) as u8],
-    };
-    Some((length, bytes))
+        2..130 => Some(vec![0, (bytes - 2) as u8]),
+        _ => Some(vec![0, (bytes - 3) as u8 & 0x7f | 0x80, ((bytes - 3) >> 7) as u8]),
+    }
 }
 
 /// The record at an address.
@@ -99,13 +98,12 @@ mod tests {
 
     #[test]
     fn a_filler_is_a_record_of_exactly_its_bytes() {
-        assert_eq!(filler(0), Some((Vec::new(), 0)));
+        assert_eq!(filler(0), Some(Vec::new()));
         assert_eq!(filler(1), None);
         let memory = Memory::reserve(RESERVED_BYTES).unwrap();
         let chunk = memory.allocate(2 * CHUNK_BYTES_MIN).unwrap();
         for bytes in 2..CHUNK_BYTES_MIN {
-            let (header, length) = filler(bytes).unwrap();
-            assert_eq!(length, bytes);
+            let header = filler(bytes).unwrap();
             // SAFETY: the chunk is this test's, and has room.
             let found = unsafe {
                 memory.clear(&chunk);

@@ -1,7 +1,7 @@
 //! Checkpoints: what a partition was at one position, on this machine's disk, so that a restart
 //! goes on from there: an image of the documents with the fold's state in it. The bytes are
-//! `proto/spec/image.md`. A restart maps the newest one and goes on in about a millisecond,
-//! whatever it holds; each block is proved when it is first used.
+//! `proto/spec/image.md`. A restart maps the newest one and goes on without reading it through;
+//! each block is proved when it is first used.
 //!
 //! The tail writes them itself, between two groups of records: the fold's state and the documents
 //! are then of exactly one position, and nothing needs to be copied or locked. The price is
@@ -188,15 +188,8 @@ impl Checkpoints {
     pub(crate) fn open(&self, path: &Path, empty: &PartitionState) -> Result<(Image, Head)> {
         let file = self.directory.disk.open(path).map_err(|error| refused("open", &error))?;
         let (image, head) = file::open(file)?;
-        let found = (head.state.partition, head.state.partitions);
-        if found == (empty.partition, empty.partitions) {
-            return Ok((image, head));
-        }
-        let message = format!(
-            "the checkpoint is of partition {} of {}, not of {} of {}; it is ignored",
-            found.0, found.1, empty.partition, empty.partitions
-        );
-        Err(Error::unsupported(message))
+        image.about().check_is_of(empty.partition, empty.partitions)?;
+        Ok((image, head))
     }
 
     /// Lets none of this log from before this offset take the place of what is there.
