@@ -1,6 +1,7 @@
 //! De-duplication: which of a client's sequences a partition has applied already. Part of the fold,
 //! so that every replica skips the same repeats (semantics.md 3).
 
+use std::collections::hash_map::Entry;
 use std::collections::{BTreeSet, HashMap};
 
 use crate::clock::Timestamp;
@@ -79,6 +80,28 @@ impl ClientWindow {
     }
 }
 
+/// Sequences of one client on their way in.
+pub struct Admission<'d> {
+    window: &'d mut ClientWindow,
+    /// Whether the window was made for the first of them, which it holds already.
+    is_new: bool,
+}
+
+impl Admission<'_> {
+    /// Answers what the partition knows of this sequence and notes that it was seen. The first call
+    /// is for the sequence that the admission was asked for with.
+    pub fn admit(&mut self, sequence: Sequence) -> Seen {
+        if std::mem::take(&mut self.is_new) {
+            return Seen::New;
+        }
+        let seen = self.window.seen(sequence);
+        if seen == Seen::New {
+            self.window.record(sequence);
+        }
+        seen
+    }
+}
+
 /// The windows of all clients of one partition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Dedup {
@@ -98,32 +121,52 @@ impl Dedup {
     /// Answers what the partition knows of this sequence and notes that it was seen, at this
     /// partition time. A repeat too shows that its client is not idle.
     pub fn admit(&mut self, client: ClientId, sequence: Sequence, now: Timestamp) -> Seen {
-        self.forget_idle(now);
-        let Some(window) = self.clients.get_mut(&client) else {
-            self.restore(client, ClientWindow::new(sequence, now));
-            return Seen::New;
-        };
-        let seen = window.seen(sequence);
-        if seen == Seen::New {
-            window.record(sequence);
-        }
-        let before = std::mem::replace(&mut window.last_seen, now);
-        if before != now {
-            self.by_last_seen.remove(&(before, client));
-            self.by_last_seen.insert((now, client));
-        }
-        seen
+        self.admission(client, sequence, now).admit(sequence)
     }
 
-    /// Forgets the clients that are idle at this partition time. The fold does it with every entry,
-    /// so that what is kept depends on the log alone.
-    pub fn forget_idle(&mut self, now: Timestamp) {
+    /// As [`Dedup::admit`], for many sequences of one client of which this is the first.
+    pub fn admission(
+        &mut self,
+        client: ClientId,
+        first: Sequence,
+        now: Timestamp,
+    ) -> Admission<'_> {
+        self.forget_idle(now);
+        match self.clients.entry(client) {
+            Entry::Occupied(known) => {
+                let window = known.into_mut();
+                let before = std::mem::replace(&mut window.last_seen, now);
+                if before != now {
+                    self.by_last_seen.remove(&(before, client));
+                    self.by_last_seen.insert((now, client));
+                }
+                Admission { window, is_new: false }
+            }
+            Entry::Vacant(unknown) => {
+                self.by_last_seen.insert((now, client));
+                let window = unknown.insert(ClientWindow::new(first, now));
+                Admission { window, is_new: true }
+            }
+        }
+    }
+
+    /// Forgets the clients that are idle at this partition time, and answers them. The fold does it
+    /// with every entry, so that what is kept depends on the log alone.
+    pub fn forget_idle(&mut self, now: Timestamp) -> Vec<ClientId> {
+        let mut forgotten = Vec::new();
         while let Some((last_seen, client)) = self.by_last_seen.first().copied()
             && is_idle(last_seen, now)
         {
             self.by_last_seen.pop_first();
             self.clients.remove(&client);
+            forgotten.push(client);
         }
+        forgotten
+    }
+
+    /// The window of a client; `None` for one that was never seen, or was forgotten.
+    pub fn window(&self, client: ClientId) -> Option<&ClientWindow> {
+        self.clients.get(&client)
     }
 
     /// The windows, ordered by client; for checkpoints and comparisons.

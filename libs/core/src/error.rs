@@ -132,11 +132,15 @@ pub struct ErrorContext {
 ///     "LimitExceeded: shorten the key (store users, limit 65536, actual 70000)"
 /// );
 /// ```
+#[derive(Clone, PartialEq, Eq)]
+pub struct Error(Box<Failure>);
+
+/// What an error says; behind one pointer, so that a result that is no error costs nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Error {
+struct Failure {
     code: ErrorCode,
     message: String,
-    context: Box<ErrorContext>,
+    context: ErrorContext,
 }
 
 macro_rules! constructors {
@@ -153,7 +157,8 @@ macro_rules! constructors {
 impl Error {
     /// An error with this code and message, and no context yet.
     pub fn new(code: ErrorCode, message: impl Into<String>) -> Self {
-        Self { code, message: message.into(), context: Box::default() }
+        let (message, context) = (message.into(), ErrorContext::default());
+        Self(Box::new(Failure { code, message, context }))
     }
 
     constructors! {
@@ -175,73 +180,73 @@ impl Error {
     /// A passed limit: the message says what to do, the numbers say by how much.
     pub fn limit_exceeded(message: impl Into<String>, limit: u64, actual: u64) -> Self {
         let mut error = Self::new(ErrorCode::LimitExceeded, message);
-        error.context.limit = Some(limit);
-        error.context.actual = Some(actual);
+        error.0.context.limit = Some(limit);
+        error.0.context.actual = Some(actual);
         error
     }
 
     /// The same error, naming its store.
     #[must_use]
     pub fn with_store(mut self, store: impl Into<String>) -> Self {
-        self.context.store = Some(store.into());
+        self.0.context.store = Some(store.into());
         self
     }
 
     /// The same error, naming its partition.
     #[must_use]
     pub fn with_partition(mut self, partition: PartitionId) -> Self {
-        self.context.partition = Some(partition);
+        self.0.context.partition = Some(partition);
         self
     }
 
     /// The same error, naming its field.
     #[must_use]
     pub fn with_field(mut self, field: impl Into<String>) -> Self {
-        self.context.field = Some(field.into());
+        self.0.context.field = Some(field.into());
         self
     }
 
     /// The same error, naming its key by digest.
     #[must_use]
     pub fn with_key_digest(mut self, digest: u64) -> Self {
-        self.context.key_digest = Some(digest);
+        self.0.context.key_digest = Some(digest);
         self
     }
 
     /// The same error with this context in place of its own.
     #[must_use]
     pub fn with_context(mut self, context: ErrorContext) -> Self {
-        self.context = Box::new(context);
+        self.0.context = context;
         self
     }
 
     /// The same error with `doing: ` before its message, as a chain of verb phrases.
     #[must_use]
     pub fn while_doing(mut self, doing: &str) -> Self {
-        self.message = format!("{doing}: {}", self.message);
+        self.0.message = format!("{doing}: {}", self.0.message);
         self
     }
 
     /// Its code.
     pub fn code(&self) -> ErrorCode {
-        self.code
+        self.0.code
     }
 
     /// Its message, without code and context.
     pub fn message(&self) -> &str {
-        &self.message
+        &self.0.message
     }
 
     /// Where it happened.
     pub fn context(&self) -> &ErrorContext {
-        &self.context
+        &self.0.context
     }
 }
 
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: {}", self.code.name(), self.message)?;
-        let context = &self.context;
+        write!(f, "{}: {}", self.0.code.name(), self.0.message)?;
+        let context = &self.0.context;
         let mut parts = Vec::new();
         if let Some(store) = &context.store {
             parts.push(format!("store {store}"));
@@ -262,6 +267,12 @@ impl fmt::Display for Error {
             parts.push(format!("actual {actual}"));
         }
         if parts.is_empty() { Ok(()) } else { write!(f, " ({})", parts.join(", ")) }
+    }
+}
+
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
     }
 }
 

@@ -7,6 +7,7 @@
 mod document_change;
 mod overlay;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::clock::Timestamp;
 use crate::dedup::{Dedup, Seen};
 use crate::error::{Error, ErrorCode, Result};
 use crate::id::{
-    LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion,
+    ClientId, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion,
 };
 use crate::key::Key;
 use crate::limits::{ENTRY_CHANGES_MAX, SCHEMA_VERSION_MAX};
@@ -27,7 +28,7 @@ use crate::partition::partition_of;
 /// The documents of one partition, as the fold needs to see them.
 pub trait Documents {
     /// The row under a key, or `None`.
-    fn row(&self, key: &[u8]) -> Option<Vec<u8>>;
+    fn row(&self, key: &[u8]) -> Option<Cow<'_, [u8]>>;
 
     /// Says which keys will be asked for next, a few dozen at most: their memory may be brought
     /// at the same time.
@@ -66,6 +67,10 @@ pub struct Applied {
     pub repeats: u64,
     /// Why the whole record was skipped, if it was.
     pub skipped: Option<Error>,
+    /// Clients whose windows changed, or were forgotten; some may stand twice.
+    pub clients: Vec<ClientId>,
+    /// The source partition whose position changed.
+    pub source: Option<PartitionId>,
 }
 
 /// Why a record cannot be applied now.
@@ -158,30 +163,31 @@ impl PartitionState {
         let current = find(schemas, self.schema_version.max(entry.schema_version))?;
         if let Err(error) = self.check_changes(&entry, entry_schema.as_deref()) {
             self.log_id = log_id;
-            self.note_source(&entry);
-            return Ok(self.skip(offset, error));
+            let source = self.note_source(&entry);
+            return Ok(Applied { source, ..self.skip(offset, error) });
         }
         let append_time = entry.source.map_or(append_time, |source| source.append_time);
         let now = self.partition_time.max(append_time);
         let drop_all_count = current.as_ref().map_or(0, |at| at.definition.drop_all_count);
         let drop_all = drop_all_count > self.drop_all_count;
-        let overlay = match (&entry.body, &current) {
-            (EntryBody::Changes(batches), Some(schema)) if !drop_all => {
-                Overlay::load(batches, documents, schemas, &schema.definition, now)
-                    .map_err(|blocked| self.locate_blocked(blocked))?
+        let mut overlay = Overlay::default();
+        if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &current) {
+            overlay = Overlay::of(batches);
+            if !drop_all {
+                let loaded = overlay.load(documents, schemas, schema, now);
+                loaded.map_err(|blocked| self.locate_blocked(blocked))?;
             }
-            _ => Overlay::default(),
-        };
+        }
         // From here on nothing fails: the state moves by the whole record.
         self.log_id = log_id;
         self.partition_time = now;
         self.schema_version = self.schema_version.max(entry.schema_version);
         self.drop_all_count = self.drop_all_count.max(drop_all_count);
-        self.dedup.forget_idle(now);
-        self.note_source(&entry);
+        let clients = self.dedup.forget_idle(now);
+        let source = self.note_source(&entry);
         self.position = entry.position(offset);
         self.offset_applied = offset.next();
-        let mut applied = Applied { drop_all, ..Applied::default() };
+        let mut applied = Applied { drop_all, clients, source, ..Applied::default() };
         if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &current) {
             self.apply_changes(batches, schema, overlay, &mut applied);
         }
@@ -254,10 +260,10 @@ impl PartitionState {
 
     /// A copied entry moves its source's position also when its changes are refused: sent again,
     /// they would be refused again, and its copier could never go on.
-    fn note_source(&mut self, entry: &Entry) {
-        if let Some(source) = entry.source {
-            self.sources.insert(source.partition, source.position);
-        }
+    fn note_source(&mut self, entry: &Entry) -> Option<PartitionId> {
+        let source = entry.source?;
+        self.sources.insert(source.partition, source.position);
+        Some(source.partition)
     }
 
     fn apply_changes<'e>(
@@ -268,17 +274,21 @@ impl PartitionState {
         applied: &mut Applied,
     ) {
         let now = self.partition_time;
-        let mut next = self.position;
+        let (mut next, mut number) = (self.position, 0);
         for batch in batches {
+            applied.clients.push(batch.client);
+            let Some(first) = batch.changes.first() else { continue };
+            let mut admission = self.dedup.admission(batch.client, first.sequence, now);
             for change in &batch.changes {
-                let position = next;
+                let (position, place) = (next, number);
                 next.place = next.place.wrapping_add(1);
+                number += 1;
                 let (client, sequence) = (batch.client, change.sequence);
-                if self.dedup.admit(client, sequence, now) != Seen::New {
+                if admission.admit(sequence) != Seen::New {
                     applied.repeats += 1;
                     continue;
                 }
-                let verdict = overlay.apply(change, schema, now, position);
+                let verdict = overlay.apply(place, change, schema, now, position);
                 if change.condition.is_some() || verdict == Verdict::TooLarge {
                     applied.outcomes.push(Outcome { client, sequence, position, verdict });
                 }

@@ -158,6 +158,7 @@ impl fmt::Debug for Key {
 }
 
 /// Refuses a key part over the limit.
+#[inline]
 pub fn check_length(key: &[u8]) -> Result<()> {
     if key.len() <= KEY_BYTES_MAX {
         return Ok(());

@@ -74,6 +74,7 @@ impl Layout {
     }
 
     /// The schema version that rows of this layout carry.
+    #[inline(always)]
     pub fn version(&self) -> SchemaVersion {
         self.version
     }
@@ -84,6 +85,7 @@ impl Layout {
     }
 
     /// The slot of a field, or `None` when this version does not have it.
+    #[inline(always)]
     pub fn slot(&self, field: FieldId) -> Option<&Slot> {
         let number = self.slot_by_id.get(field.0 as usize)?.checked_sub(1)?;
         self.slots.get(usize::from(number))
@@ -95,16 +97,19 @@ impl Layout {
     }
 
     /// Number of values in the tail.
+    #[inline(always)]
     pub fn tail_values(&self) -> usize {
         self.tail_values
     }
 
     /// Where the ends of the tail values lie: a u32 for each but the last.
+    #[inline(always)]
     pub fn ends(&self) -> Range<usize> {
         self.ends_at..self.tail_at()
     }
 
     /// First byte of the tail.
+    #[inline(always)]
     pub fn tail_at(&self) -> usize {
         self.ends_at + 4 * self.tail_values.saturating_sub(1)
     }

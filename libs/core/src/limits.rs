@@ -85,6 +85,12 @@ pub const READER_READ_WAIT_MS: u64 = 1_000;
 pub const READER_LOG_TIMEOUT_MS: u64 = 10_000;
 /// Longest wait of a reader for a definition before it looks at its log again, in milliseconds.
 pub const READER_DEFINITION_WAIT_MS: u64 = 5_000;
+/// Time between two looks at a copy that another reader keeps, in milliseconds: while nobody waits.
+pub const READER_COPY_LOOK_MS: u64 = 20;
+/// The same while somebody waits, or while it does not answer yet.
+pub const READER_COPY_LOOK_SOON_MS: u64 = 1;
+/// Time between two tries to go on with a copy that another reader keeps, in milliseconds.
+pub const READER_TAKE_OVER_MS: u64 = 100;
 /// Time between two looks of a reader at its own readiness, in milliseconds.
 pub const READER_READY_CHECK_MS: u64 = 250;
 /// How often a reader sends a barrier whose answers get lost; a second one changes nothing.

@@ -6,6 +6,7 @@ use crate::id::{PartitionCount, PartitionId};
 use crate::limits::PARTITIONS_MAX;
 
 /// XXH3, 64 bits, seed 0.
+#[inline(always)]
 pub fn xxh3_64(bytes: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(bytes)
 }
@@ -38,8 +39,12 @@ impl PartitionCount {
 /// assert!(partition_of(b"user-1", count).0 < 8);
 /// # Ok::<(), forebay_core::Error>(())
 /// ```
+#[inline(always)]
 pub fn partition_of(partition_key: &[u8], count: PartitionCount) -> PartitionId {
-    PartitionId((xxh3_64(partition_key) % u64::from(count.0.max(1))) as u32)
+    let (hash, count) = (xxh3_64(partition_key), u64::from(count.0.max(1)));
+    // Most stores have a power of two of them, which needs no division.
+    let remainder = if count.is_power_of_two() { hash & (count - 1) } else { hash % count };
+    PartitionId(remainder as u32)
 }
 
 #[cfg(test)]

@@ -10,6 +10,8 @@ mod value_codec;
 pub use document::{Document, FieldCell};
 pub use value_codec::{decode_value, encode_value};
 
+use std::ops::Range;
+
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
 use crate::id::{DocumentVersion, FieldId, SchemaVersion};
@@ -38,9 +40,18 @@ pub enum Presence {
 }
 
 /// The schema version that a row was encoded at; `None` when the bytes are too short to be a row.
+#[inline(always)]
 pub fn row_schema_version(bytes: &[u8]) -> Option<SchemaVersion> {
     let (version, _) = bytes.split_first_chunk::<2>()?;
     Some(SchemaVersion(u16::from_le_bytes(*version).into()))
+}
+
+/// When the document of a row expires, by the row's footer alone: nothing else of it is checked.
+#[inline]
+pub fn row_expires_at(bytes: &[u8]) -> Option<Timestamp> {
+    let expires = bytes.get(2)? & FLAG_EXPIRES != 0;
+    let (_, at) = bytes.split_last_chunk::<8>().filter(|_| expires)?;
+    Some(Timestamp::from_micros(i64::from_le_bytes(*at)))
 }
 
 /// A row's bytes, read in place.
@@ -60,22 +71,24 @@ impl<'a> Row<'a> {
     /// # Errors
     /// `Corrupt` when the bytes contradict the format or carry another schema version;
     /// `UpgradeNeeded` for flags that only a newer build knows.
+    #[inline(always)]
     pub fn new(bytes: &'a [u8], layout: &'a Layout) -> Result<Self> {
         if bytes.len() < layout.tail_at() {
-            return Err(Error::corrupt("a row is shorter than its layout"));
+            return Err(corrupt("a row is shorter than its layout"));
         }
         if row_schema_version(bytes) != Some(layout.version()) {
-            return Err(Error::corrupt("a row has another schema version than its layout"));
+            return Err(corrupt("a row has another schema version than its layout"));
         }
         let flags = bytes[2];
         if flags & !FLAGS_KNOWN != 0 {
-            let message =
-                format!("a row has flags {flags:#04x} of a newer format; upgrade this build");
-            return Err(Error::upgrade_needed(message));
+            return Err(of_newer_format(flags));
         }
-        let tail_end = Self::footers_at(bytes, flags)
-            .filter(|end| *end >= layout.tail_at())
-            .ok_or_else(|| Error::corrupt("a row is shorter than its footers"))?;
+        let tail_end = match flags {
+            0 => bytes.len(),
+            _ => Self::footers_at(bytes, flags)
+                .filter(|end| *end >= layout.tail_at())
+                .ok_or_else(|| corrupt("a row is shorter than its footers"))?,
+        };
         let row = Self { bytes, layout, tail_end };
         row.check_ends()?;
         Ok(row)
@@ -97,21 +110,23 @@ impl<'a> Row<'a> {
         Some(end)
     }
 
+    #[inline(always)]
     fn check_ends(&self) -> Result<()> {
         let mut last = 0;
         for end in self.bytes[self.layout.ends()].as_chunks::<4>().0 {
             let end = u32::from_le_bytes(*end) as usize;
             if end < last || end > self.tail_end - self.layout.tail_at() {
-                return Err(Error::corrupt("the tail of a row does not end where it says"));
+                return Err(corrupt("the tail of a row does not end where it says"));
             }
             last = end;
         }
         if self.layout.tail_values() == 0 && self.tail_end != self.layout.tail_at() {
-            return Err(Error::corrupt("a row without tail values has a tail"));
+            return Err(corrupt("a row without tail values has a tail"));
         }
         Ok(())
     }
 
+    #[inline(always)]
     fn flag(&self, flag: u8) -> bool {
         self.bytes[2] & flag != 0
     }
@@ -123,6 +138,7 @@ impl<'a> Row<'a> {
     }
 
     /// When the whole document expires.
+    #[inline]
     pub fn expires_at(&self) -> Option<Timestamp> {
         let at = self.bytes.len().checked_sub(8).filter(|_| self.flag(FLAG_EXPIRES))?;
         Some(Timestamp::from_micros(self.i64_at(at)))
@@ -136,10 +152,15 @@ impl<'a> Row<'a> {
     }
 
     /// When a field expires; costs nothing in rows without field expiries.
+    #[inline(always)]
     pub fn field_expires_at(&self, field: FieldId) -> Option<Timestamp> {
         if !self.flag(FLAG_FIELD_EXPIRES) {
             return None;
         }
+        self.field_expiry(field)
+    }
+
+    fn field_expiry(&self, field: FieldId) -> Option<Timestamp> {
         let entries = self.bytes[self.tail_end..].as_chunks::<FIELD_EXPIRY_BYTES>().0;
         let count = self.field_expiries();
         let entry = entries[..count]
@@ -158,22 +179,58 @@ impl<'a> Row<'a> {
         (after - 2 - self.tail_end) / FIELD_EXPIRY_BYTES
     }
 
+    /// Whether the document or a field of it expires at some time.
+    #[inline]
+    pub fn may_expire(&self) -> bool {
+        self.flag(FLAG_EXPIRES | FLAG_FIELD_EXPIRES)
+    }
+
     /// Whether the whole document is expired at this time.
     pub fn is_expired(&self, now: Timestamp) -> bool {
         self.expires_at().is_some_and(|at| at <= now)
+    }
+
+    /// Whether any field of it has an expiry of its own.
+    #[inline]
+    pub fn has_field_expiries(&self) -> bool {
+        self.flag(FLAG_FIELD_EXPIRES)
+    }
+
+    /// Whether each of the slots with these numbers holds a value, expiry left aside.
+    #[inline]
+    pub fn are_values(&self, slots: Range<usize>) -> bool {
+        let mut at = slots.start;
+        while at < slots.end {
+            let (first, count) = (at % 4, (4 - at % 4).min(slots.end - at));
+            let mask = (0xff_u8 >> (8 - 2 * count)) << (2 * first);
+            let states = self.bytes.get(ROW_HEADER_BYTES + at / 4);
+            // Each state that is a value, in all four places.
+            if states.is_none_or(|states| states & mask != (STATE_VALUE * 0x55) & mask) {
+                return false;
+            }
+            at += count;
+        }
+        true
+    }
+
+    /// Bytes of its fixed part; `None` beyond it.
+    #[inline]
+    pub fn fixed(&self, bytes: Range<usize>) -> Option<&'a [u8]> {
+        self.bytes[..self.layout.tail_at()].get(bytes)
     }
 
     /// What a slot holds, expiry left aside.
     ///
     /// # Errors
     /// `Corrupt` for state bits that mean nothing, `Internal` for a slot of another layout.
+    #[inline(always)]
     pub fn presence(&self, slot: &Slot) -> Result<Presence> {
         let byte = self.bytes.get(ROW_HEADER_BYTES + slot.number / 4).ok_or_else(foreign_slot)?;
         match (byte >> (2 * (slot.number % 4))) & 3 {
             STATE_ABSENT => Ok(Presence::Absent),
             STATE_VALUE => Ok(Presence::Value),
             STATE_NULL => Ok(Presence::Null),
-            _ => Err(Error::corrupt("a field of a row is in no known state")),
+            _ => Err(corrupt("a field of a row is in no known state")),
         }
     }
 
@@ -189,6 +246,7 @@ impl<'a> Row<'a> {
     ///
     /// # Errors
     /// `Internal` for a slot of another layout.
+    #[inline(always)]
     pub fn bytes(&self, slot: &Slot) -> Result<&'a [u8]> {
         match slot.place {
             Place::Fixed { at, width } => self.bytes.get(at..at + width).ok_or_else(foreign_slot),
@@ -205,6 +263,19 @@ impl<'a> Row<'a> {
     }
 }
 
+// What is wrong with a row is put into words apart from the reads that find nothing wrong.
+#[cold]
+fn corrupt(what: &str) -> Error {
+    Error::corrupt(what)
+}
+
+#[cold]
+fn of_newer_format(flags: u8) -> Error {
+    let message = format!("a row has flags {flags:#04x} of a newer format; upgrade this build");
+    Error::upgrade_needed(message)
+}
+
+#[cold]
 fn foreign_slot() -> Error {
     Error::internal("a row is read with a slot of another layout")
 }

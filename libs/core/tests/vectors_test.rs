@@ -245,8 +245,8 @@ fn rows() -> Vec<(&'static str, &'static str, Document)> {
     let mut versioned = expiring.clone();
     versioned.version = Some(DocumentVersion(0x0102_0304_0506_0708));
     let mut all = versioned.clone();
-    all.set_expiry(FieldId(1), at(-1));
-    all.set_expiry(FieldId(2), at(i64::MAX));
+    all.set(FieldId(1), text("x"), at(-1));
+    all.set(FieldId(2), count(7), at(i64::MAX));
     let mut null_expires = document(&[(1, text("x"))]);
     null_expires.set(FieldId(2), None, at(5));
     let nulls: Vec<_> = (1..=19).map(|field| (field, None)).collect();

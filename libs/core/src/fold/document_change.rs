@@ -40,9 +40,7 @@ pub(super) fn change_document(
         (Verb::Delete, Some(_)) => Effect::Delete,
         (Verb::Delete, None) => Effect::Keep,
         (Verb::Upsert, None) if only_takes(change) => Effect::Keep,
-        (Verb::Upsert, present) => {
-            Effect::Write(written(present.cloned(), change, definition, now, at))
-        }
+        (Verb::Upsert, present) => Effect::Write(written(present, change, definition, now, at)),
         (Verb::Put, _) => Effect::Write(written(None, change, definition, now, at)),
     };
     (effect, Verdict::Applied)
@@ -54,17 +52,22 @@ fn only_takes(change: &Change) -> bool {
     !change.fields.is_empty() && change.fields.iter().all(|field_change| takes(&field_change.op))
 }
 
-/// The document with the change's fields on top of `base`, or of a new one.
+/// The document with the change's fields on top of `base`, or of a new one. What the change
+/// replaces is not copied first.
 fn written(
-    base: Option<Document>,
+    base: Option<&Document>,
     change: &Change,
     definition: &Definition,
     now: Timestamp,
     at: Position,
 ) -> Document {
     let expiry = |ttl_us: Option<i64>| ttl_us.map(|ttl| now.plus_micros(ttl));
-    let mut document =
-        base.unwrap_or_else(|| Document::new(expiry(definition.options.ttl_us), None));
+    let named = |id: FieldId| change.fields.iter().any(|field_change| field_change.field == id);
+    let mut document = match base {
+        Some(base) => base.copied_where(|cell| !named(cell.field)),
+        None => Document::new(expiry(definition.options.ttl_us), None),
+    };
+    let before = |id: FieldId| base.and_then(|base| base.cell(id));
     if change.ttl_us.is_some() {
         document.expires_at = expiry(change.ttl_us);
     }
@@ -74,11 +77,18 @@ fn written(
         // An id that was retired since the entry was made: its value is ignored.
         let Some(field) = definition.field_by_id(field_change.field) else { continue };
         let expires_at = expiry(field_change.ttl_us.or(field.ttl_us));
-        match merge(document.value(field.id), &field_change.op, field.field_type) {
+        // Only the partition key's field is there already: it says what the key says.
+        let present = document.cell(field.id).or_else(|| before(field.id));
+        let value = present.and_then(|cell| cell.value.as_ref());
+        match merge(value, &field_change.op, field.field_type) {
             Merged::Set(value) => document.set(field.id, value, expires_at),
             Merged::Absent => document.remove(field.id),
             // Each write of a field sets its expiry, also one that leaves its value as it is.
-            Merged::Unchanged => document.set_expiry(field.id, expires_at),
+            Merged::Unchanged => {
+                if let Some(value) = present.map(|cell| cell.value.clone()) {
+                    document.set(field.id, value, expires_at);
+                }
+            }
         }
     }
     document

@@ -1,7 +1,5 @@
 //! The documents that one entry touches: read before anything changes, written once at its end.
 
-use std::collections::BTreeMap;
-
 use super::document_change::{Effect, change_document};
 use super::{Blocked, Documents, Schemas};
 use crate::catalog::SchemaAt;
@@ -20,11 +18,16 @@ const PREFETCHED: usize = 32;
 /// The state of each document that an entry names, as the entry has made it so far.
 #[derive(Default)]
 pub(super) struct Overlay<'e> {
-    touched: BTreeMap<&'e Key, Touched>,
+    /// In the order of their keys.
+    touched: Vec<Touched<'e>>,
+    /// Of each change, in their order, the place of its document.
+    places: Vec<u32>,
 }
 
-#[derive(Default)]
-struct Touched {
+struct Touched<'e> {
+    key: &'e Key,
+    /// Whether a change looks at what was there before.
+    is_looked_at: bool,
     /// What the document is now, without what has expired; `None`: there is none.
     document: Option<Document>,
     /// Its encoded form, where the entry wrote it.
@@ -34,76 +37,111 @@ struct Touched {
 }
 
 impl<'e> Overlay<'e> {
-    /// Reads every document that a change of these batches looks at. All that can fail in applying
-    /// an entry fails here, before the state has moved.
-    pub(super) fn load(
-        batches: &'e [ClientBatch],
-        documents: &impl Documents,
-        schemas: &impl Schemas,
-        current: &Definition,
-        now: Timestamp,
-    ) -> Result<Self, Blocked> {
-        let mut overlay = Self::default();
-        let changes = batches.iter().flat_map(|batch| &batch.changes);
-        let looks = |change: &&Change| change.verb != Verb::Put || change.condition.is_some();
-        let keys: Vec<&Key> = changes.filter(looks).map(|change| &change.key).collect();
-        for keys in keys.chunks(PREFETCHED) {
-            if let [_, _, ..] = keys {
-                let bytes: Vec<&[u8]> = keys.iter().map(|key| key.as_bytes()).collect();
-                documents.prefetch(&bytes);
+    /// The documents that the changes of these batches name; none of them is there.
+    pub(super) fn of(batches: &'e [ClientBatch]) -> Self {
+        let changes = || batches.iter().flat_map(|batch| &batch.changes);
+        // The first bytes beside each key: most comparisons end there.
+        let mut order: Vec<_> =
+            changes().enumerate().map(|(at, change)| (prefix(&change.key), change, at)).collect();
+        order.sort_unstable_by(|(left, a, _), (right, b, _)| {
+            left.cmp(right).then_with(|| a.key.cmp(&b.key))
+        });
+        let mut places = vec![0; order.len()];
+        let mut touched: Vec<Touched<'e>> = Vec::with_capacity(order.len());
+        for (_, change, at) in order {
+            if touched.last().is_none_or(|last| *last.key != change.key) {
+                touched.push(Touched {
+                    key: &change.key,
+                    is_looked_at: false,
+                    document: None,
+                    row: None,
+                    changed: false,
+                });
             }
-            for key in keys {
-                if overlay.touched.contains_key(key) {
-                    continue;
-                }
-                let document = match documents.row(key.as_bytes()) {
-                    Some(row) => live_part(decode(&row, schemas)?, now, current),
-                    None => None,
-                };
-                overlay.touched.insert(key, Touched { document, ..Touched::default() });
-            }
+            let place = touched.len() - 1;
+            touched[place].is_looked_at |= change.verb != Verb::Put || change.condition.is_some();
+            places[at] = place as u32;
         }
-        Ok(overlay)
+        Self { touched, places }
     }
 
-    /// Applies one change to its document.
+    /// Reads every document that a change looks at. All that can fail in applying an entry fails
+    /// here, before the state has moved.
+    pub(super) fn load(
+        &mut self,
+        documents: &impl Documents,
+        schemas: &impl Schemas,
+        current: &SchemaAt,
+        now: Timestamp,
+    ) -> Result<(), Blocked> {
+        let mut bytes = Vec::with_capacity(PREFETCHED);
+        for touched in self.touched.chunks_mut(PREFETCHED) {
+            let looked_at = || touched.iter().filter(|touched| touched.is_looked_at);
+            bytes.clear();
+            bytes.extend(looked_at().map(|touched| touched.key.as_bytes()));
+            if let [_, _, ..] = bytes.as_slice() {
+                documents.prefetch(&bytes);
+            }
+            for touched in touched.iter_mut().filter(|touched| touched.is_looked_at) {
+                if let Some(row) = documents.row(touched.key.as_bytes()) {
+                    let document = decode(&row, schemas, current)?;
+                    touched.document = live_part(document, now, &current.definition);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Applies the change with this number to its document.
     pub(super) fn apply(
         &mut self,
-        change: &'e Change,
+        number: usize,
+        change: &Change,
         schema: &SchemaAt,
         now: Timestamp,
         at: Position,
     ) -> Verdict {
-        let touched = self.touched.entry(&change.key).or_default();
+        let touched = &mut self.touched[self.places[number] as usize];
         let (effect, verdict) = change_document(touched.document.as_ref(), change, schema, now, at);
         match effect {
-            Effect::Keep => verdict,
-            Effect::Delete => {
-                *touched = Touched { document: None, row: None, changed: true };
-                verdict
-            }
+            Effect::Keep => return verdict,
+            Effect::Delete => (touched.document, touched.row) = (None, None),
             Effect::Write(document) => match document.encode(&schema.layout) {
-                Ok(row) => {
-                    *touched = Touched { document: Some(document), row: Some(row), changed: true };
-                    verdict
-                }
-                Err(_) => Verdict::TooLarge,
+                Ok(row) => (touched.document, touched.row) = (Some(document), Some(row)),
+                Err(_) => return Verdict::TooLarge,
             },
         }
+        touched.changed = true;
+        verdict
     }
 
     /// The last row of each document that changed, by key; `None` deletes it.
     pub(super) fn into_writes(self) -> Vec<(Key, Option<Vec<u8>>)> {
-        let changed = self.touched.into_iter().filter(|(_, touched)| touched.changed);
-        changed.map(|(key, touched)| (key.clone(), touched.row)).collect()
+        let changed = self.touched.into_iter().filter(|touched| touched.changed);
+        changed.map(|touched| (touched.key.clone(), touched.row)).collect()
     }
 }
 
-fn decode(row: &[u8], schemas: &impl Schemas) -> Result<Document, Blocked> {
+/// A number that orders keys as their first eight bytes do.
+fn prefix(key: &Key) -> u64 {
+    let bytes = key.as_bytes();
+    let mut first = [0; 8];
+    let length = bytes.len().min(8);
+    first[..length].copy_from_slice(&bytes[..length]);
+    // The first byte counts most.
+    u64::from_le_bytes(first).swap_bytes()
+}
+
+fn decode(row: &[u8], schemas: &impl Schemas, current: &SchemaAt) -> Result<Document, Blocked> {
     let version = row_schema_version(row)
         .ok_or_else(|| Blocked::Internal(Error::corrupt("a row is shorter than its header")))?;
-    let schema = schemas.at(version).ok_or(Blocked::NeedsDefinition(version))?;
-    Document::decode(row, &schema.layout).map_err(|error| match error.code() {
+    let decoded = if version == current.layout.version() {
+        Document::decode(row, &current.layout)
+    } else {
+        let schema = schemas.at(version).ok_or(Blocked::NeedsDefinition(version))?;
+        Document::decode(row, &schema.layout)
+    };
+    decoded.map_err(|error| match error.code() {
         ErrorCode::UpgradeNeeded => Blocked::UpgradeNeeded(error),
         _ => Blocked::Internal(error),
     })
@@ -111,17 +149,14 @@ fn decode(row: &[u8], schemas: &impl Schemas) -> Result<Document, Blocked> {
 
 /// The document as the current definition sees it: without what has expired at `now` and without
 /// retired fields, its values as wide as their fields; `None` when all of it has expired.
-fn live_part(document: Document, now: Timestamp, current: &Definition) -> Option<Document> {
+fn live_part(mut document: Document, now: Timestamp, current: &Definition) -> Option<Document> {
     if document.expires_at.is_some_and(|at| at <= now) {
         return None;
     }
-    let mut live = Document::new(document.expires_at, document.version);
-    for cell in document.into_cells() {
-        let Some(field) = current.field_by_id(cell.field) else { continue };
-        if cell.expires_at.is_none_or(|at| at > now) {
-            let value = cell.value.map(|value| value.widened_to(field.field_type));
-            live.set(cell.field, value, cell.expires_at);
-        }
-    }
-    Some(live)
+    document.retain(|cell| {
+        let Some(field) = current.field_by_id(cell.field) else { return false };
+        cell.value = cell.value.take().map(|value| value.widened_to(field.field_type));
+        cell.expires_at.is_none_or(|at| at > now)
+    });
+    Some(document)
 }

@@ -11,6 +11,9 @@ use crate::layout::{Layout, Place, ROW_HEADER_BYTES, Slot};
 use crate::limits::{ROW_BYTES_MAX, VALUE_BYTES_MAX};
 use crate::value::Value;
 
+/// Bytes of a row's footers without expiries of fields: expiry and version.
+const FOOTER_BYTES: usize = 16;
+
 /// One field of a document.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FieldCell {
@@ -63,21 +66,22 @@ impl Document {
         }
     }
 
-    /// Gives a field that is not absent another expiry.
-    pub fn set_expiry(&mut self, field: FieldId, expires_at: Option<Timestamp>) {
-        if let Ok(place) = self.cells.binary_search_by_key(&field, |cell| cell.field) {
-            self.cells[place].expires_at = expires_at;
-        }
-    }
-
     /// Makes a field absent.
     pub fn remove(&mut self, field: FieldId) {
         self.cells.retain(|cell| cell.field != field);
     }
 
-    /// Its fields, by ascending id, taken out of it.
-    pub fn into_cells(self) -> Vec<FieldCell> {
-        self.cells
+    /// Keeps the fields that `keep`, which may change them, says so of.
+    pub fn retain(&mut self, keep: impl FnMut(&mut FieldCell) -> bool) {
+        self.cells.retain_mut(keep);
+    }
+
+    /// A copy with the fields that `copy` says so of, and room for the others.
+    #[must_use]
+    pub fn copied_where(&self, copy: impl Fn(&FieldCell) -> bool) -> Self {
+        let mut cells = Vec::with_capacity(self.cells.len());
+        cells.extend(self.cells.iter().filter(|cell| copy(cell)).cloned());
+        Self { cells, expires_at: self.expires_at, version: self.version }
     }
 
     /// Encodes the document at a layout. Fields that the layout does not have are left out; values
@@ -87,10 +91,14 @@ impl Document {
     /// `LimitExceeded` for a value or a row over its limit, `InvalidArgument` for a value of
     /// another type.
     pub fn encode(&self, layout: &Layout) -> Result<Vec<u8>> {
-        let mut row = vec![0; layout.tail_at()];
+        let mut row = Vec::with_capacity(layout.tail_at() + self.bytes_behind(layout));
+        row.resize(layout.tail_at(), 0);
         row[..2].copy_from_slice(&(layout.version().0 as u16).to_le_bytes());
+        // Both stand by ascending field id.
+        let mut cells = self.cells.iter().peekable();
         for slot in layout.slots() {
-            if let Some(cell) = self.cell(slot.field) {
+            while cells.next_if(|cell| cell.field < slot.field).is_some() {}
+            if let Some(cell) = cells.next_if(|cell| cell.field == slot.field) {
                 let state = if cell.value.is_some() { STATE_VALUE } else { STATE_NULL };
                 row[ROW_HEADER_BYTES + slot.number / 4] |= state << (2 * (slot.number % 4));
                 if let Some(value) = &cell.value {
@@ -103,6 +111,16 @@ impl Document {
         self.encode_footers(layout, &mut row);
         check_row_length(&row)?;
         Ok(row)
+    }
+
+    /// About how many bytes of a row lie behind its fixed part.
+    fn bytes_behind(&self, layout: &Layout) -> usize {
+        let is_tail = |cell: &FieldCell| {
+            layout.slot(cell.field).is_some_and(|slot| matches!(slot.place, Place::Tail(_)))
+        };
+        let tail = self.cells.iter().filter(|cell| is_tail(cell)).filter_map(|c| c.value.as_ref());
+        let tail: u64 = tail.map(Value::encoded_bytes).sum();
+        tail as usize + FOOTER_BYTES
     }
 
     fn encode_footers(&self, layout: &Layout, row: &mut Vec<u8>) {
@@ -140,8 +158,8 @@ impl Document {
     /// only a newer build knows.
     pub fn decode(bytes: &[u8], layout: &Layout) -> Result<Self> {
         let row = Row::new(bytes, layout)?;
-        let mut document =
-            Self { cells: Vec::new(), expires_at: row.expires_at(), version: row.version() };
+        let cells = Vec::with_capacity(layout.slots().len());
+        let mut document = Self { cells, expires_at: row.expires_at(), version: row.version() };
         for slot in layout.slots() {
             let value = match row.presence(slot)? {
                 Presence::Absent => continue,
@@ -196,9 +214,10 @@ fn put_value(row: &mut Vec<u8>, slot: &Slot, value: &Value) -> Result<()> {
             encode_value(value, row);
         }
         Place::Fixed { at, width } => {
-            let mut bytes = Vec::with_capacity(width);
-            encode_value(value, &mut bytes);
-            row[at..at + width].copy_from_slice(&bytes);
+            let end = row.len();
+            encode_value(value, row);
+            row.copy_within(end..end + width, at);
+            row.truncate(end);
         }
     }
     Ok(())

@@ -45,6 +45,12 @@ pub trait Disk: Send + Sync + 'static {
     /// Bytes that may still be written below a directory.
     fn free_bytes(&self, dir: &Path) -> io::Result<u64>;
 
+    /// Whether its paths are those of the host's own file system, where files can be mapped and
+    /// other processes find them.
+    fn is_of_host(&self) -> bool {
+        false
+    }
+
     /// Takes the lock that a file stands for, making the file if need be; it is held until the
     /// returned value is dropped or the process ends.
     ///

@@ -2,7 +2,9 @@
 //!
 //! The lock is an fcntl record lock: a forked child does not inherit it. Such a lock belongs to the
 //! process, and closing any descriptor of its file lets go of it, so a registry of what this
-//! process holds, keyed by device and inode, answers before the file is opened a second time.
+//! process holds, keyed by device and inode, answers before the file is opened a second time. A
+//! forked child has a registry of its own: it holds none of its parent's locks, and a thread that
+//! was not copied may have held the mutex of theirs.
 
 use std::collections::BTreeSet;
 use std::fs::{File, OpenOptions};
@@ -12,6 +14,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
 use rustix::fs::{FlockOperation, fcntl_lock, statvfs};
 
@@ -21,8 +24,29 @@ use super::{Disk, DiskFile, DiskLock};
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RealDisk;
 
-/// Device and inode of each lock file that this process holds.
-static HELD: Mutex<BTreeSet<(u64, u64)>> = Mutex::new(BTreeSet::new());
+static LOCKS: ArcSwapOption<Locks> = ArcSwapOption::const_empty();
+
+/// What one process holds.
+#[derive(Debug)]
+struct Locks {
+    pid: u32,
+    /// Device and inode of each of its lock files.
+    held: Mutex<BTreeSet<(u64, u64)>>,
+}
+
+impl Locks {
+    /// Those of this very process.
+    fn of_process() -> Arc<Self> {
+        let pid = std::process::id();
+        loop {
+            let found = LOCKS.load_full();
+            if let Some(locks) = found.as_ref().filter(|locks| locks.pid == pid) {
+                return Arc::clone(locks);
+            }
+            LOCKS.compare_and_swap(&found, Some(Arc::new(Self { pid, held: Mutex::default() })));
+        }
+    }
+}
 
 #[derive(Debug)]
 struct RealFile(File);
@@ -31,15 +55,21 @@ struct RealFile(File);
 struct RealLock {
     key: (u64, u64),
     file: Option<File>,
+    locks: Arc<Locks>,
 }
 
 impl DiskLock for RealLock {}
 
 impl Drop for RealLock {
     fn drop(&mut self) {
+        if self.locks.pid != std::process::id() {
+            // A forked child may hold the lock by a descriptor of its own, and would lose it.
+            std::mem::forget(self.file.take());
+            return;
+        }
         // Closed under the registry's mutex: were the key gone first, another thread could take the
         // lock through a second descriptor and lose it when this one closes.
-        let mut held = HELD.lock();
+        let mut held = self.locks.held.lock();
         drop(self.file.take());
         held.remove(&self.key);
     }
@@ -99,8 +129,13 @@ impl Disk for RealDisk {
         Ok(stat.f_bavail.saturating_mul(stat.f_frsize))
     }
 
+    fn is_of_host(&self) -> bool {
+        true
+    }
+
     fn lock(&self, path: &Path) -> io::Result<Box<dyn DiskLock>> {
-        let mut held = HELD.lock();
+        let locks = Locks::of_process();
+        let mut held = locks.held.lock();
         match std::fs::metadata(path) {
             Ok(metadata) if held.contains(&key_of(&metadata)) => {
                 return Err(io::ErrorKind::WouldBlock.into());
@@ -122,7 +157,8 @@ impl Disk for RealDisk {
         })?;
         let key = key_of(&file.metadata()?);
         held.insert(key);
-        Ok(Box::new(RealLock { key, file: Some(file) }))
+        drop(held);
+        Ok(Box::new(RealLock { key, file: Some(file), locks }))
     }
 }
 

@@ -211,7 +211,9 @@ impl Shared {
                 opened.inspect_err(|_| shared.readers.abandon(at))
             });
             let ended = |error| Error::internal(format!("opening a log's tail ended: {error}"));
-            opening.await.map_err(ended)??;
+            if let Err(error) = opening.await.map_err(ended)? {
+                return Err(self.explained(at, from, error).await);
+            }
         }
         let Some(open) = place.get() else { return Err(self.topics.silent(at)) };
         let _reading = open.tail.reading();

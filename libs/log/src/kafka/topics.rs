@@ -194,6 +194,8 @@ impl Topics {
     /// Removes a store's topic and waits until the brokers no longer know it.
     pub(super) async fn remove(&self, store: StoreId) -> Result<()> {
         let name = self.name(store);
+        // From here on its absence surprises nobody: who waits in it hears that it is gone.
+        self.found.lock().remove(&store);
         self.admin.remove_topic(&name).await?;
         let gone = timeout(CHANGE_TIMEOUT, async {
             while self.admin.look(&name).await?.topic.is_some() {
