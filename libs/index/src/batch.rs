@@ -7,8 +7,9 @@ use forebay_core::{Error, Result};
 
 use crate::handle::FieldHandle;
 use crate::key::KeyList;
+use crate::lookup::Lookup;
 use crate::row_ref::{FieldRead, RowRef};
-use crate::view::{KeyStatus, Lookup, View};
+use crate::view::{KeyStatus, View};
 
 /// The answer about one key of a batch.
 #[derive(Clone, Copy, Debug)]
@@ -74,19 +75,10 @@ impl View<'_> {
         mut visit: impl FnMut(usize, KeyAnswer<'_>) -> Result<()>,
     ) -> Result<()> {
         check_key_count(keys)?;
-        let (mut hits, mut misses) = (0, 0);
-        let visited = self.look_up_all(keys, |place, found| match found {
-            Lookup::Found(row) => {
-                hits += 1;
-                visit(place, KeyAnswer::Found(row))
-            }
-            other => {
-                misses += u64::from(matches!(other, Lookup::Absent));
-                visit(place, KeyAnswer::None(other.status()))
-            }
-        });
-        self.inner.counters.add(hits, misses);
-        visited
+        self.look_up_all(keys, |place, found| match found {
+            Lookup::Found(row) => visit(place, KeyAnswer::Found(*row)),
+            other => visit(place, KeyAnswer::None(other.status())),
+        })
     }
 
     /// The documents of many keys, decoded, in the caller's order.
@@ -120,24 +112,47 @@ impl View<'_> {
         handle: &FieldHandle,
         out: &mut PackedValues,
     ) -> Result<()> {
+        self.multi_get_packed_within(keys, handle, usize::MAX, out).map(drop)
+    }
+
+    /// As [`View::multi_get_packed`], for a caller who must know beforehand how much is copied:
+    /// answers the bytes of all values, and where they are more than `bytes_max`, `out` holds only
+    /// some of them and is good for nothing.
+    ///
+    /// # Errors
+    /// As [`View::multi_get_packed`].
+    #[inline]
+    pub fn multi_get_packed_within<K: KeyList + ?Sized>(
+        &self,
+        keys: &K,
+        handle: &FieldHandle,
+        bytes_max: usize,
+        out: &mut PackedValues,
+    ) -> Result<usize> {
         handle.check_store(self.inner.store)?;
         if !matches!(handle.asked(), FieldType::Scalar(ScalarType::String | ScalarType::Bytes)) {
             handle.check_asked(ScalarType::Bytes)?;
         }
+        check_key_count(keys)?;
         out.clear();
-        self.multi_get(keys, |_, answer| {
-            let read = match &answer {
-                KeyAnswer::Found(row) => row.stored(handle.field())?,
-                KeyAnswer::None(_) => FieldRead::Absent,
+        let mut length = 0;
+        self.look_up_all(keys, |_, found| {
+            let read = match found {
+                Lookup::Found(row) => row.stored(handle.field())?,
+                _ => FieldRead::Absent,
             };
-            out.statuses.push(answer.status());
+            out.statuses.push(found.status());
             out.presences.push(read.presence());
             if let FieldRead::Value((bytes, _)) = read {
-                out.bytes.extend_from_slice(bytes);
+                length += bytes.len();
+                if length <= bytes_max {
+                    out.bytes.extend_from_slice(bytes);
+                }
             }
-            out.ends.push(out.bytes.len() as u64);
+            out.ends.push(length as u64);
             Ok(())
-        })
+        })?;
+        Ok(length)
     }
 }
 

@@ -2,14 +2,14 @@
 //!
 //! A thread takes a number when it first reads and gives it back when it ends; the number picks its
 //! line in every index of the process. Only that thread writes the line, so a count is a load and a
-//! store, no locked instruction. The list of free numbers is behind a mutex, which also orders the
-//! last counts of an ended thread before the first ones of the thread that gets its number. Threads
-//! beyond the number of lines share the last line and pay for a locked add.
+//! store, no locked instruction. The numbers that are taken are bits of two words: a mutex could
+//! stay locked in a forked child, by a thread that it does not have. Giving a number back and
+//! taking it orders the last counts of an ended thread before the first ones of the thread that
+//! gets its number. Threads beyond the number of lines share the last line and pay for a locked
+//! add.
 
 use std::cell::Cell;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-use parking_lot::{Mutex, MutexGuard};
 
 const LINES: usize = 128;
 const SHARED_LINE: usize = LINES - 1;
@@ -70,17 +70,9 @@ impl Counters {
     }
 }
 
-/// The numbers that no living thread holds: those given back, then all from `next` on.
-struct FreeNumbers {
-    given_back: Vec<usize>,
-    next: usize,
-}
-
-static FREE: Mutex<FreeNumbers> = Mutex::new(FreeNumbers { given_back: Vec::new(), next: 0 });
-
-fn free_numbers() -> MutexGuard<'static, FreeNumbers> {
-    FREE.lock()
-}
+/// The numbers that threads hold, a bit for each; that of the shared line is nobody's.
+static TAKEN: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(1 << (SHARED_LINE % 64))];
+const _: () = assert!(LINES == 128, "a bit for each line");
 
 struct ThreadNumber(Cell<Option<usize>>);
 
@@ -98,11 +90,13 @@ impl ThreadNumber {
 
     #[cold]
     fn take(&self) -> usize {
-        let mut free = free_numbers();
-        let number = free.given_back.pop().unwrap_or_else(|| {
-            free.next += 1;
-            free.next - 1
+        let free = |taken: u64| (!taken != 0).then(|| taken.trailing_ones());
+        let number = TAKEN.iter().enumerate().find_map(|(word, taken)| {
+            let with_next = |taken| free(taken).map(|bit| taken | 1 << bit);
+            let before = taken.fetch_update(Ordering::Acquire, Ordering::Relaxed, with_next);
+            before.ok().and_then(free).map(|bit| word * 64 + bit as usize)
         });
+        let number = number.unwrap_or(SHARED_LINE);
         self.0.set(Some(number));
         number
     }
@@ -110,8 +104,8 @@ impl ThreadNumber {
 
 impl Drop for ThreadNumber {
     fn drop(&mut self) {
-        if let Some(number) = self.0.get() {
-            free_numbers().given_back.push(number);
+        if let Some(number) = self.0.get().filter(|number| *number < SHARED_LINE) {
+            TAKEN[number / 64].fetch_and(!(1 << (number % 64)), Ordering::Release);
         }
     }
 }

@@ -4,17 +4,23 @@
 //! converts the defaults. It holds no place in a row, so it survives every alteration as a handle
 //! does.
 
+mod runs;
+
+use std::sync::{Arc, OnceLock};
+
 use forebay_core::row::Presence;
 use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, Value, VectorType};
 use forebay_core::{Error, Result};
 
+use self::runs::Runs;
 use crate::batch::check_key_count;
 use crate::handle::FieldHandle;
 use crate::key::KeyList;
+use crate::lookup::Lookup;
 use crate::number::{Element, Number, vector_numbers};
 use crate::row_ref::{FieldRead, RowRef};
-use crate::view::{KeyStatus, Lookup, View};
+use crate::view::{KeyStatus, View};
 
 /// A field to gather.
 #[derive(Clone, Debug, PartialEq)]
@@ -76,7 +82,12 @@ pub struct GatherPlan<E> {
     fields: Box<[Planned<E>]>,
     width: usize,
     conversion: Conversion,
+    /// How rows of the versions that were met first are read.
+    known: [OnceLock<Arc<Runs>>; VERSIONS_KNOWN],
 }
+
+/// Pairs of versions whose places in a row a plan keeps; for others a call works them out anew.
+const VERSIONS_KNOWN: usize = 4;
 
 /// Where a gather writes. Rows are in the order of the keys; cells are row-major.
 #[derive(Debug)]
@@ -114,7 +125,7 @@ impl<E: Element> GatherPlan<E> {
             width += one.defaults.len();
             planned.push(one);
         }
-        Ok(Self { fields: planned.into(), width, conversion })
+        Ok(Self { fields: planned.into(), width, conversion, known: Default::default() })
     }
 
     fn plan_field(
@@ -185,26 +196,57 @@ impl<E: Element> GatherPlan<E> {
         Ok(())
     }
 
+    /// How rows of this one's versions are read.
+    fn runs(&self, row: &RowRef<'_>) -> Arc<Runs> {
+        let make = || Arc::new(Runs::of(&self.fields, row));
+        let known = self.known.iter().map(|known| known.get_or_init(make));
+        let found = known.into_iter().find(|known| known.are_for(row)).cloned();
+        found.unwrap_or_else(make)
+    }
+
     fn fill_row(
         &self,
+        runs: &Runs,
         row: &RowRef<'_>,
         values: &mut [E],
         mask: Option<&mut [Presence]>,
     ) -> Result<()> {
         let mut mask = mask;
-        for field in &self.fields {
-            let cells = field.first..field.first + field.defaults.len();
-            let read = row.stored(field.handle.field())?;
-            if let Some(mask) = &mut mask {
-                mask[cells.clone()].fill(read.presence());
+        for run in &runs.runs {
+            let copied = run.copied.as_ref();
+            let bytes = copied.and_then(|at| row.values(at.slots.clone(), at.bytes.clone()));
+            if let Some(bytes) = bytes {
+                E::copy_from_row(bytes, &mut values[run.columns.clone()]);
+                if let Some(mask) = &mut mask {
+                    mask[run.columns.clone()].fill(Presence::Value);
+                }
+                continue;
             }
-            match read {
-                FieldRead::Value((bytes, stored)) => {
-                    self.fill_cells(field, bytes, stored, &mut values[cells])?;
-                }
-                FieldRead::Null | FieldRead::Absent => {
-                    values[cells].copy_from_slice(&field.defaults);
-                }
+            for field in &self.fields[run.fields.clone()] {
+                self.fill_field(field, row, values, mask.as_deref_mut())?;
+            }
+        }
+        Ok(())
+    }
+
+    fn fill_field(
+        &self,
+        field: &Planned<E>,
+        row: &RowRef<'_>,
+        values: &mut [E],
+        mask: Option<&mut [Presence]>,
+    ) -> Result<()> {
+        let cells = field.first..field.first + field.defaults.len();
+        let read = row.stored(field.handle.field())?;
+        if let Some(mask) = mask {
+            mask[cells.clone()].fill(read.presence());
+        }
+        match read {
+            FieldRead::Value((bytes, stored)) => {
+                self.fill_cells(field, bytes, stored, &mut values[cells])?;
+            }
+            FieldRead::Null | FieldRead::Absent => {
+                values[cells].copy_from_slice(&field.defaults);
             }
         }
         Ok(())
@@ -296,29 +338,27 @@ impl View<'_> {
             field.handle.check_store(self.inner.store)?;
         }
         plan.check(keys.count(), out)?;
-        let (mut hits, mut misses) = (0, 0);
-        let gathered = self.look_up_all(keys, |place, found| {
+        let mut runs: Option<Arc<Runs>> = None;
+        self.look_up_all(keys, |place, found| {
             let cells = place * plan.width..(place + 1) * plan.width;
             let values = &mut out.values[cells.clone()];
             let mask = out.cells.as_deref_mut().map(|mask| &mut mask[cells]);
-            match (&found, &mut out.statuses) {
-                (found, Some(statuses)) => statuses[place] = found.status(),
+            match (found, &mut out.statuses) {
+                (_, Some(statuses)) => statuses[place] = found.status(),
                 (Lookup::Refused(id, status), None) => return Err(self.refused(*id, *status)),
                 _ => {}
             }
             match found {
                 Lookup::Found(row) => {
-                    hits += 1;
-                    plan.fill_row(&row, values, mask)
+                    let known = runs.take().filter(|known| known.are_for(row));
+                    let runs = runs.insert(known.unwrap_or_else(|| plan.runs(row)));
+                    plan.fill_row(runs, row, values, mask)
                 }
-                other => {
-                    misses += u64::from(matches!(other, Lookup::Absent));
+                _ => {
                     plan.fill_defaults(values, mask);
                     Ok(())
                 }
             }
-        });
-        self.inner.counters.add(hits, misses);
-        gathered
+        })
     }
 }

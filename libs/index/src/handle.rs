@@ -42,6 +42,7 @@ impl FieldHandle {
     }
 
     /// The field's lasting id.
+    #[inline]
     pub fn field(&self) -> FieldId {
         self.field
     }
@@ -56,22 +57,28 @@ impl FieldHandle {
         &self.name
     }
 
+    #[inline]
     pub(crate) fn check_store(&self, store: StoreId) -> Result<()> {
-        if self.store == store {
-            return Ok(());
-        }
-        let message = "the handle is of another store; resolve one on this reader";
-        Err(Error::invalid_argument(message).with_field(&*self.name))
+        if self.store == store { Ok(()) } else { Err(self.foreign()) }
     }
 
+    #[cold]
+    fn foreign(&self) -> Error {
+        let message = "the handle is of another store; resolve one on this reader";
+        Error::invalid_argument(message).with_field(&*self.name)
+    }
+
+    #[inline]
     pub(crate) fn check_asked(&self, wanted: ScalarType) -> Result<()> {
-        if self.asked == FieldType::Scalar(wanted) {
-            return Ok(());
-        }
+        if self.asked == FieldType::Scalar(wanted) { Ok(()) } else { Err(self.not_of(wanted)) }
+    }
+
+    #[cold]
+    fn not_of(&self, wanted: ScalarType) -> Error {
         let (asked, wanted) = (self.asked, wanted.name());
         let message =
             format!("the handle reads a {asked}; resolve one as {wanted}, or read a {asked}");
-        Err(Error::invalid_argument(message).with_field(&*self.name))
+        Error::invalid_argument(message).with_field(&*self.name)
     }
 
     /// A stored value that the type asked for cannot hold.

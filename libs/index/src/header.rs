@@ -7,13 +7,17 @@
 //! A reader copies the current set and keeps the copy if the turn has not moved; it tries again
 //! only when the writer got further, so a writer that is frozen in the middle stops no reader.
 
+use std::ops::Deref;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
 
+use forebay_core::Result;
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::PartitionState;
-use forebay_core::id::{Epoch, Offset, Position, SchemaVersion};
+use forebay_core::id::{Epoch, LogId, Offset, Position, SchemaVersion};
 
+use crate::live::{Attach, HeaderFile};
+use crate::reclaim::Reclaim;
 use crate::storage::Space;
 
 /// How far a partition is; whether it may say *absent*.
@@ -29,8 +33,8 @@ pub enum PartitionPhase {
 }
 
 impl PartitionPhase {
-    fn from_byte(byte: u8) -> Self {
-        match byte {
+    fn from_word(word: u32) -> Self {
+        match word {
             0 => Self::Bootstrapping,
             1 => Self::Serving,
             _ => Self::Poisoned,
@@ -94,70 +98,93 @@ impl Held {
     }
 }
 
-const STATUS_WORDS: usize = 9;
+/// What the reader that writes a partition knows of its log, for whoever takes over from it and for
+/// those that read beside it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Following {
+    /// Id of the log.
+    pub log_id: Option<LogId>,
+    /// Append time of the last entry applied.
+    pub append_time: Option<Timestamp>,
+    /// How far apart its clock and the reader's may be, in microseconds.
+    pub clock_error_us: Option<i64>,
+    /// Where the log started and ended when the copy was opened.
+    pub opened: Option<(Offset, Offset)>,
+    /// Drop-alls that were carried out.
+    pub drop_all_count: u32,
+    /// Number of the copy, from 1; 0 before the first.
+    pub copy: u32,
+}
 
-/// The header of one partition; on lines of its own, so that partitions do not slow each other.
-#[derive(Debug)]
-#[repr(align(64))]
-pub(crate) struct Header {
+/// One consistent state of a partition.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Status {
+    pub(crate) progress: Progress,
+    pub(crate) held: Held,
+    pub(crate) following: Following,
+    /// Number of the space that it is of; 0 in a process's own memory.
+    pub(crate) generation: u64,
+}
+
+impl Status {
+    pub(crate) const START: Self = Self {
+        progress: Progress::START,
+        held: Held { documents: 0, key_bytes: 0, row_bytes: 0, memory_bytes: 0 },
+        following: Following {
+            log_id: None,
+            append_time: None,
+            clock_error_us: None,
+            opened: None,
+            drop_all_count: 0,
+            copy: 0,
+        },
+        generation: 0,
+    };
+}
+
+const STATUS_WORDS: usize = 17;
+
+/// The words of a header; on lines of their own, so that partitions do not slow each other. Those
+/// that every read loads are on the first. They lie in the process's own memory, or in a file that
+/// all processes map which read the partition.
+#[derive(Debug, Default)]
+#[repr(C, align(64))]
+pub(crate) struct Words {
     partition_time: AtomicI64,
-    /// Made of an `Arc`, which is this header's.
-    space: AtomicPtr<Space>,
+    generation: AtomicU64,
     schema_version: AtomicU32,
-    phase: AtomicU8,
+    phase: AtomicU32,
+    _line: [u64; 5],
     turn: AtomicU64,
     sets: [[AtomicU64; STATUS_WORDS]; 2],
 }
 
-impl Header {
-    pub(crate) fn new(space: Arc<Space>) -> Self {
-        let header = Self {
-            partition_time: AtomicI64::new(Timestamp::MIN.as_micros()),
-            space: AtomicPtr::new(Arc::into_raw(space).cast_mut()),
-            schema_version: AtomicU32::new(0),
-            phase: AtomicU8::new(PartitionPhase::Bootstrapping as u8),
-            turn: AtomicU64::new(0),
-            sets: Default::default(),
-        };
-        header.publish_status(&Progress::START, &Held::default());
-        header
-    }
-
-    pub(crate) fn load_phase_acquire(&self) -> PartitionPhase {
-        PartitionPhase::from_byte(self.phase.load(Ordering::Acquire))
+impl Words {
+    /// Those of a partition that nothing was applied to.
+    pub(crate) fn new() -> Self {
+        let words = Self::default();
+        words.publish(&Status::START);
+        words
     }
 
     pub(crate) fn store_phase_release(&self, phase: PartitionPhase) {
-        self.phase.store(phase as u8, Ordering::Release);
+        self.phase.store(phase as u32, Ordering::Release);
     }
 
-    /// The space that readers see.
-    ///
-    /// # Safety
-    /// The caller holds a guard, and has since before this call, for as long as `'g` lasts; or is
-    /// the writer, who alone takes spaces out of use.
     #[inline]
-    pub(crate) unsafe fn load_space<'g>(&self) -> &'g Space {
-        // SAFETY: it is never null, and stays until the caller's guard has gone. Sequentially
-        // consistent, as all loads on the way to a record: see `Group::load_to_follow`.
-        unsafe { &*self.space.load(Ordering::SeqCst) }
+    pub(crate) fn load_phase_acquire(&self) -> PartitionPhase {
+        PartitionPhase::from_word(self.phase.load(Ordering::Acquire))
     }
 
-    pub(crate) fn load_partition_time_acquire(&self) -> Timestamp {
-        Timestamp::from_micros(self.partition_time.load(Ordering::Acquire))
+    /// Number of the space that readers see.
+    #[inline]
+    pub(crate) fn load_generation(&self) -> u64 {
+        self.generation.load(Ordering::SeqCst)
     }
 
-    pub(crate) fn load_schema_version_acquire(&self) -> SchemaVersion {
-        SchemaVersion(self.schema_version.load(Ordering::Acquire))
-    }
-
-    /// Puts a space in place of the one that readers see, which is handed back to be retired. Only
-    /// the writer calls it, and publishes behind it.
-    #[must_use]
-    pub(crate) fn swap_space(&self, space: Arc<Space>) -> Arc<Space> {
-        let old = self.space.swap(Arc::into_raw(space).cast_mut(), Ordering::SeqCst);
-        // SAFETY: what stands there was made of an `Arc`, by `new` or by this.
-        unsafe { Arc::from_raw(old) }
+    /// Shows readers another space.
+    pub(crate) fn store_generation(&self, generation: u64) {
+        self.generation.store(generation, Ordering::SeqCst);
     }
 
     /// Publishes what one entry made; its rows, and the root that leads to them, were stored
@@ -165,47 +192,162 @@ impl Header {
     ///
     /// A reader loads in the opposite order (schema version, then space, root and row), so whoever
     /// sees the new schema version also sees the new rows.
-    pub(crate) fn publish(&self, progress: &Progress, held: &Held) {
-        self.schema_version.store(progress.schema_version.0, Ordering::Release);
-        self.partition_time.store(progress.partition_time.as_micros(), Ordering::Release);
-        self.publish_status(progress, held);
+    pub(crate) fn publish(&self, status: &Status) {
+        let turn = self.prepare(status);
+        self.take_turn(turn);
     }
 
-    fn publish_status(&self, progress: &Progress, held: &Held) {
-        let Position { epoch, offset, place } = progress.position;
-        let words = [
-            u64::from(epoch.0) << 16 | u64::from(place),
-            offset.0,
-            progress.offset_applied.0,
-            progress.partition_time.as_micros() as u64,
-            progress.schema_version.0.into(),
-            held.documents,
-            held.key_bytes,
-            held.row_bytes,
-            held.memory_bytes,
-        ];
+    /// Fills the set that is not current; answers the turn that makes it so.
+    pub(crate) fn prepare(&self, status: &Status) -> u64 {
         let turn = self.turn.load(Ordering::Relaxed) + 1;
         // Whoever sees one of the words below also sees that the turn before this one was taken,
         // and so drops what it copied of the set that is overwritten now.
         fence(Ordering::Release);
-        for (word, value) in self.sets[(turn & 1) as usize].iter().zip(words) {
+        for (word, value) in self.set(turn).iter().zip(pack(status)) {
             word.store(value, Ordering::Relaxed);
         }
+        turn
+    }
+
+    /// Publishes the set of a turn.
+    pub(crate) fn take_turn(&self, turn: u64) {
+        let progress = unpack(self.load_set(turn)).progress;
+        self.schema_version.store(progress.schema_version.0, Ordering::Release);
+        self.partition_time.store(progress.partition_time.as_micros(), Ordering::Release);
         self.turn.store(turn, Ordering::Release);
     }
 
+    /// The turn that was taken last.
+    pub(crate) fn turn(&self) -> u64 {
+        self.turn.load(Ordering::Acquire)
+    }
+
+    /// The set of a turn, as it is.
+    pub(crate) fn status_of(&self, turn: u64) -> Status {
+        unpack(self.load_set(turn))
+    }
+
+    fn set(&self, turn: u64) -> &[AtomicU64; STATUS_WORDS] {
+        &self.sets[(turn & 1) as usize]
+    }
+
+    fn load_set(&self, turn: u64) -> [u64; STATUS_WORDS] {
+        let set = self.set(turn);
+        std::array::from_fn(|place| set[place].load(Ordering::Relaxed))
+    }
+
     /// The status as one entry left it.
-    pub(crate) fn status(&self) -> (Progress, Held) {
+    pub(crate) fn status(&self) -> Status {
         loop {
             let turn = self.turn.load(Ordering::Acquire);
-            let set = &self.sets[(turn & 1) as usize];
-            let words: [u64; STATUS_WORDS] =
-                std::array::from_fn(|place| set[place].load(Ordering::Relaxed));
+            let words = self.load_set(turn);
             fence(Ordering::Acquire);
             if self.turn.load(Ordering::Relaxed) == turn {
                 return unpack(words);
             }
         }
+    }
+}
+
+/// A hold on the words of a header, by its readers or its writer.
+#[derive(Clone, Debug)]
+pub(crate) enum Published {
+    /// In the process's own memory.
+    Own(Arc<Words>),
+    /// In a file.
+    Shared(Arc<HeaderFile>),
+}
+
+impl Deref for Published {
+    type Target = Words;
+
+    #[inline]
+    fn deref(&self) -> &Words {
+        match self {
+            Self::Own(words) => words,
+            Self::Shared(file) => file.words(),
+        }
+    }
+}
+
+/// What the readers of one process come to a partition by.
+#[derive(Debug)]
+pub(crate) struct Header {
+    published: Published,
+    /// Made of an `Arc`, which is this header's.
+    space: AtomicPtr<Space>,
+    /// Where the spaces of a live partition are found.
+    attach: Option<Attach>,
+}
+
+impl Header {
+    pub(crate) fn new(published: Published, space: Arc<Space>, attach: Option<Attach>) -> Self {
+        Self { published, space: AtomicPtr::new(Arc::into_raw(space).cast_mut()), attach }
+    }
+
+    #[inline]
+    pub(crate) fn load_phase_acquire(&self) -> PartitionPhase {
+        self.published.load_phase_acquire()
+    }
+
+    /// The space that readers see.
+    ///
+    /// # Errors
+    /// `Unavailable` when that of a live partition cannot be mapped.
+    ///
+    /// # Safety
+    /// The caller holds a guard of this index, and has since before this call, for as long as `'g`
+    /// lasts; or is the writer, who alone takes spaces out of use.
+    #[inline]
+    pub(crate) unsafe fn load_space<'g>(&self, reclaim: &Reclaim) -> Result<&'g Space> {
+        let generation = self.published.load_generation();
+        // SAFETY: it is never null, and stays until the caller's guard has gone. Sequentially
+        // consistent, as all loads on the way to a record: see `Group::load_to_follow`.
+        let space = unsafe { &*self.space.load(Ordering::SeqCst) };
+        if space.generation == generation {
+            return Ok(space);
+        }
+        self.attach_anew(reclaim)?;
+        // SAFETY: as above.
+        Ok(unsafe { &*self.space.load(Ordering::SeqCst) })
+    }
+
+    /// Maps the space that is live now in place of the one before.
+    #[cold]
+    fn attach_anew(&self, reclaim: &Reclaim) -> Result<()> {
+        let Some(attach) = &self.attach else { return Ok(()) };
+        let _one_at_a_time = attach.lock.lock();
+        let generation = self.published.load_generation();
+        // SAFETY: only one thread at a time takes spaces out of use.
+        if unsafe { &*self.space.load(Ordering::SeqCst) }.generation != generation {
+            let space = attach.space(&self.published)?;
+            reclaim.retire_space(self.swap_space(space));
+        }
+        Ok(())
+    }
+
+    #[inline]
+    pub(crate) fn load_partition_time_acquire(&self) -> Timestamp {
+        Timestamp::from_micros(self.published.partition_time.load(Ordering::Acquire))
+    }
+
+    #[inline]
+    pub(crate) fn load_schema_version_acquire(&self) -> SchemaVersion {
+        SchemaVersion(self.published.schema_version.load(Ordering::Acquire))
+    }
+
+    /// Puts a space in place of the one that readers see, which is handed back to be retired. Of a
+    /// partition in the process's own memory only the writer calls it, and publishes behind it.
+    #[must_use]
+    pub(crate) fn swap_space(&self, space: Arc<Space>) -> Arc<Space> {
+        let old = self.space.swap(Arc::into_raw(space).cast_mut(), Ordering::SeqCst);
+        // SAFETY: what stands there was made of an `Arc`, by `new` or by this.
+        unsafe { Arc::from_raw(old) }
+    }
+
+    /// The status as one entry left it.
+    pub(crate) fn status(&self) -> Status {
+        self.published.status()
     }
 }
 
@@ -216,9 +358,49 @@ impl Drop for Header {
     }
 }
 
-fn unpack(words: [u64; STATUS_WORDS]) -> (Progress, Held) {
-    let [home, offset, applied, time, schema_version, held @ ..] = words;
-    let [documents, key_bytes, row_bytes, memory_bytes] = held;
+/// What of a status may be unknown, as bits of a word.
+const HAS_LOG: u64 = 1;
+const HAS_APPEND_TIME: u64 = 2;
+const HAS_CLOCK_ERROR: u64 = 4;
+const HAS_OPENED: u64 = 8;
+
+fn pack(status: &Status) -> [u64; STATUS_WORDS] {
+    let Status { progress, held, following, generation } = status;
+    let Position { epoch, offset, place } = progress.position;
+    let known = [
+        (following.log_id.is_some(), HAS_LOG),
+        (following.append_time.is_some(), HAS_APPEND_TIME),
+        (following.clock_error_us.is_some(), HAS_CLOCK_ERROR),
+        (following.opened.is_some(), HAS_OPENED),
+    ];
+    let known = known.iter().filter(|(is_known, _)| *is_known).map(|(_, bit)| bit).sum();
+    let opened = following.opened.unwrap_or_default();
+    [
+        u64::from(epoch.0) << 16 | u64::from(place),
+        offset.0,
+        progress.offset_applied.0,
+        progress.partition_time.as_micros() as u64,
+        progress.schema_version.0.into(),
+        held.documents,
+        held.key_bytes,
+        held.row_bytes,
+        held.memory_bytes,
+        known,
+        following.log_id.map_or(0, |log_id| log_id.0),
+        following.append_time.map_or(0, Timestamp::as_micros) as u64,
+        following.clock_error_us.unwrap_or(0) as u64,
+        opened.0.0,
+        opened.1.0,
+        u64::from(following.drop_all_count) << 32 | u64::from(following.copy),
+        *generation,
+    ]
+}
+
+fn unpack(words: [u64; STATUS_WORDS]) -> Status {
+    let [home, offset, applied, time, schema_version, documents, key_bytes, row_bytes, rest @ ..] =
+        words;
+    let [memory_bytes, known, log_id, append_time, clock_error, start, end, counts, generation] =
+        rest;
     let position = Position {
         epoch: Epoch((home >> 16) as u32),
         offset: Offset(offset),
@@ -230,59 +412,65 @@ fn unpack(words: [u64; STATUS_WORDS]) -> (Progress, Held) {
         partition_time: Timestamp::from_micros(time as i64),
         schema_version: SchemaVersion(schema_version as u32),
     };
-    (progress, Held { documents, key_bytes, row_bytes, memory_bytes })
+    let has = |bit: u64| known & bit != 0;
+    let following = Following {
+        log_id: has(HAS_LOG).then_some(LogId(log_id)),
+        append_time: has(HAS_APPEND_TIME).then(|| Timestamp::from_micros(append_time as i64)),
+        clock_error_us: has(HAS_CLOCK_ERROR).then_some(clock_error as i64),
+        opened: has(HAS_OPENED).then_some((Offset(start), Offset(end))),
+        drop_all_count: (counts >> 32) as u32,
+        copy: counts as u32,
+    };
+    let held = Held { documents, key_bytes, row_bytes, memory_bytes };
+    Status { progress, held, following, generation }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::memory::Memory;
-    use crate::storage::SeededHash;
-    use crate::table::Root;
 
-    fn header() -> Header {
-        let memory = Memory::reserve(1 << 30).unwrap();
-        Header::new(Space::new(memory, SeededHash::new(1), Root::NONE))
-    }
-
-    fn progress(n: u64) -> Progress {
-        Progress {
+    fn status(n: u64) -> Status {
+        let progress = Progress {
             position: Position { epoch: Epoch(u32::MAX), offset: Offset(n), place: n as u16 },
             offset_applied: Offset(n + 1),
             partition_time: Timestamp::from_micros(-(n as i64)),
             schema_version: SchemaVersion(n as u32),
-        }
+        };
+        let held = Held { documents: n, key_bytes: 2 * n, row_bytes: 3 * n, memory_bytes: n };
+        let following = Following {
+            log_id: n.is_multiple_of(2).then_some(LogId(n)),
+            append_time: n.is_multiple_of(3).then_some(Timestamp::from_micros(-(n as i64))),
+            clock_error_us: n.is_multiple_of(5).then_some(n as i64),
+            opened: n.is_multiple_of(7).then_some((Offset(n), Offset(2 * n))),
+            drop_all_count: n as u32,
+            copy: 3,
+        };
+        Status { progress, held, following, generation: n }
     }
 
     #[test]
     fn a_status_comes_back_as_it_was_published() {
-        let header = header();
-        assert_eq!(header.status(), (Progress::START, Held::default()));
-        for n in [1, 2, 65_535, 70_000] {
-            let held = Held { documents: n, key_bytes: 2 * n, row_bytes: 3 * n, memory_bytes: n };
-            header.publish(&progress(n), &held);
-            assert_eq!(header.status(), (progress(n), held));
+        let words = Words::new();
+        assert_eq!(words.status(), Status::START);
+        for n in [1, 2, 210, 65_535, 70_000] {
+            words.publish(&status(n));
+            assert_eq!(words.status(), status(n));
         }
     }
 
     #[test]
     fn a_status_read_during_publishes_is_never_mixed_and_never_falls() {
-        let header = header();
+        let words = Words::new();
         const PUBLISHES: u64 = 200_000;
         std::thread::scope(|scope| {
-            scope.spawn(|| {
-                for n in 1..=PUBLISHES {
-                    let held = Held { documents: n, ..Held::default() };
-                    header.publish(&progress(n), &held);
-                }
-            });
+            scope.spawn(|| (1..=PUBLISHES).for_each(|n| words.publish(&status(n))));
             let mut last = 0;
             while last < PUBLISHES {
-                let (read, held) = header.status();
-                let n = held.documents;
+                let read = words.status();
+                let n = read.held.documents;
                 assert!(n >= last, "status fell from {last} to {n}");
                 if n > 0 {
-                    assert_eq!(read, progress(n));
+                    assert_eq!(read, status(n));
                 }
                 last = n;
             }

@@ -1,20 +1,21 @@
 //! The index over all partitions that a process follows: what is shared, and who may touch it.
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 
 use forebay_core::catalog::SchemaAt;
-use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
-use forebay_core::row::{Row, row_schema_version};
 use forebay_core::value::FieldType;
 use forebay_core::{Error, Result};
 
+use crate::budget::{Budget, MemoryUse};
 use crate::counters::{Counters, ReadCounts};
 use crate::gather::{Conversion, GatherField, GatherPlan};
 use crate::handle::FieldHandle;
-use crate::header::{Held, PartitionPhase, Progress};
-use crate::key::{DocumentKey, KeyShape};
+use crate::header::{Following, Held, PartitionPhase, Progress, Status};
+use crate::key::{DocumentKey, Identity, KeyShape};
+use crate::lines::MemoryLines;
+use crate::live::{self, LiveDirectory, Resumed};
 use crate::memory::reserved_for;
 use crate::number::Element;
 use crate::reclaim::Reclaim;
@@ -34,6 +35,12 @@ pub(crate) struct Inner {
     partitions: Box<[Option<Box<Partition>>]>,
     pub(crate) reclaim: Reclaim,
     pub(crate) counters: Counters,
+    /// By which copies that are begun here find keys.
+    hash: SeededHash,
+    /// What all writers together may hand out.
+    pub(crate) budget: Arc<Budget>,
+    /// Where the live copies lie that are read; `None` in an index of the process's own memory.
+    live: Option<LiveDirectory>,
 }
 
 impl Inner {
@@ -42,6 +49,7 @@ impl Inner {
         self.partition(id).ok_or_else(|| self.not_followed(id))
     }
 
+    #[inline]
     pub(crate) fn partition(&self, id: PartitionId) -> Option<&Partition> {
         self.partitions.get(id.0 as usize)?.as_deref()
     }
@@ -59,12 +67,6 @@ impl Inner {
     pub(crate) fn followed_ids(&self) -> impl Iterator<Item = PartitionId> + '_ {
         self.partitions.iter().flatten().map(|partition| partition.at.partition)
     }
-
-    /// When a row's document expires; rows are checked before they are stored.
-    pub(crate) fn expiry_of(&self, row: &[u8]) -> Option<Timestamp> {
-        let schema = self.schemas.get(row_schema_version(row)?)?;
-        Row::new(row, &schema.layout).ok()?.expires_at()
-    }
 }
 
 /// What a partition says of itself: one consistent state, as one entry left it.
@@ -78,6 +80,8 @@ pub struct PartitionStatus {
     pub progress: Progress,
     /// What it holds.
     pub held: Held,
+    /// What its writer has noted of the log.
+    pub following: Following,
 }
 
 /// A pull snapshot of an index.
@@ -85,6 +89,8 @@ pub struct PartitionStatus {
 pub struct IndexMetrics {
     /// Documents found and not found since the index was made.
     pub reads: ReadCounts,
+    /// What the partitions take that this process writes.
+    pub memory: MemoryUse,
     /// The followed partitions, by id.
     pub partitions: Vec<PartitionStatus>,
 }
@@ -99,7 +105,7 @@ impl IndexMetrics {
 /// The documents of one store that this process holds; cheap to clone, safe to share.
 ///
 /// ```
-/// use std::sync::Arc;
+/// use std::sync::{Arc, PoisonError};
 /// use forebay_core::catalog::SchemaAt;
 /// use forebay_core::clock::Timestamp;
 /// use forebay_core::id::StoreId;
@@ -154,6 +160,40 @@ impl Index {
         followed: impl IntoIterator<Item = PartitionId>,
         hash_seed: u64,
     ) -> Result<Self> {
+        let (hash, budget) = (SeededHash::new(hash_seed), Arc::new(Budget::new()));
+        Self::of(definitions, followed, hash, budget.clone(), None, |at| {
+            Ok(Partition::private(at, WriterState::private(addresses, hash, &budget)?))
+        })
+    }
+
+    /// An index that reads the live copies of this directory, as whoever holds them writes them.
+    /// `hash_seed` is for the copies that this process will begin, once it holds them.
+    ///
+    /// # Errors
+    /// As [`Index::new`]; `NotFound` where there is no live copy yet, see
+    /// [`LiveDirectory::is_made`]; `Unavailable`, `Unsupported`, `Corrupt` for one that cannot be
+    /// read.
+    pub fn live(
+        definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
+        followed: impl IntoIterator<Item = PartitionId>,
+        hash_seed: u64,
+        directory: LiveDirectory,
+    ) -> Result<Self> {
+        let (at, hash) = (directory.clone(), SeededHash::new(hash_seed));
+        let budget = Arc::new(Budget::new());
+        Self::of(definitions, followed, hash, budget, Some(at), |at| {
+            Partition::live(at, &directory)
+        })
+    }
+
+    fn of(
+        definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
+        followed: impl IntoIterator<Item = PartitionId>,
+        hash: SeededHash,
+        budget: Arc<Budget>,
+        live: Option<LiveDirectory>,
+        make: impl Fn(PartitionRef) -> Result<Partition>,
+    ) -> Result<Self> {
         let schemas = SchemaSet::new(definitions)?;
         let definition = &schemas.newest().definition;
         let (store, shape) = (definition.store, KeyShape::of(definition));
@@ -168,16 +208,15 @@ impl Index {
             let message = format!("the store has partitions 0 to {}", count - 1);
             return Err(refused(message).with_partition(*last));
         }
-        let hash = SeededHash::new(hash_seed);
         let partition = |partition: PartitionId| {
-            let at = PartitionRef { store, partition };
-            let made = || Ok(Box::new(Partition::new(at, WriterState::new(addresses, hash)?)));
+            let made = || make(PartitionRef { store, partition }).map(Box::new);
             followed.contains(&partition).then(made).transpose()
         };
         let partitions = definition.partitions.partitions().map(partition);
         let partitions = partitions.collect::<Result<_>>()?;
         let (counters, reclaim) = (Counters::new(), Reclaim::new());
-        let inner = Inner { store, shape, schemas, partitions, reclaim, counters };
+        let inner =
+            Inner { store, shape, schemas, partitions, reclaim, counters, hash, budget, live };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -197,7 +236,7 @@ impl Index {
     /// `InvalidArgument` for a key that is not of the store's key type, or has or lacks a partition
     /// key against the definition; `LimitExceeded` for one that is too long.
     pub fn partition_of<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<PartitionId> {
-        self.inner.shape.locate(&key.into()).map(|(partition, _)| partition)
+        self.inner.shape.locate(&key.into(), &mut Identity::default())
     }
 
     /// Takes the writer of a partition.
@@ -208,8 +247,51 @@ impl Index {
         PartitionWriter::take(self.inner.clone(), partition)
     }
 
+    /// Holds the live copy of a partition: takes its writer, in whatever state the holder before
+    /// has left it, and finishes what that was doing. Answers where that had come to; `None` for a
+    /// copy that begins here, also because what was left cannot be used.
+    ///
+    /// Only for the one process that has the lock of the copy's directory, once.
+    ///
+    /// # Errors
+    /// `InvalidArgument` while another handle of it lives, when it is not followed, or in an index
+    /// of the process's own memory; `NotFound`, `LimitExceeded`, `Unavailable`.
+    pub fn hold(&self, partition: PartitionId) -> Result<(PartitionWriter, Option<Resumed>)> {
+        let held = self.inner.followed(partition)?;
+        let directory = self.inner.live.as_ref().ok_or_else(|| {
+            Error::invalid_argument("an index of this process's own memory has its writers already")
+        })?;
+        let partitions = self.inner.schemas.newest().definition.partitions;
+        let resumed = {
+            let mut state = held.writer.lock().unwrap_or_else(PoisonError::into_inner);
+            let (writer, resumed) = live::hold(directory, held.at, partitions, self.inner.hash)?;
+            writer.space().memory.charge_to(&self.inner.budget);
+            *state = Some(writer);
+            resumed
+        };
+        Ok((self.writer(partition)?, resumed))
+    }
+
+    /// Bounds the memory that documents and their index may take, of all partitions that this
+    /// process writes; without it there is none. An `apply` that would need more is refused with
+    /// `LimitExceeded`, and nothing is changed. Of a live copy its holder counts all.
+    pub fn limit_memory(&self, bytes: u64) {
+        self.inner.budget.set_limit(bytes);
+    }
+
+    /// What the partitions take that this process writes, and what they may take.
+    pub fn memory(&self) -> MemoryUse {
+        self.inner.budget.in_use()
+    }
+
+    /// Lets go of what earlier copies took; to be called now and then where nobody writes.
+    pub fn tidy(&self) {
+        self.inner.reclaim.let_spaces_go();
+    }
+
     /// Opens a view: the reads of one call, all at one time. Costs a few nanoseconds; a view that
     /// is held delays the reclaim of old rows, never a writer.
+    #[inline]
     pub fn view<'a>(&'a self, at: ReadAt<'a>) -> View<'a> {
         View::open(&self.inner, at)
     }
@@ -257,13 +339,24 @@ impl Index {
     /// `InvalidArgument` when it is not followed.
     pub fn status(&self, partition: PartitionId) -> Result<PartitionStatus> {
         let header = &self.inner.followed(partition)?.header;
-        let (progress, held) = header.status();
-        Ok(PartitionStatus { partition, phase: header.load_phase_acquire(), progress, held })
+        let Status { progress, held, following, .. } = header.status();
+        let phase = header.load_phase_acquire();
+        Ok(PartitionStatus { partition, phase, progress, held, following })
     }
 
     /// Counts and states, for whoever exports metrics.
     pub fn metrics(&self) -> IndexMetrics {
         let partitions = self.followed().filter_map(|id| self.status(id).ok()).collect();
-        IndexMetrics { reads: self.inner.counters.counts(), partitions }
+        let (reads, memory) = (self.inner.counters.counts(), self.memory());
+        IndexMetrics { reads, memory, partitions }
+    }
+
+    /// The memory of the partitions, for measuring what an access to it costs.
+    ///
+    /// # Errors
+    /// `Unavailable` when a live copy cannot be mapped.
+    #[doc(hidden)]
+    pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
+        MemoryLines::of(&self.inner)
     }
 }

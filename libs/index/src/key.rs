@@ -193,23 +193,36 @@ impl KeyShape {
         }
     }
 
-    /// The partition and the identity bytes of a key. Allocates only where the store declares a
-    /// partition key.
-    pub(crate) fn locate<'k>(&self, key: &DocumentKey<'k>) -> Result<(PartitionId, Identity<'k>)> {
+    /// The partition of a key; its identity bytes are put in place, for they would be copied on the
+    /// way out. Allocates only where the store declares a partition key.
+    #[inline(always)]
+    pub(crate) fn locate<'k>(
+        &self,
+        key: &DocumentKey<'k>,
+        identity: &mut Identity<'k>,
+    ) -> Result<PartitionId> {
         check_type(&key.primary, self.key_type, "primary key")?;
-        let primary = Identity::of(key.primary);
-        check_length(primary.as_bytes())?;
+        *identity = Identity::of(key.primary);
+        check_length(identity.as_bytes())?;
+        if key.partition_key.is_some() || self.partition_key_type.is_some() {
+            return self.locate_composed(key, identity);
+        }
+        Ok(partition_of(identity.as_bytes(), self.partitions))
+    }
+
+    fn locate_composed(
+        &self,
+        key: &DocumentKey<'_>,
+        identity: &mut Identity<'_>,
+    ) -> Result<PartitionId> {
         let (partition_key, partition_key_type) = match (key.partition_key, self.partition_key_type)
         {
-            (None, None) => {
-                return Ok((partition_of(primary.as_bytes(), self.partitions), primary));
-            }
             (Some(value), Some(key_type)) => (value, key_type),
             (None, Some(_)) => {
                 let message = "the store declares a partition key; give its value with each key";
                 return Err(Error::invalid_argument(message));
             }
-            (Some(_), None) => {
+            (_, None) => {
                 let message = "the store declares no partition key; give the primary key alone";
                 return Err(Error::invalid_argument(message));
             }
@@ -217,8 +230,9 @@ impl KeyShape {
         check_type(&partition_key, partition_key_type, "partition key")?;
         let partition_key = Identity::of(partition_key);
         let partition = partition_of(partition_key.as_bytes(), self.partitions);
-        let identity = Key::partitioned(partition_key.as_bytes(), primary.as_bytes())?;
-        Ok((partition, Identity::Composed(identity)))
+        let composed = Key::partitioned(partition_key.as_bytes(), identity.as_bytes())?;
+        *identity = Identity::Composed(composed);
+        Ok(partition)
     }
 
     /// The key that identity bytes stand for.
@@ -232,14 +246,17 @@ impl KeyShape {
     }
 }
 
+#[inline]
 fn check_type(value: &KeyValue<'_>, wanted: KeyType, part: &str) -> Result<()> {
     let found = value.key_type();
-    if found == wanted {
-        return Ok(());
-    }
+    if found == wanted { Ok(()) } else { Err(wrong_type(wanted, found, part)) }
+}
+
+#[cold]
+fn wrong_type(wanted: KeyType, found: KeyType, part: &str) -> Error {
     let (wanted, found) = (wanted.name(), found.name());
     let message = format!("the store's {part} is a {wanted}; give a {wanted}, not a {found}");
-    Err(Error::invalid_argument(message))
+    Error::invalid_argument(message)
 }
 
 fn key_value(bytes: &[u8], key_type: KeyType) -> Result<KeyValue<'_>> {
@@ -261,7 +278,14 @@ pub(crate) enum Identity<'k> {
     Composed(Key),
 }
 
+impl Default for Identity<'_> {
+    fn default() -> Self {
+        Self::Borrowed(&[])
+    }
+}
+
 impl<'k> Identity<'k> {
+    #[inline(always)]
     fn of(value: KeyValue<'k>) -> Self {
         match value {
             KeyValue::String(text) => Self::Borrowed(text.as_bytes()),
@@ -270,6 +294,7 @@ impl<'k> Identity<'k> {
         }
     }
 
+    #[inline(always)]
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Borrowed(bytes) => bytes,
@@ -297,7 +322,8 @@ mod tests {
     fn keys_are_located_by_their_partition_key_and_named_back() {
         let shape = shape(Some("tenant"));
         let key = DocumentKey::from("ann").with_partition_key(7);
-        let (partition, identity) = shape.locate(&key).unwrap();
+        let mut identity = Identity::default();
+        let partition = shape.locate(&key, &mut identity).unwrap();
         assert_eq!(partition, partition_of(&7_i64.to_le_bytes(), PartitionCount(8)));
         assert_eq!(shape.name(identity.as_bytes()).unwrap(), key);
     }
@@ -305,7 +331,7 @@ mod tests {
     #[test]
     fn keys_of_another_type_or_shape_are_refused() {
         let refused = |shape: KeyShape, key: DocumentKey<'_>| {
-            let error = shape.locate(&key).unwrap_err();
+            let error = shape.locate(&key, &mut Identity::default()).unwrap_err();
             assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
         };
         refused(shape(None), DocumentKey::from(7));
@@ -314,7 +340,8 @@ mod tests {
         refused(shape(Some("tenant")), DocumentKey::from("ann"));
         refused(shape(Some("tenant")), DocumentKey::from("ann").with_partition_key("7"));
         let long = "k".repeat(forebay_core::limits::KEY_BYTES_MAX + 1);
-        let error = shape(None).locate(&DocumentKey::from(&long)).unwrap_err();
+        let key = DocumentKey::from(&long);
+        let error = shape(None).locate(&key, &mut Identity::default()).unwrap_err();
         assert_eq!(error.code(), ErrorCode::LimitExceeded);
     }
 

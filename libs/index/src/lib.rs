@@ -40,6 +40,12 @@
 //! the thread's own. (Of an [`Image`] a reader sets the bit of a block that it is the first to come
 //! to, once.) A view that is held delays the reclaim of old records, and nothing else.
 //!
+//! # Who shares
+//!
+//! A partition may lie in files that other processes read too (`live`). Then no reader holds a
+//! guard that its writer knows of; each copies what it finds and believes the copy if nothing was
+//! used again meanwhile. All else is as above.
+//!
 //! # What a read promises
 //!
 //! Each document is whole: whatever is read of one [`RowRef`], one `get_document` or one row of a
@@ -48,13 +54,18 @@
 //! `tools/decisions/0003-index-interface.md`.
 
 mod batch;
+mod budget;
 mod counters;
 mod gather;
+mod generation;
 mod handle;
 mod header;
 mod image;
 mod index;
 mod key;
+mod lines;
+mod live;
+mod lookup;
 mod memory;
 mod number;
 mod reclaim;
@@ -67,16 +78,20 @@ mod view;
 mod writer;
 
 pub use batch::{KeyAnswer, PackedValues};
+pub use budget::MemoryUse;
 pub use counters::ReadCounts;
 pub use gather::{Conversion, GatherColumns, GatherField, GatherOut, GatherPlan};
 pub use handle::FieldHandle;
-pub use header::{Held, PartitionPhase, Progress};
+pub use header::{Following, Held, PartitionPhase, Progress};
 pub use image::{Image, ImageAbout, ImageFile, ImageSink};
 pub use index::{Index, IndexMetrics, PartitionStatus};
 pub use key::{DocumentKey, KeyList, PackedKeys};
+#[doc(hidden)]
+pub use lines::MemoryLines;
+pub use live::{LiveDirectory, Resumed};
 pub use number::{Element, FieldScalar};
 pub use row_ref::{FieldRead, RowRef};
 pub use scan::{Scan, ScannedDocument};
 pub use schemas::SchemaSet;
 pub use view::{Admission, CopyOut, KeyStatus, ReadAt, View};
-pub use writer::PartitionWriter;
+pub use writer::{PartitionWriter, Scattered};

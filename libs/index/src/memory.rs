@@ -14,26 +14,39 @@
 //!
 //! Memory that was made of an image lies in part in the image's file, privately mapped; each block
 //! of it is proved before it is first used ([`Memory::prove`]), by readers and the writer alike.
+//!
+//! *Live* memory lies in a file that several processes map (`live`). Whoever reads there announces
+//! itself to nobody, so nothing waits for it: what goes out of use *rests*, and before any of it is
+//! used again a word is raised that readers compare behind each copy.
 
+mod addresses;
 mod free;
+mod huge;
+mod live;
 mod poison;
 mod proof;
+mod words;
 
 use std::fmt;
+use std::fs::File;
+use std::path::Path;
 use std::ptr::{NonNull, null_mut};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
+use addresses::{reserve_addresses, unmap};
 use forebay_core::{Error, Result};
 use free::{BLOCK_ORDER, Free, ORDER_MAX};
+use live::LiveFile;
 use parking_lot::{Mutex, MutexGuard};
 use proof::Proof;
-use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
-};
-use rustix::process::{Resource, getrlimit};
+use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
 
+pub(crate) use self::addresses::{live_addresses_for, reserved_for};
 pub(crate) use self::free::BLOCK_BYTES;
+pub(crate) use self::live::{SegmentNote, is_of_memory, refused};
+pub(crate) use self::words::{Redo, SpaceWords, Swing};
+use crate::budget::Budget;
 use crate::image::{Image, damaged};
 
 /// Bytes of the smallest chunk.
@@ -41,11 +54,15 @@ pub(crate) const CHUNK_BYTES_MIN: u64 = 8 * 1024;
 /// Bytes of the largest chunk.
 pub(crate) const CHUNK_BYTES_MAX: u64 = CHUNK_BYTES_MIN << ORDER_MAX;
 /// Blocks in which small chunks lie ask for huge pages once a space has more than this.
-const SMALL_SPACE_BYTES: u64 = 2 * BLOCK_BYTES;
+const SMALL_SPACE_BYTES: u64 = BLOCK_BYTES;
 /// Addresses reserved: this, or half of it as often as the system refuses; where the process's
 /// addresses are limited, an eighth of the limit for all partitions, for others need them too.
 pub(crate) const RESERVED_BYTES: u64 = 1 << 36;
 const RESERVED_BYTES_MIN: u64 = 1 << 28;
+/// Where in the first block of a live space stands which header leads to it.
+pub(crate) const SPACE_ABOUT_AT: u64 = 1_024;
+/// Live memory that rests is used again once it is more than this part of all.
+const RESTING_SHARE: u64 = 16;
 /// What one call puts back of what readers have left: small chunks, or a sixteenth as many blocks.
 const SETTLED_PER_CALL: usize = 64;
 const SETTLED_BLOCK: usize = 16;
@@ -93,15 +110,18 @@ pub(crate) struct Left {
 pub(crate) struct Memory {
     base: NonNull<u8>,
     reserved: u64,
-    /// From here on addresses are not opened yet.
-    opened: AtomicU64,
-    /// What of it lies in an image and is not proved yet; `None` without an image.
-    proof: Option<Proof>,
+    /// The space's words: the process's own, or in the live file.
+    words: NonNull<SpaceWords>,
+    backing: Backing,
     state: Mutex<State>,
+    /// Of which its chunks are taken; of memory that nobody writes, none.
+    budget: OnceLock<Arc<Budget>>,
     /// Bytes of the chunks in use or retired.
     used: AtomicU64,
     /// A stack: readers push, a writer takes all.
     left: AtomicPtr<Left>,
+    /// Below this address each block was brought into a huge page, or could not be.
+    collapsed: AtomicU64,
 }
 
 // SAFETY: the range belongs to this value until it is dropped; what lies in it is reached through
@@ -110,11 +130,30 @@ unsafe impl Send for Memory {}
 // SAFETY: as above.
 unsafe impl Sync for Memory {}
 
+/// Where it comes from.
+enum Backing {
+    /// It is the process's own.
+    Private,
+    /// It is the process's own, and part of it lies in an image and may not be proved yet.
+    Image(Proof),
+    /// It lies in a file that other processes map as well.
+    Live(LiveFile),
+}
+
 /// What writers keep of it.
 struct State {
     free: Free,
     /// Taken from the stack, to be put back a few at a time.
     returning: Vec<Chunk>,
+    /// Out of use, while readers of other processes may still be there.
+    resting: Vec<Chunk>,
+    resting_bytes: u64,
+}
+
+impl State {
+    fn new(free: Free) -> Self {
+        Self { free, returning: Vec::new(), resting: Vec::new(), resting_bytes: 0 }
+    }
 }
 
 impl Memory {
@@ -143,11 +182,7 @@ impl Memory {
     /// As [`Memory::reserve`]; `Corrupt` for chunks that cannot be; `Unavailable` when the file
     /// can be neither mapped nor read.
     pub(crate) fn of_image(image: &Image, chunks: &[(u64, u64)], most: u64) -> Result<Arc<Self>> {
-        let extents = image.extents().iter();
-        let extents = extents.map(|at| (at.first * CHUNK_BYTES_MIN, at.blocks * CHUNK_BYTES_MIN));
-        let ends = extents.clone().chain(chunks.iter().copied());
-        let end = ends.map(|(start, bytes)| start.saturating_add(bytes)).max();
-        let end = end.unwrap_or(0).max(BLOCK_BYTES);
+        let end = image_end(image, chunks);
         let mut memory = Self::reserve_at_most(most)?;
         if end > memory.reserved {
             let message = "the image holds more than there are addresses; follow fewer partitions \
@@ -155,13 +190,12 @@ impl Memory {
             return Err(Error::limit_exceeded(message, memory.reserved, end));
         }
         let opened = end.next_multiple_of(BLOCK_BYTES);
-        if opened > BLOCK_BYTES && !memory.open(BLOCK_BYTES, opened - BLOCK_BYTES) {
-            let message = "the system gives no memory for the image; follow fewer partitions, or \
-                give the process more memory";
-            return Err(Error::limit_exceeded(message, 0, opened));
+        if opened > BLOCK_BYTES {
+            memory.open(BLOCK_BYTES, opened - BLOCK_BYTES)?;
         }
-        memory.opened = AtomicU64::new(opened);
-        for ((start, bytes), extent) in extents.zip(image.extents()) {
+        memory.words().opened.store(opened, Ordering::Release);
+        for extent in image.extents() {
+            let (start, bytes) = (extent.first * CHUNK_BYTES_MIN, extent.blocks * CHUNK_BYTES_MIN);
             if start < BLOCK_BYTES {
                 return Err(damaged("a block at an address that is none"));
             }
@@ -169,9 +203,47 @@ impl Memory {
             // SAFETY: the extent lies in addresses that were just opened and that nobody uses.
             unsafe { image.bring(extent, memory.pointer(start))? };
         }
-        memory.proof = Some(Proof::new(image, opened));
+        memory.backing = Backing::Image(Proof::new(image, opened));
         memory.state.get_mut().free = Free::from(opened);
         Ok(Arc::new(memory))
+    }
+
+    /// Copies what an image holds to live memory in which nothing is, to the addresses where it
+    /// was, with room for these chunks. Proves each block.
+    ///
+    /// # Errors
+    /// `Corrupt` for a block that does not fit its checksum, and for chunks that cannot be;
+    /// `LimitExceeded`; `Unavailable`.
+    pub(crate) fn copy_image(&self, image: &Image, chunks: &[(u64, u64)]) -> Result<()> {
+        let end = image_end(image, chunks);
+        if end > self.reserved {
+            let message = "the image holds more than a live copy has addresses; raise the limit of \
+                virtual memory (ulimit -v)";
+            return Err(Error::limit_exceeded(message, self.reserved, end));
+        }
+        let opened = end.next_multiple_of(BLOCK_BYTES);
+        if opened > BLOCK_BYTES {
+            self.open(BLOCK_BYTES, opened - BLOCK_BYTES)?;
+        }
+        for extent in image.extents() {
+            let start = extent.first * CHUNK_BYTES_MIN;
+            if start < BLOCK_BYTES {
+                return Err(damaged("a block at an address that is none"));
+            }
+            image.copy_blocks(extent, |block, bytes| {
+                let at = start + block * CHUNK_BYTES_MIN;
+                // SAFETY: addresses that were just opened, which nobody has yet.
+                unsafe { self.write(at, bytes) };
+            })?;
+        }
+        self.words().opened.store(opened, Ordering::Release);
+        Ok(())
+    }
+
+    /// Writes down, in live memory, what belongs to it, where no chunk ever lies.
+    pub(crate) fn note_about(&self, about: &[u8]) {
+        // SAFETY: behind the words, in the first page, which is allocated and is in no chunk.
+        unsafe { self.write(SPACE_ABOUT_AT, about) };
     }
 
     /// Takes over the chunks that an image's table uses, as start and bytes each: all else that is
@@ -180,7 +252,7 @@ impl Memory {
     /// # Errors
     /// `Corrupt` for chunks that overlap or lie outside of what is opened.
     pub(crate) fn adopt(&self, used: Vec<(u64, u64)>, written: Option<(u64, u64)>) -> Result<()> {
-        if let (Some(proof), Some((address, bytes))) = (&self.proof, written) {
+        if let (Backing::Image(proof), Some((address, bytes))) = (&self.backing, written) {
             proof.disown(address, bytes);
         }
         let bytes = used.iter().map(|(_, bytes)| bytes).sum();
@@ -191,43 +263,112 @@ impl Memory {
 
     /// Reserves this many bytes of addresses, a multiple of a block.
     fn reserve_exactly(reserved: u64) -> Result<Self> {
-        let bytes = (reserved + BLOCK_BYTES) as usize;
-        let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
-        // SAFETY: a new private mapping at an address of the system's choice touches nothing that
-        // exists.
-        let mapped = unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), flags) };
-        let base = mapped.map_err(|error| {
-            let message = format!(
-                "the system gives no addresses for an index ({error}); raise the limit of virtual \
-                 memory (ulimit -v)"
-            );
-            Error::limit_exceeded(message, 0, reserved)
-        })?;
-        let base = base.cast::<u8>();
-        // Huge pages need blocks at addresses that are multiples of their size.
-        let shift = (BLOCK_BYTES - base as u64 % BLOCK_BYTES) % BLOCK_BYTES;
-        // SAFETY: one block more than `reserved` was mapped, so the shifted start lies inside.
-        let aligned = unsafe { base.add(shift as usize) };
-        let end = aligned.wrapping_add(reserved as usize);
-        let outside = [(base, shift), (end, BLOCK_BYTES - shift)];
-        for (start, bytes) in outside.into_iter().filter(|(_, bytes)| *bytes > 0) {
-            // SAFETY: the part of our own mapping before or behind the aligned range, unused.
-            // A refusal leaves addresses mapped that nobody uses.
-            let _refused = unsafe { munmap(start.cast(), bytes as usize) };
-        }
-        let base =
-            NonNull::new(aligned).ok_or_else(|| Error::internal("a mapping at address 0"))?;
+        let base = reserve_addresses(reserved)?;
+        let words = NonNull::from(Box::leak(Box::<SpaceWords>::default()));
+        let memory = Self::over(base, reserved, words, Backing::Private);
+        memory.words().opened.store(BLOCK_BYTES, Ordering::Release);
+        Ok(memory)
+    }
+
+    fn over(base: NonNull<u8>, reserved: u64, words: NonNull<SpaceWords>, on: Backing) -> Self {
         // Address 0 means nothing in a slot, so the first block is never handed out.
-        let state = State { free: Free::from(BLOCK_BYTES), returning: Vec::new() };
-        Ok(Self {
-            base,
-            reserved,
-            opened: AtomicU64::new(BLOCK_BYTES),
-            proof: None,
-            state: Mutex::new(state),
-            used: AtomicU64::new(0),
-            left: AtomicPtr::new(null_mut()),
-        })
+        let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
+        let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
+        let (budget, collapsed) = (OnceLock::new(), AtomicU64::new(BLOCK_BYTES));
+        Self { base, reserved, words, backing: on, state, budget, used, left, collapsed }
+    }
+
+    /// Makes live memory in a new file of this name, with at most this many addresses.
+    ///
+    /// # Errors
+    /// `LimitExceeded` without room or addresses; `Unsupported` on a file system that cannot hold
+    /// it; `Unavailable`.
+    pub(crate) fn create_live(path: &Path, most: u64) -> Result<Arc<Self>> {
+        let (file, reserved) = live::create(path, most)?;
+        let memory = Self::of_file(file, reserved, true)?;
+        memory.words().opened.store(BLOCK_BYTES, Ordering::Release);
+        Ok(Arc::new(memory))
+    }
+
+    /// Maps the live memory of this name, to read it or to go on writing it. Which chunks are in
+    /// use a writer hears from [`Memory::adopt`].
+    ///
+    /// # Errors
+    /// `NotFound` for a name that is gone; `LimitExceeded` without addresses; `Corrupt` for what is
+    /// no live memory; `Unavailable`.
+    pub(crate) fn open_live(path: &Path, is_written: bool) -> Result<Arc<Self>> {
+        let (file, reserved) = live::open(path, is_written)?;
+        Self::of_file(file, reserved, is_written).map(Arc::new)
+    }
+
+    fn of_file(file: File, reserved: u64, is_written: bool) -> Result<Self> {
+        let base = reserve_addresses(live::mapped_bytes(reserved))?;
+        // SAFETY: the addresses were just reserved, for exactly this.
+        let file = unsafe { LiveFile::map(file, base, reserved, is_written) };
+        let file = file.inspect_err(|_| {
+            // SAFETY: reserved above, and used by nobody.
+            let _refused = unsafe { unmap(base, live::mapped_bytes(reserved)) };
+        })?;
+        Ok(Self::over(base, reserved, file.words(), Backing::Live(file)))
+    }
+
+    /// The space's words.
+    #[inline]
+    pub(crate) fn words(&self) -> &SpaceWords {
+        // SAFETY: they live as long as this value, and are only touched as atomics.
+        unsafe { self.words.as_ref() }
+    }
+
+    fn live(&self) -> Option<&LiveFile> {
+        match &self.backing {
+            Backing::Live(live) => Some(live),
+            Backing::Private | Backing::Image(_) => None,
+        }
+    }
+
+    /// Whether other processes may read it, so that a copy must be validated.
+    #[inline]
+    pub(crate) fn is_live(&self) -> bool {
+        matches!(self.backing, Backing::Live(_))
+    }
+
+    /// Notes, in live memory, how far a segment is filled, for whoever takes over.
+    pub(crate) fn note_segment(&self, chunk: &Chunk, used: u64, live: u64, serial: u64) {
+        if let Some(file) = self.live() {
+            file.note_segment(chunk, used, live, serial);
+        }
+    }
+
+    /// As [`Memory::note_segment`], for one that was noted.
+    #[inline]
+    pub(crate) fn note_fill(&self, address: u64, used: u64, live: u64) {
+        if let Some(file) = self.live() {
+            file.note_fill(address, used, live);
+        }
+    }
+
+    /// Notes, in live memory, before which time none of a group's documents expires.
+    pub(crate) fn note_group(&self, address: u64, expires: i64) {
+        if let Some(file) = self.live() {
+            file.note_group(address, expires);
+        }
+    }
+
+    /// What was noted of a group.
+    pub(crate) fn group_expires(&self, address: u64) -> Option<i64> {
+        self.live().and_then(|file| file.group_expires(address))
+    }
+
+    /// Forgets what was noted of a chunk.
+    pub(crate) fn forget_note(&self, address: u64) {
+        if let Some(file) = self.live() {
+            file.forget(address);
+        }
+    }
+
+    /// The segments that were noted.
+    pub(crate) fn noted_segments(&self) -> Vec<SegmentNote> {
+        self.live().map_or(Vec::new(), |file| file.segments(self.opened()))
     }
 
     /// Makes sure that these bytes are what they were when they were written: those that lie in an
@@ -238,10 +379,31 @@ impl Memory {
     /// `Corrupt` when they are not, or lie where nothing was ever written.
     #[inline]
     pub(crate) fn prove(&self, address: u64, bytes: u64) -> Result<()> {
-        match &self.proof {
-            None => Ok(()),
-            Some(proof) => self.prove_of_image(proof, address, bytes),
+        match &self.backing {
+            Backing::Private => Ok(()),
+            Backing::Image(proof) => self.prove_of_image(proof, address, bytes),
+            Backing::Live(file) if file.is_written() => Ok(()),
+            Backing::Live(_) => self.prove_inside(address, bytes),
         }
+    }
+
+    /// A reader that comes too late may have read any number; it is told so by the word that it
+    /// compares behind its copy, if only it stays inside until then.
+    #[inline]
+    fn prove_inside(&self, address: u64, bytes: u64) -> Result<()> {
+        let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
+        match end.filter(|_| address >= BLOCK_BYTES) {
+            Some(_) => Ok(()),
+            None => Err(Error::corrupt("an address outside of the live copy")),
+        }
+    }
+
+    /// Refuses addresses that are not opened: those that an earlier writer has written down.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn check_opened(&self, address: u64, bytes: u64) -> Result<()> {
+        self.prove_inside(address, bytes)
     }
 
     fn prove_of_image(&self, proof: &Proof, address: u64, bytes: u64) -> Result<()> {
@@ -266,12 +428,20 @@ impl Memory {
     /// # Errors
     /// `Corrupt`.
     pub(crate) fn check_sound(&self) -> Result<()> {
-        self.proof.as_ref().map_or(Ok(()), Proof::check_sound)
+        match &self.backing {
+            Backing::Image(proof) => proof.check_sound(),
+            Backing::Private | Backing::Live(_) => Ok(()),
+        }
+    }
+
+    /// How many addresses it has.
+    pub(crate) fn reserved(&self) -> u64 {
+        self.reserved
     }
 
     /// Where the addresses end that can be used.
     pub(crate) fn opened(&self) -> u64 {
-        self.opened.load(Ordering::Acquire)
+        self.words().opened.load(Ordering::Acquire)
     }
 
     /// Bytes of all chunks in use, and of those that readers are waited for or have left.
@@ -285,42 +455,95 @@ impl Memory {
     /// `LimitExceeded` when the reserved addresses are used up, or the system refuses memory.
     pub(crate) fn allocate(&self, bytes: u64) -> Result<Chunk> {
         let order = order_of(bytes);
-        let refused = |limit: u64, message: &str| {
-            Err(Error::limit_exceeded(message, limit, self.used_bytes().saturating_add(bytes)))
-        };
         if order > ORDER_MAX {
-            return refused(CHUNK_BYTES_MAX, "a document is too large for an index");
+            let message = "a document is too large for an index";
+            return Err(Error::limit_exceeded(message, CHUNK_BYTES_MAX, bytes));
         }
+        let bytes = CHUNK_BYTES_MIN << order;
+        let budget = self.budget.get();
+        budget.map_or(Ok(()), |budget| budget.take(bytes))?;
+        let taken = self.take_chunk(order);
+        if let (Err(_), Some(budget)) = (&taken, budget) {
+            budget.give_back(bytes);
+        }
+        taken
+    }
+
+    /// Counts what is in use, and all that is taken from now on, against a budget.
+    pub(crate) fn charge_to(&self, budget: &Arc<Budget>) {
+        if self.budget.set(budget.clone()).is_ok() {
+            budget.count(self.used_bytes());
+        }
+    }
+
+    fn take_chunk(&self, order: u8) -> Result<Chunk> {
         let mut state = self.state();
         self.settle_some(&mut state, SETTLED_PER_CALL);
-        let mut taken = state.free.take(order);
-        if taken.is_none() && self.fresh_end(&state, order) > self.reserved {
-            self.settle_some(&mut state, usize::MAX);
-            for block in state.free.take_warm() {
-                self.cool(&mut state, block);
-            }
-            taken = state.free.take(order);
-        }
-        if taken.is_none() {
-            if self.fresh_end(&state, order) > self.reserved {
-                let message = "the index has no addresses left; follow fewer partitions per \
-                    process, or raise the limit of virtual memory (ulimit -v)";
-                return refused(self.reserved, message);
-            }
-            if !self.open_fresh(&state, order) {
-                let message = "the system gives no more memory; follow fewer partitions, or give \
-                    the process more memory";
-                return refused(self.used_bytes(), message);
-            }
-            taken = Some(state.free.take_fresh(order));
-        }
+        let taken = match state.free.take(order) {
+            Some(taken) => taken,
+            None => self.allocate_anew(&mut state, order)?,
+        };
         drop(state);
-        let chunk = taken.ok_or_else(|| Error::internal("a chunk that was found is gone"))?;
-        if let Some(proof) = &self.proof {
-            proof.disown(chunk.address, chunk.bytes());
+        if let Backing::Image(proof) = &self.backing {
+            proof.disown(taken.address, taken.bytes());
         }
-        self.used.fetch_add(chunk.bytes(), Ordering::Relaxed);
-        Ok(chunk)
+        self.used.fetch_add(taken.bytes(), Ordering::Relaxed);
+        Ok(taken)
+    }
+
+    /// A chunk where none that is free will do: of what rests, once that is much, else a fresh one;
+    /// without room for that, of whatever can be had.
+    fn allocate_anew(&self, state: &mut State, order: u8) -> Result<Chunk> {
+        let is_much = state.resting_bytes > self.used_bytes() / RESTING_SHARE;
+        let has_addresses = self.fresh_end(state, order) <= self.reserved;
+        if is_much || !has_addresses {
+            self.wake(state);
+            if let Some(taken) = state.free.take(order) {
+                return Ok(taken);
+            }
+        }
+        let opened = if has_addresses {
+            self.open_fresh(state, order)
+        } else {
+            let message = "the index has no addresses left; follow fewer partitions per process, \
+                or raise the limit of virtual memory (ulimit -v)";
+            let wanted = self.used_bytes().saturating_add(CHUNK_BYTES_MIN << order);
+            Err(Error::limit_exceeded(message, self.reserved, wanted))
+        };
+        let Err(refused) = opened else { return Ok(state.free.take_fresh(order)) };
+        self.wake(state);
+        self.settle_some(state, usize::MAX);
+        for block in state.free.take_warm() {
+            self.cool(state, block);
+        }
+        state.free.take(order).ok_or(refused)
+    }
+
+    /// Takes chunks of live memory out of use: readers may be there for a while.
+    pub(crate) fn rest(&self, chunks: Vec<Chunk>) {
+        let mut state = self.state();
+        state.resting_bytes += chunks.iter().map(Chunk::bytes).sum::<u64>();
+        state.resting.extend(chunks);
+    }
+
+    /// Makes what rests free: from here on whoever reads there is told so.
+    fn wake(&self, state: &mut State) {
+        if state.resting.is_empty() {
+            return;
+        }
+        self.note_reuse();
+        state.resting_bytes = 0;
+        for chunk in std::mem::take(&mut state.resting) {
+            self.put_back(state, chunk);
+        }
+    }
+
+    /// Tells all readers of live memory that what is out of use will be written again.
+    pub(crate) fn note_reuse(&self) {
+        // Release: who sees the new number sees no way to that memory any more. The fence: who sees
+        // anything that is written there sees the new number.
+        self.words().reuse.fetch_add(1, Ordering::Release);
+        fence(Ordering::Release);
     }
 
     fn fresh_end(&self, state: &State, order: u8) -> u64 {
@@ -329,28 +552,41 @@ impl Memory {
     }
 
     /// Makes the next fresh chunk's addresses usable, and asks for huge pages where they pay: in
-    /// whole blocks, and in all blocks of a large index. Answers whether the system agreed.
-    fn open_fresh(&self, state: &State, order: u8) -> bool {
+    /// whole blocks, and in all blocks of a large index.
+    fn open_fresh(&self, state: &State, order: u8) -> Result<()> {
         let (start, next) = (state.free.fresh(), state.free.next_fresh(order));
-        if !self.open(start, next.address + next.bytes() - start) {
-            return false;
+        let end = next.address + next.bytes();
+        self.open(start, end - start)?;
+        self.words().opened.store(end, Ordering::Release);
+        let is_large = start >= BLOCK_BYTES + SMALL_SPACE_BYTES;
+        if order >= BLOCK_ORDER || is_large {
+            // The system collapses the small pages of what came before in its own time.
+            let from = if is_large { BLOCK_BYTES } else { next.address };
+            self.advise(from, end - from, Advice::LinuxHugepage);
         }
-        self.opened.store(next.address + next.bytes(), Ordering::Release);
-        if order >= BLOCK_ORDER || start > SMALL_SPACE_BYTES {
-            self.advise(next.address, next.bytes(), Advice::LinuxHugepage);
-        }
-        true
+        Ok(())
     }
 
-    /// Makes addresses usable that nobody uses yet; answers whether the system agreed.
-    fn open(&self, start: u64, bytes: u64) -> bool {
-        let flags = MprotectFlags::READ | MprotectFlags::WRITE;
-        // SAFETY: addresses of our range that nobody uses yet become readable and writable.
-        let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
-        if opened.is_ok() {
-            poison::forbid(self.pointer(start), bytes);
+    /// Makes addresses usable that nobody uses yet.
+    ///
+    /// # Errors
+    /// `LimitExceeded` when the system refuses.
+    fn open(&self, start: u64, bytes: u64) -> Result<()> {
+        if let Some(file) = self.live() {
+            file.open_addresses(start, bytes)?;
+        } else {
+            let flags = MprotectFlags::READ | MprotectFlags::WRITE;
+            // SAFETY: addresses of our range that nobody uses yet become readable and writable.
+            let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
+            opened.map_err(|_| {
+                let message = "the system gives no more memory; follow fewer partitions, or give \
+                    the process more memory";
+                let used = self.used_bytes();
+                Error::limit_exceeded(message, used, used.saturating_add(bytes))
+            })?;
         }
-        opened.is_ok()
+        poison::forbid(self.pointer(start), bytes);
+        Ok(())
     }
 
     fn advise(&self, start: u64, bytes: u64, advice: Advice) {
@@ -422,6 +658,9 @@ impl Memory {
 
     fn put_back(&self, state: &mut State, chunk: Chunk) {
         self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
+        if let Some(budget) = self.budget.get() {
+            budget.give_back(chunk.bytes());
+        }
         let is_small = chunk.order < BLOCK_ORDER;
         let block = if is_small { state.free.put_small(chunk) } else { Some(chunk) };
         if let Some(block) = block.and_then(|block| state.free.keep_warm(block)) {
@@ -431,7 +670,9 @@ impl Memory {
 
     /// Gives the pages of free blocks back to the system.
     fn cool(&self, state: &mut State, blocks: Chunk) {
-        self.advise(blocks.address, blocks.bytes(), Advice::LinuxDontNeed);
+        if !self.is_live() {
+            self.advise(blocks.address, blocks.bytes(), Advice::LinuxDontNeed);
+        }
         state.free.put_cold(blocks);
     }
 
@@ -439,6 +680,7 @@ impl Memory {
         self.state.lock()
     }
 
+    #[inline]
     fn pointer(&self, address: u64) -> *mut u8 {
         debug_assert!(address <= self.reserved, "{address} lies outside the index's memory");
         // SAFETY: addresses lie inside the reserved range.
@@ -450,6 +692,7 @@ impl Memory {
     /// # Safety
     /// The address is a multiple of 8 and lies in a chunk that is in use, or was while the caller's
     /// guard has been held; all accesses there are atomic.
+    #[inline]
     pub(crate) unsafe fn word(&self, address: u64) -> &AtomicU64 {
         // SAFETY: the caller's promise.
         unsafe { &*self.pointer(address).cast::<AtomicU64>() }
@@ -459,6 +702,7 @@ impl Memory {
     ///
     /// # Safety
     /// As [`Memory::word`].
+    #[inline]
     pub(crate) unsafe fn half_word(&self, address: u64) -> &AtomicU32 {
         // SAFETY: the caller's promise.
         unsafe { &*self.pointer(address).cast::<AtomicU32>() }
@@ -469,6 +713,7 @@ impl Memory {
     /// # Safety
     /// They were written before their address was published, and nobody writes there again until
     /// the caller's guard has gone.
+    #[inline]
     pub(crate) unsafe fn bytes(&self, address: u64, count: usize) -> &[u8] {
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts(self.pointer(address), count) }
@@ -513,10 +758,21 @@ impl Memory {
 
 impl Drop for Memory {
     fn drop(&mut self) {
+        if let Some(budget) = self.budget.get() {
+            budget.give_back(self.used_bytes());
+        }
         self.take_left(&mut Vec::new());
         poison::allow(self.base.as_ptr(), self.opened());
-        // SAFETY: the range was mapped by `reserve`, and whoever reads in it borrows this value.
-        let _refused = unsafe { munmap(self.base.as_ptr().cast(), self.reserved as usize) };
+        let bytes = match &self.backing {
+            Backing::Live(_) => live::mapped_bytes(self.reserved),
+            Backing::Private | Backing::Image(_) => {
+                // SAFETY: the words were leaked when this memory was reserved, and nobody has them.
+                drop(unsafe { Box::from_raw(self.words.as_ptr()) });
+                self.reserved
+            }
+        };
+        // SAFETY: the range was mapped for this value, and whoever reads in it borrows it.
+        let _refused = unsafe { unmap(self.base, bytes) };
     }
 }
 
@@ -526,15 +782,13 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// How many addresses each of this many spaces may reserve.
-pub(crate) fn reserved_for(spaces: usize) -> u64 {
-    reserved_of(getrlimit(Resource::As).current, spaces)
-}
-
-fn reserved_of(limit: Option<u64>, spaces: usize) -> u64 {
-    let eighth = limit.map_or(u64::MAX, |limit| limit / 8 / spaces.max(1) as u64);
-    let most = 1 << eighth.max(1).ilog2();
-    RESERVED_BYTES.min(most).max(RESERVED_BYTES_MIN)
+/// Where the addresses end that an image and these chunks need.
+fn image_end(image: &Image, chunks: &[(u64, u64)]) -> u64 {
+    let extents = image.extents().iter();
+    let extents = extents.map(|at| (at.first * CHUNK_BYTES_MIN, at.blocks * CHUNK_BYTES_MIN));
+    let ends = extents.chain(chunks.iter().copied());
+    let end = ends.map(|(start, bytes)| start.saturating_add(bytes)).max();
+    end.unwrap_or(0).max(BLOCK_BYTES)
 }
 
 fn order_of(bytes: u64) -> u8 {

@@ -107,6 +107,12 @@ pub trait Element: Copy + Default + Send + Sync + sealed::Convert + 'static {
 
     /// Whether every value of this field type stays itself in this element type.
     fn holds(field_type: FieldType) -> bool;
+
+    /// Whether a row holds values of this field type as the bytes of this element type.
+    fn is_stored_as(field_type: FieldType) -> bool;
+
+    /// Fills cells from as many bytes as they have.
+    fn copy_from_row(bytes: &[u8], cells: &mut [Self]);
 }
 
 /// What only this crate may implement.
@@ -178,7 +184,7 @@ field_scalar!(
 );
 
 macro_rules! element {
-    ($type:ty, $name:literal, $($scalar:ident)|*, $($vector:ident)|*) => {
+    ($type:ty, $name:literal, $($scalar:ident)|*, $($vector:ident)|*, $stored:pat) => {
         impl Element for $type {
             const NAME: &'static str = $name;
 
@@ -189,14 +195,44 @@ macro_rules! element {
                     FieldType::List(_) => false,
                 }
             }
+
+            fn is_stored_as(field_type: FieldType) -> bool {
+                matches!(field_type, $stored)
+            }
+
+            #[inline]
+            fn copy_from_row(bytes: &[u8], cells: &mut [Self]) {
+                let bytes = bytes.as_chunks::<{ size_of::<Self>() }>().0;
+                for (cell, bytes) in cells.iter_mut().zip(bytes) {
+                    *cell = Self::from_le_bytes(*bytes);
+                }
+            }
         }
     };
 }
 
-element!(f32, "float32", Bool | Float32, F32 | F16 | I8);
-element!(f64, "float64", Bool | Int32 | Float32 | Float64, F32 | F16 | I8);
-element!(i32, "int32", Bool | Int32, I8);
-element!(i64, "int64", Bool | Int32 | Int64 | Timestamp, I8);
+element!(
+    f32,
+    "float32",
+    Bool | Float32,
+    F32 | F16 | I8,
+    FieldType::Scalar(ScalarType::Float32) | FieldType::Vector(VectorType::F32, _)
+);
+element!(
+    f64,
+    "float64",
+    Bool | Int32 | Float32 | Float64,
+    F32 | F16 | I8,
+    FieldType::Scalar(ScalarType::Float64)
+);
+element!(i32, "int32", Bool | Int32, I8, FieldType::Scalar(ScalarType::Int32));
+element!(
+    i64,
+    "int64",
+    Bool | Int32 | Int64 | Timestamp,
+    I8,
+    FieldType::Scalar(ScalarType::Int64 | ScalarType::Timestamp)
+);
 
 /// The components of a vector as a row holds it.
 pub(crate) fn vector_numbers(

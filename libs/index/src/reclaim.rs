@@ -80,6 +80,10 @@ impl Reclaim {
         if chunks.is_empty() {
             return;
         }
+        // Readers of live memory announce themselves to nobody.
+        if memory.is_live() {
+            return memory.rest(chunks);
+        }
         // Planted, it proves that AddressSanitizer sees a reader in memory that was taken from it.
         if cfg!(forebay_planted = "use-after-free") {
             return memory.leave(chunks);
@@ -108,6 +112,11 @@ impl Reclaim {
             self.hand_over(What::Nothing);
         }
         memory.settle();
+        self.let_spaces_go();
+    }
+
+    /// Lets one space go that readers have left.
+    pub(crate) fn let_spaces_go(&self) {
         if let Some(spaces) = self.spaces.try_lock() {
             drop(spaces.try_recv());
         }

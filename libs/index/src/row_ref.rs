@@ -1,8 +1,11 @@
 //! One document, read in place: the row that a reader found, as its partition's definition sees it.
 
+use std::ops::Range;
+
 use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{DocumentVersion, FieldId, SchemaVersion};
+use forebay_core::layout::Slot;
 use forebay_core::row::{Document, Presence, Row, decode_value, row_schema_version};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, Result};
@@ -26,6 +29,7 @@ pub enum FieldRead<T> {
 
 impl<T> FieldRead<T> {
     /// The value, or `None` when absent or null.
+    #[inline]
     pub fn value(self) -> Option<T> {
         match self {
             Self::Value(value) => Some(value),
@@ -34,6 +38,7 @@ impl<T> FieldRead<T> {
     }
 
     /// Which of the three answers it is.
+    #[inline]
     pub fn presence(&self) -> Presence {
         match self {
             Self::Absent => Presence::Absent,
@@ -43,12 +48,28 @@ impl<T> FieldRead<T> {
     }
 
     /// The same answer about another form of the value.
+    #[inline]
     pub fn try_map<U>(self, map: impl FnOnce(T) -> Result<U>) -> Result<FieldRead<U>> {
         Ok(match self {
             Self::Absent => FieldRead::Absent,
             Self::Null => FieldRead::Null,
             Self::Value(value) => FieldRead::Value(map(value)?),
         })
+    }
+}
+
+/// The definition that a partition had reached when a read began.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Reached<'v> {
+    version: SchemaVersion,
+    /// `None` where it is not known here.
+    schema: Option<&'v SchemaAt>,
+}
+
+impl<'v> Reached<'v> {
+    #[inline(always)]
+    pub(crate) fn new(version: SchemaVersion, schemas: &'v SchemaSet) -> Self {
+        Self { version, schema: schemas.get(version).map(|schema| &**schema) }
     }
 }
 
@@ -60,28 +81,48 @@ pub struct RowRef<'v> {
     written: &'v SchemaAt,
     /// The definition that the partition had reached: retires fields that the row still holds.
     current: &'v SchemaAt,
+    /// When it is read; not known, and not needed, where nothing of it expires.
     now: Timestamp,
+}
+
+/// The definition that a row was written under, and the one that it is seen by.
+fn definitions<'v>(
+    schemas: &'v SchemaSet,
+    reached: Reached<'v>,
+    version: SchemaVersion,
+) -> Result<(&'v SchemaAt, &'v SchemaAt)> {
+    let unknown = |version| Error::internal(format!("schema version {version} is not known"));
+    let written = schemas.get(version).ok_or_else(|| unknown(version))?;
+    if reached.version <= version {
+        return Ok((written, written));
+    }
+    let current = reached.schema.ok_or_else(|| unknown(reached.version))?;
+    Ok((written, current))
 }
 
 impl<'v> RowRef<'v> {
     /// The document of a row, or `None` when it has expired.
     ///
-    /// `partition_version` was loaded before the row was found, so it is not newer than the row's
-    /// state; where the row itself is newer, its own version is the one that it was written under.
+    /// `reached` was loaded before the row was found, so it is not newer than the row's state;
+    /// where the row itself is newer, its own version is the one that it was written under. The
+    /// time is asked for only where something of the row may expire.
+    #[inline(always)]
     pub(crate) fn open(
         bytes: &'v [u8],
         schemas: &'v SchemaSet,
-        partition_version: SchemaVersion,
-        now: Timestamp,
+        reached: Reached<'v>,
+        now: impl FnOnce() -> Timestamp,
     ) -> Result<Option<Self>> {
         let version = row_schema_version(bytes).unwrap_or_default();
-        let unknown = |version| Error::internal(format!("schema version {version} is not known"));
-        let written = schemas.get(version).ok_or_else(|| unknown(version))?;
-        let current = match partition_version.max(version) {
-            newest if newest == version => written,
-            newest => schemas.get(newest).ok_or_else(|| unknown(newest))?,
+        let (written, current) = match reached.schema {
+            Some(known) if reached.version == version => (known, known),
+            _ => definitions(schemas, reached, version)?,
         };
         let row = Row::new(bytes, &written.layout)?;
+        if !row.may_expire() {
+            return Ok(Some(Self { row, written, current, now: Timestamp::MIN }));
+        }
+        let now = now();
         Ok((!row.is_expired(now)).then_some(Self { row, written, current, now }))
     }
 
@@ -100,7 +141,29 @@ impl<'v> RowRef<'v> {
         self.row.version()
     }
 
+    /// The versions at which it was written and is seen.
+    #[inline]
+    pub(crate) fn versions(&self) -> [SchemaVersion; 2] {
+        [self.written.layout.version(), self.current.layout.version()]
+    }
+
+    /// Where a field lies in it; `None` for one that was not there yet, or is retired.
+    pub(crate) fn slot(&self, field: FieldId) -> Option<&'v Slot> {
+        let slot = self.written.layout.slot(field)?;
+        self.current.layout.slot(field).map(|_| slot)
+    }
+
+    /// These bytes, if each of these slots holds a value and no field of the row expires.
+    #[inline]
+    pub(crate) fn values(&self, slots: Range<usize>, bytes: Range<usize>) -> Option<&'v [u8]> {
+        if self.row.has_field_expiries() || !self.row.are_values(slots) {
+            return None;
+        }
+        self.row.fixed(bytes)
+    }
+
     /// A field's bytes and the type that they are of.
+    #[inline(always)]
     pub(crate) fn stored(&self, field: FieldId) -> Result<FieldRead<(&'v [u8], FieldType)>> {
         let Some(slot) = self.written.layout.slot(field) else { return Ok(FieldRead::Absent) };
         let retired =
@@ -116,6 +179,7 @@ impl<'v> RowRef<'v> {
         })
     }
 
+    #[inline(always)]
     fn stored_by(&self, handle: &FieldHandle) -> Result<FieldRead<(&'v [u8], FieldType)>> {
         handle.check_store(self.current.definition.store)?;
         self.stored(handle.field())
@@ -134,6 +198,7 @@ impl<'v> RowRef<'v> {
     /// # Errors
     /// `InvalidArgument` when the handle was resolved for another type, or when the field was
     /// widened and its value does not fit, naming both types.
+    #[inline]
     pub fn scalar<T: FieldScalar>(&self, handle: &FieldHandle) -> Result<FieldRead<T>> {
         handle.check_asked(T::SCALAR)?;
         self.stored_by(handle)?.try_map(|(bytes, stored)| {
@@ -149,6 +214,7 @@ impl<'v> RowRef<'v> {
     ///
     /// # Errors
     /// `InvalidArgument` when the handle was resolved for another type.
+    #[inline]
     pub fn str(&self, handle: &FieldHandle) -> Result<FieldRead<&'v str>> {
         handle.check_asked(ScalarType::String)?;
         self.stored_by(handle)?.try_map(|(bytes, _)| {
@@ -160,6 +226,7 @@ impl<'v> RowRef<'v> {
     ///
     /// # Errors
     /// `InvalidArgument` when the handle was resolved for another type.
+    #[inline]
     pub fn bytes(&self, handle: &FieldHandle) -> Result<FieldRead<&'v [u8]>> {
         handle.check_asked(ScalarType::Bytes)?;
         self.stored_by(handle)?.try_map(|(bytes, _)| Ok(bytes))

@@ -11,9 +11,10 @@ use forebay_core::{Error, Result};
 
 use crate::index::Index;
 use crate::key::DocumentKey;
+use crate::lookup::Lookup;
 use crate::row_ref::RowRef;
 use crate::storage::KeyListing;
-use crate::view::{Lookup, ReadAt};
+use crate::view::ReadAt;
 
 /// One document of a scan.
 #[derive(Clone, Copy, Debug)]
@@ -95,7 +96,9 @@ impl Scan {
             while visited < documents_max {
                 let Some(identity) = listed.take_next() else { break };
                 let key = view.inner.shape.name(identity)?;
-                match view.look_up(&key)? {
+                let mut found = Lookup::Absent;
+                view.look_up(&key, &mut found)?;
+                match found {
                     Lookup::Found(row) => {
                         visited += 1;
                         visit(ScannedDocument { partition, key, row })?;

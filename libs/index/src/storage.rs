@@ -3,10 +3,12 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
+use forebay_core::Result;
 use forebay_core::id::PartitionRef;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::header::Header;
+use crate::live::{Attach, LiveDirectory};
 use crate::memory::Memory;
 use crate::table::Root;
 use crate::writer::WriterState;
@@ -45,15 +47,21 @@ impl SeededHash {
 pub(crate) struct Space {
     pub(crate) memory: Arc<Memory>,
     pub(crate) hash: SeededHash,
-    pub(crate) root: AtomicU64,
+    /// Number of a live space; 0 of one in the process's own memory.
+    pub(crate) generation: u64,
 }
 
 impl Space {
     /// A space whose table begins here.
     pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash, root: Root) -> Arc<Self> {
-        let cell = AtomicU64::new(0);
-        root.store_release(&cell);
-        Arc::new(Self { memory, hash, root: cell })
+        root.store_release(&memory.words().root);
+        Arc::new(Self { memory, hash, generation: 0 })
+    }
+
+    /// Where its table begins.
+    #[inline]
+    pub(crate) fn root(&self) -> &AtomicU64 {
+        &self.memory.words().root
     }
 }
 
@@ -81,12 +89,22 @@ impl KeyListing {
 pub(crate) struct Partition {
     pub(crate) at: PartitionRef,
     pub(crate) header: Header,
-    /// Touched when a writer is taken and given back, never by reads.
+    /// Touched when a writer is taken and given back, never by reads. Of a live copy there is none
+    /// until this process holds it.
     pub(crate) writer: Mutex<Option<WriterState>>,
 }
 
 impl Partition {
-    pub(crate) fn new(at: PartitionRef, writer: WriterState) -> Self {
-        Self { at, header: Header::new(writer.space()), writer: Mutex::new(Some(writer)) }
+    /// One in the process's own memory.
+    pub(crate) fn private(at: PartitionRef, writer: WriterState) -> Self {
+        let header = Header::new(writer.published().clone(), writer.space(), None);
+        Self { at, header, writer: Mutex::new(Some(writer)) }
+    }
+
+    /// One that is read from a live copy.
+    pub(crate) fn live(at: PartitionRef, directory: &LiveDirectory) -> Result<Self> {
+        let (published, space, attach) = Attach::open(directory, at.store, at.partition)?;
+        let header = Header::new(published, space, Some(attach));
+        Ok(Self { at, header, writer: Mutex::new(None) })
     }
 }

@@ -7,7 +7,8 @@
 //! # How a write is published
 //!
 //! The record is written first, then its slot is stored with release; one that replaces another
-//! swings the same slot. A group that is full is split: both halves are written beside it, then the
+//! swings the same slot. All records of an entry are written before the first of its slots is
+//! stored (`entry`). A group that is full is split: both halves are written beside it, then the
 //! directory's entries are swung, so a search that began in the old group finds there what it held
 //! at that moment. At most one group moves per document that is new. A directory that must grow is
 //! copied before the root is swung. What readers may still see is retired, and its memory comes
@@ -38,7 +39,9 @@
 //! Each step takes its chunks before it changes anything, and gives them back when it cannot get
 //! all of them. So a write that fails leaves the document as it was, and the table whole.
 
+mod copied;
 mod directory;
+mod entry;
 mod expiry;
 mod group;
 mod of_image;
@@ -52,68 +55,128 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_core::clock::Timestamp;
 use forebay_core::{Error, ErrorCode, Result};
 
+pub(crate) use copied::{Reused, Scratch, keys_copied_from};
 pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES, entry_of};
+use entry::Pending;
+pub(crate) use entry::Replaced;
 use expiry::{Due, NEVER};
-use group::{FILLED_MAX, Group, Place, SLOTS};
+use group::{FILLED_MAX, Group};
 pub(crate) use record::{Record, filler};
 use segments::Segments;
 
-use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory};
+use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory, Swing};
 use crate::reclaim::Reclaim;
 use crate::storage::SeededHash;
 
 /// Deleted slots above which a full group is written anew instead of split: half of it.
 const DELETED_MAX: u32 = FILLED_MAX / 2;
+/// Serial of the first table of documents in a space; lower ones are those of other tables.
+pub(crate) const FIRST_SERIAL: u64 = 2;
 /// Keys whose records are asked for before the first of them is read.
 pub(crate) const PREFETCHED: usize = 32;
 
-/// The record of a key, in the table that begins at this root.
-///
-/// # Errors
-/// `Corrupt` where the table is of an image and damaged; so of all that follow.
-///
-/// # Safety
-/// The root was loaded from its cell while the guard has been held that outlives `'g`.
-#[inline]
-pub(crate) unsafe fn find<'g>(
-    memory: &'g Memory,
+/// A search for a key's record, in the table that begins at a root. One call after another, so that
+/// many searches take each step together and the lines that they wait for arrive at the same time.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Search {
     root: Root,
     hash: u64,
-    key: &[u8],
-) -> Result<Option<Record<'g>>> {
-    // SAFETY: the caller's promise.
-    match unsafe { root.group(memory, hash) }? {
-        Some(group) => group.find(hash, key),
-        None => Ok(None),
-    }
+    /// Address of the hash's group; 0 until its bucket was asked for, and where there is none.
+    group: u64,
+    /// The slot that most likely is the key's; 0 where none is known.
+    likely: u64,
 }
 
-/// Asks for the bucket of a hash.
-///
-/// # Safety
-/// As [`find`].
-#[inline]
-pub(crate) unsafe fn prefetch_bucket(memory: &Memory, root: Root, hash: u64) {
-    // SAFETY: the caller's promise. Damage is told by the search that follows.
-    if let Ok(Some(group)) = unsafe { root.group(memory, hash) } {
-        group.prefetch(hash);
+impl Search {
+    /// Asks for what leads to the bucket.
+    #[inline]
+    pub(crate) fn begin(memory: &Memory, root: Root, hash: u64) -> Self {
+        root.prefetch(memory, hash);
+        Self { root, hash, group: 0, likely: slot::EMPTY }
     }
-}
 
-/// Asks for the lines of the record that most likely is the key's, but not beyond `lines_max`.
-///
-/// # Safety
-/// As [`find`].
-#[inline]
-pub(crate) unsafe fn prefetch_record(memory: &Memory, root: Root, hash: u64, lines_max: usize) {
-    // SAFETY: as above.
-    let group = unsafe { root.group(memory, hash) };
-    if let Some(word) = group.ok().flatten().and_then(|group| group.likely(hash)) {
-        slot::lines(word).take(lines_max).for_each(|line| memory.prefetch(line));
+    /// Asks for the bucket. Damage is told at the end.
+    ///
+    /// # Safety
+    /// The search began in this memory, whose root was loaded from its cell while a guard has been
+    /// held since; or the memory is live, and what is found is believed only where nothing of it
+    /// was used again since before the root was loaded; or it is the writer's own.
+    #[inline(always)]
+    pub(crate) unsafe fn ask_for_bucket(&mut self, memory: &Memory) {
+        // SAFETY: the caller's promise.
+        if let Ok(Some(group)) = unsafe { self.root.group(memory, self.hash) } {
+            group.prefetch(self.hash);
+            self.group = group.address();
+        }
+    }
+
+    /// Asks for the record that most likely is the key's.
+    ///
+    /// # Safety
+    /// As [`Search::ask_for_bucket`].
+    #[inline(always)]
+    pub(crate) unsafe fn ask_for_record(&mut self, memory: &Memory) {
+        if self.group != 0 {
+            // SAFETY: the caller's promise; the address is of a group that was proved.
+            let group = unsafe { Group::at(memory, self.group) };
+            if let Some(word) = group.likely(self.hash) {
+                group.prefetch_record(word);
+                self.likely = word;
+            }
+        }
+    }
+
+    /// The row of the key, if its record is the likely one; else only [`Search::end`] can tell.
+    ///
+    /// # Safety
+    /// As [`Search::end`].
+    #[inline(always)]
+    pub(crate) unsafe fn likely_row<'g>(&self, memory: &'g Memory, key: &[u8]) -> Option<&'g [u8]> {
+        if self.likely == slot::EMPTY {
+            return None;
+        }
+        // SAFETY: the caller's promise.
+        unsafe { record::row_of(memory, slot::address(self.likely), key) }
+    }
+
+    /// The record of the key.
+    ///
+    /// # Errors
+    /// `Corrupt` where the table is of an image and damaged.
+    ///
+    /// # Safety
+    /// As [`Search::ask_for_bucket`], with a guard that outlives `'g`; not for live memory.
+    #[inline(never)]
+    pub(crate) unsafe fn end<'g>(
+        &self,
+        memory: &'g Memory,
+        key: &[u8],
+    ) -> Result<Option<Record<'g>>> {
+        // SAFETY: the caller's promise.
+        unsafe { self.end_by(memory, |group, word| group.record_of(word, key)) }
+    }
+
+    /// What `take` makes of the first slot that may be the key's and that it takes.
+    ///
+    /// # Safety
+    /// As [`Search::ask_for_bucket`].
+    #[inline]
+    unsafe fn end_by<'g, T>(
+        &self,
+        memory: &'g Memory,
+        take: impl Fn(&Group<'g>, u64) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
+        let group = match self.group {
+            // SAFETY: the caller's promise.
+            0 => unsafe { self.root.group(memory, self.hash) }?,
+            // SAFETY: as above; it was proved.
+            address => Some(unsafe { Group::at(memory, address) }),
+        };
+        let Some(group) = group else { return Ok(None) };
+        group.find_by(self.hash, |word| take(&group, word))
     }
 }
 
@@ -121,7 +184,7 @@ pub(crate) unsafe fn prefetch_record(memory: &Memory, root: Root, hash: u64, lin
 /// the first hash behind that entry; `None` is the end.
 ///
 /// # Safety
-/// As [`find`].
+/// As [`Search::ask_for_bucket`].
 pub(crate) unsafe fn keys_from<'g>(
     memory: &'g Memory,
     root: Root,
@@ -129,9 +192,7 @@ pub(crate) unsafe fn keys_from<'g>(
     from: u64,
     mut visit: impl FnMut(&'g [u8]),
 ) -> Result<Option<u64>> {
-    let depth = root.depth();
-    let width = 1_u64.checked_shl(64 - depth);
-    let last = width.map_or(u64::MAX, |width| from | (width - 1));
+    let last = root.last_hash_beside(from);
     // SAFETY: the caller's promise.
     if let Some(group) = unsafe { root.group(memory, from) }? {
         for word in group.words() {
@@ -154,6 +215,8 @@ struct Kept {
     filled: u32,
     /// Slots with a record.
     live: u32,
+    /// Slots that keys on their way will take.
+    reserved: u32,
     /// Whether the two are counted: not yet in a group of an image that nobody wrote to.
     is_counted: bool,
     /// Before this time none of its documents expires.
@@ -174,6 +237,14 @@ pub(crate) struct Table {
     groups: Vec<Kept>,
     due: Due,
     segments: Segments,
+    /// The writes of an entry that were prepared and not shown yet.
+    pending: Vec<Pending>,
+    /// How often a group was written anew: slots that were found before may have moved.
+    moves: u64,
+    /// The most groups that one document moved.
+    moved_max: u32,
+    /// Groups that were looked through for what expires, until that is shown to be gone.
+    looked_through: Vec<usize>,
 }
 
 /// How a write is made visible, and what goes out of use.
@@ -187,7 +258,7 @@ pub(crate) struct Publishing<'w> {
 
 impl Table {
     /// An empty table; takes no memory before its first document.
-    pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash) -> Self {
+    pub(crate) fn new(memory: Arc<Memory>, hash: SeededHash, serial: u64) -> Self {
         Self {
             memory,
             hash,
@@ -196,7 +267,11 @@ impl Table {
             places: Vec::new(),
             groups: Vec::new(),
             due: Due::default(),
-            segments: Segments::default(),
+            segments: Segments::new(serial),
+            pending: Vec::new(),
+            moves: 0,
+            moved_max: 0,
+            looked_through: Vec::new(),
         }
     }
 
@@ -208,6 +283,16 @@ impl Table {
     /// Where it lies.
     pub(crate) fn memory(&self) -> &Arc<Memory> {
         &self.memory
+    }
+
+    /// What tells its segments from those of other tables in the same memory.
+    pub(crate) fn serial(&self) -> u64 {
+        self.segments.serial()
+    }
+
+    /// The most groups that one document has moved.
+    pub(crate) fn moved_max(&self) -> u32 {
+        self.moved_max
     }
 
     /// By which it finds keys.
@@ -242,19 +327,18 @@ impl Table {
     /// Asks for all lines that a search for these keys comes to, so that they arrive at the same
     /// time: in turns, as readers of many keys do.
     pub(crate) fn prefetch<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
-        let mut hashes = [0; PREFETCHED];
-        let count = keys.len().min(PREFETCHED);
-        for (hash, key) in hashes.iter_mut().zip(keys) {
-            *hash = self.hash.of(key);
-            self.root.prefetch(&self.memory, *hash);
+        let mut searches = [Search::default(); PREFETCHED];
+        let searches = &mut searches[..keys.len().min(PREFETCHED)];
+        for (search, key) in searches.iter_mut().zip(keys) {
+            *search = Search::begin(&self.memory, self.root, self.hash.of(key));
         }
-        for hash in &hashes[..count] {
+        for search in searches.iter_mut() {
             // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
-            unsafe { prefetch_bucket(&self.memory, self.root, *hash) };
+            unsafe { search.ask_for_bucket(&self.memory) };
         }
-        for hash in &hashes[..count] {
+        for search in searches.iter_mut() {
             // SAFETY: as above.
-            unsafe { prefetch_record(&self.memory, self.root, *hash, usize::MAX) };
+            unsafe { search.ask_for_record(&self.memory) };
         }
     }
 
@@ -279,74 +363,6 @@ impl Table {
         Ok(unsafe { Group::at(&self.memory, kept.chunk.address()) })
     }
 
-    /// Writes a row, whose document may expire; answers the length of the one that it replaces.
-    ///
-    /// # Errors
-    /// `LimitExceeded` without memory; the document is as it was then.
-    pub(crate) fn insert(
-        &mut self,
-        key: &[u8],
-        row: &[u8],
-        expires: Option<Timestamp>,
-        publishing: Publishing<'_>,
-    ) -> Result<Option<usize>> {
-        let hash = self.hash.of(key);
-        self.make_room(hash, key, publishing)?;
-        let (address, bytes) = self.segments.append(&self.memory, key, row)?;
-        let word = slot::pack(slot::tag_of(hash), address, bytes);
-        let group = self.group(hash)?;
-        let found = match group {
-            Some(group) => group.locate(hash, key)?.map(|at| (group, at)),
-            None => None,
-        };
-        let Some((group, at)) = found else {
-            return Err(Error::internal("a bucket group that was made has no room"));
-        };
-        let replaced = match at {
-            Place::Held(at, old) => {
-                let record = group.record(old)?;
-                let (address, bytes, row) = (slot::address(old), record.bytes, record.row.len());
-                group.store(at, word);
-                self.segments.bury(address, bytes);
-                Some(row)
-            }
-            Place::Free(at, old) => {
-                group.store(at, word);
-                let place = self.place_of(hash);
-                let kept = &mut self.groups[place];
-                kept.live += 1;
-                kept.filled += u32::from(old == slot::EMPTY);
-                None
-            }
-        };
-        if let Some(expires) = expires {
-            let place = self.place_of(hash);
-            self.due.note(place, &mut self.groups[place], expires.as_micros());
-        }
-        Ok(replaced)
-    }
-
-    /// Removes a key; answers the length of its row.
-    pub(crate) fn remove(&mut self, key: &[u8]) -> Result<Option<usize>> {
-        let hash = self.hash.of(key);
-        if self.groups.is_empty() {
-            return Ok(None);
-        }
-        self.count(self.place_of(hash))?;
-        let Some(group) = self.group(hash)? else { return Ok(None) };
-        let Some(Place::Held(at, word)) = group.locate(hash, key)? else { return Ok(None) };
-        let record = group.record(word)?;
-        let (address, bytes, row) = (slot::address(word), record.bytes, record.row.len());
-        let becomes = group.emptied(at);
-        group.store(at, becomes);
-        let place = self.place_of(hash);
-        let kept = &mut self.groups[place];
-        kept.live -= 1;
-        kept.filled -= u32::from(becomes == slot::EMPTY);
-        self.segments.bury(address, bytes);
-        Ok(Some(row))
-    }
-
     /// Counts the slots of a group, if nobody has yet.
     fn count(&mut self, place: usize) -> Result<()> {
         if !self.groups[place].is_counted {
@@ -357,34 +373,13 @@ impl Table {
         Ok(())
     }
 
-    /// Makes sure that a key which is not there yet finds a free slot.
-    fn make_room(&mut self, hash: u64, key: &[u8], publishing: Publishing<'_>) -> Result<()> {
-        if self.groups.is_empty() {
-            let kept = self.new_group(0)?;
-            self.root = Root::new(0, kept.chunk.address());
-            self.places.push(0);
-            self.groups.push(kept);
-            self.publish(publishing);
-        }
-        // Each turn halves the group's share of all hashes.
-        for _ in 0..=DEPTH_MAX {
-            let place = self.place_of(hash);
-            self.count(place)?;
-            let kept = &self.groups[place];
-            if kept.filled < FILLED_MAX {
-                return Ok(());
-            }
-            let held = self.group_of(kept)?.locate(hash, key)?;
-            if matches!(held, Some(Place::Held(..))) {
-                return Ok(());
-            }
-            if kept.filled - kept.live > DELETED_MAX {
-                return self.rewrite(hash, publishing);
-            }
-            self.split(hash, publishing)?;
-        }
-        let message = "more keys than a bucket group holds share the top bits of their hash";
-        Err(Error::limit_exceeded(message, SLOTS, SLOTS + 1))
+    fn add_first_group(&mut self, publishing: Publishing<'_>) -> Result<()> {
+        let kept = self.new_group(0)?;
+        self.root = Root::new(0, kept.chunk.address());
+        self.places.push(0);
+        self.groups.push(kept);
+        self.publish(publishing);
+        Ok(())
     }
 
     fn publish(&self, publishing: Publishing<'_>) {
@@ -397,8 +392,10 @@ impl Table {
         let chunk = self.memory.allocate(CHUNK_BYTES_MIN)?;
         // SAFETY: the chunk was just allocated, so nobody else has its address.
         unsafe { self.memory.clear(&chunk) };
+        self.memory.note_group(chunk.address(), NEVER);
         let (is_counted, expires, due) = (true, NEVER, NEVER);
-        Ok(Kept { chunk, depth, filled: 0, live: 0, is_counted, expires, due })
+        let (filled, live, reserved) = (0, 0, 0);
+        Ok(Kept { chunk, depth, filled, live, reserved, is_counted, expires, due })
     }
 
     /// Writes the group of a hash anew, without its deleted slots.
@@ -407,9 +404,12 @@ impl Table {
         let words = self.words_of(place)?;
         let mut fresh = self.new_group(self.groups[place].depth)?;
         (fresh.expires, fresh.due) = (self.groups[place].expires, self.groups[place].due);
+        self.memory.note_group(fresh.chunk.address(), fresh.expires);
         for (hash, word) in &words {
             self.put(&mut fresh, *hash, *word);
         }
+        fresh.reserved = self.groups[place].reserved;
+        self.moves += 1;
         let old = std::mem::replace(&mut self.groups[place], fresh);
         self.point(entries, place, publishing);
         publishing.reclaim.retire(&self.memory, vec![old.chunk]);
@@ -441,11 +441,25 @@ impl Table {
         let middle = entries.start + entries.len() / 2;
         let (expires, due) = (self.groups[place].expires, self.groups[place].due);
         (low.expires, low.due) = (expires, due);
+        self.memory.note_group(low.chunk.address(), expires);
+        self.memory.note_group(high.chunk.address(), expires);
         let old = std::mem::replace(&mut self.groups[place], low);
         self.due.note(self.groups.len(), &mut high, expires);
         self.groups.push(high);
+        let swing = Swing {
+            entry: self.entry_address(entries.start),
+            count: entries.len() as u64,
+            low: entry_of(self.groups[place].chunk.address()),
+            high: entry_of(self.groups[self.groups.len() - 1].chunk.address()),
+        };
+        self.memory.words().begin_swing(swing);
         self.point(entries.start..middle, place, publishing);
         self.point(middle..entries.end, self.groups.len() - 1, publishing);
+        self.memory.words().end_swing();
+        self.moves += 1;
+        for place in [place, self.groups.len() - 1] {
+            self.groups[place].reserved = self.reserved_of(place);
+        }
         publishing.reclaim.retire(&self.memory, vec![old.chunk]);
         Ok(())
     }
@@ -466,11 +480,18 @@ impl Table {
             self.root = Root::new(0, group);
             return self.publish(publishing);
         };
+        debug_assert!(directory.bytes() >= entries.end as u64 * ENTRY_BYTES);
         for entry in entries {
-            let at = directory.address() + entry as u64 * ENTRY_BYTES;
+            let at = self.entry_address(entry);
             // SAFETY: an entry of the directory in use; entries are only touched as atomics.
             unsafe { self.memory.half_word(at) }.store(entry_of(group), Ordering::Release);
         }
+    }
+
+    /// Where a directory entry lies.
+    fn entry_address(&self, entry: usize) -> u64 {
+        let directory = self.directory.as_ref().map_or(0, Chunk::address);
+        directory + entry as u64 * ENTRY_BYTES
     }
 
     /// Doubles the directory: each entry becomes two.
@@ -540,7 +561,10 @@ impl Table {
         while walked < bytes_max {
             let Some(rest) = self.segments.rest_to_move() else {
                 match self.segments.take_emptied()? {
-                    Some(chunk) => retired.push(chunk),
+                    Some(chunk) => {
+                        self.memory.forget_note(chunk.address());
+                        retired.push(chunk);
+                    }
                     None => break,
                 }
                 continue;
@@ -569,8 +593,9 @@ impl Table {
             at += record.bytes;
         }
         for (_, hash) in &records {
-            // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
-            unsafe { prefetch_bucket(&self.memory, self.root, *hash) };
+            if let Some(group) = self.group(*hash)? {
+                group.prefetch(*hash);
+            }
         }
         Ok(records)
     }
@@ -591,7 +616,7 @@ impl Table {
                 if let Some(group) = self.group(*hash)? {
                     group.store(at, slot::pack(slot::tag_of(*hash), moved, bytes));
                 }
-                self.segments.bury_moved(*address, record.bytes);
+                self.segments.bury_moved(&memory, *address, record.bytes);
             }
             self.segments.moved(record.bytes);
             walked += record.bytes;
@@ -602,6 +627,7 @@ impl Table {
     /// Ends the table; readers may still be in it.
     pub(crate) fn retire(self, reclaim: &Reclaim) {
         let groups = self.groups.into_iter().map(|kept| kept.chunk);
+        self.segments.chunks().for_each(|chunk| self.memory.forget_note(chunk.address()));
         let chunks = groups.chain(self.directory).chain(self.segments.into_chunks());
         reclaim.retire(&self.memory, chunks.collect());
     }

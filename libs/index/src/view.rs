@@ -1,29 +1,21 @@
 //! Views: the reads of one call, all at one time, over all partitions.
-//!
-//! For each key the phase is loaded first, then partition time, schema version, root and record:
-//! the opposite of the order in which a writer publishes them, so whatever a later load finds is at
-//! least as new as what the earlier ones said.
 
-use forebay_core::clock::Timestamp;
-use forebay_core::id::{PartitionId, SchemaVersion};
+use std::cell::Cell;
+
+use forebay_core::Result;
+use forebay_core::clock::{Clock, Timestamp};
+use forebay_core::id::PartitionId;
 use forebay_core::row::{Document, Presence};
 use forebay_core::value::{ScalarType, Value};
-use forebay_core::{Error, ErrorCode, Result};
 
 use crate::handle::FieldHandle;
-use crate::header::PartitionPhase;
 use crate::index::Inner;
-use crate::key::{DocumentKey, Identity, KeyList};
+use crate::key::DocumentKey;
+use crate::lookup::Lookup;
 use crate::number::FieldScalar;
 use crate::reclaim::Pin;
 use crate::row_ref::{FieldRead, RowRef};
-use crate::storage::{KeyListing, Space};
-use crate::table::{self, Root};
-
-/// Keys whose lines are asked for at the same time: about as many as a core can wait for.
-const SOUGHT_AT_ONCE: usize = 32;
-/// Lines of one record that are asked for ahead; the rest of a long one is read in order anyway.
-const LINES_AT_ONCE: usize = 8;
+use crate::table::Scratch;
 
 /// What the layer above says of a partition at the time of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,19 +31,35 @@ pub enum Admission {
 /// How the reads of one view are made.
 #[derive(Clone, Copy)]
 pub struct ReadAt<'a> {
-    now: Timestamp,
-    serve_partial: bool,
-    admission: Option<&'a dyn Fn(PartitionId) -> Admission>,
+    time: Time<'a>,
+    pub(crate) serve_partial: bool,
+    pub(crate) admission: Option<&'a dyn Fn(PartitionId) -> Admission>,
+}
+
+/// When the reads of one view are made.
+#[derive(Clone, Copy)]
+enum Time<'a> {
+    At(Timestamp),
+    Of(&'a dyn Clock),
 }
 
 impl<'a> ReadAt<'a> {
     /// Reads at this time; a partition whose own time is later is read at that.
+    #[inline]
     pub fn new(now: Timestamp) -> Self {
-        Self { now, serve_partial: false, admission: None }
+        Self { time: Time::At(now), serve_partial: false, admission: None }
+    }
+
+    /// Reads at the time that this clock shows when the view finds the first document that may
+    /// expire: in a store where none does, nobody pays for the time.
+    #[inline]
+    pub fn by(clock: &'a dyn Clock) -> Self {
+        Self { time: Time::Of(clock), serve_partial: false, admission: None }
     }
 
     /// Also reads partitions that are still bootstrapping: *absent* then means *not seen yet*.
     #[must_use]
+    #[inline]
     pub fn serve_partial(mut self, serve_partial: bool) -> Self {
         self.serve_partial = serve_partial;
         self
@@ -95,196 +103,37 @@ pub enum CopyOut {
     SizeNeeded(usize),
 }
 
-/// The answer about one key, before it becomes an error or a status.
-pub(crate) enum Lookup<'v> {
-    Found(RowRef<'v>),
-    Absent,
-    Refused(PartitionId, KeyStatus),
-}
-
-impl Lookup<'_> {
-    pub(crate) fn status(&self) -> KeyStatus {
-        match self {
-            Self::Found(_) => KeyStatus::Found,
-            Self::Absent => KeyStatus::Absent,
-            Self::Refused(_, status) => *status,
-        }
-    }
-}
-
-/// A key on its way: its partition, and where in there.
-struct Sought<'k, 'v> {
-    id: PartitionId,
-    identity: Identity<'k>,
-    place: std::result::Result<Place<'v>, KeyStatus>,
-}
-
-/// What was loaded of a partition's header, in the order in which it must be loaded.
-struct Place<'v> {
-    now: Timestamp,
-    version: SchemaVersion,
-    space: &'v Space,
-    root: Root,
-    hash: u64,
-}
-
 /// The reads of one call. Belongs to the thread that opened it; keep it for one call, not longer.
 ///
 /// It is no snapshot: each read finds the newest document, whole.
 pub struct View<'a> {
     pub(crate) inner: &'a Inner,
-    at: ReadAt<'a>,
-    /// Keeps the memory of all that is found until the view ends.
+    pub(crate) at: ReadAt<'a>,
+    /// The time of its reads, once it was asked for.
+    now: Cell<Option<Timestamp>>,
+    /// Copies of what is found in live copies.
+    pub(crate) scratch: Scratch,
+    /// Keeps the memory of all else that is found until the view ends.
     _pin: Pin<'a>,
 }
 
 impl<'a> View<'a> {
+    #[inline]
     pub(crate) fn open(inner: &'a Inner, at: ReadAt<'a>) -> Self {
-        Self { inner, at, _pin: inner.reclaim.enter() }
+        let (now, scratch) = (Cell::new(None), Scratch::default());
+        Self { inner, at, now, scratch, _pin: inner.reclaim.enter() }
     }
 
-    /// Looks a key up; counts nothing.
-    pub(crate) fn look_up(&self, key: &DocumentKey<'_>) -> Result<Lookup<'_>> {
-        let sought = self.seek(key)?;
-        self.find(&sought)
-    }
-
-    /// Looks keys up in their order and hands each answer to `visit`; counts nothing.
-    ///
-    /// In turns of [`SOUGHT_AT_ONCE`]: a turn asks for the buckets of all its keys, then for the
-    /// records, and only then reads the first one, so their lines arrive at the same time.
-    pub(crate) fn look_up_all<K: KeyList + ?Sized>(
-        &self,
-        keys: &K,
-        mut visit: impl FnMut(usize, Lookup<'_>) -> Result<()>,
-    ) -> Result<()> {
-        let count = keys.count();
-        let mut turn = Vec::with_capacity(count.min(SOUGHT_AT_ONCE));
-        for first in (0..count).step_by(SOUGHT_AT_ONCE) {
-            for place in first..count.min(first + SOUGHT_AT_ONCE) {
-                let sought = self.seek(&keys.key(place))?;
-                if let Ok(place) = &sought.place {
-                    place.root.prefetch(&place.space.memory, place.hash);
-                }
-                turn.push(sought);
-            }
-            for place in turn.iter().filter_map(|sought| sought.place.as_ref().ok()) {
-                let Place { space, root, hash, .. } = *place;
-                // SAFETY: the root was loaded while this view has held its guard.
-                unsafe { table::prefetch_bucket(&space.memory, root, hash) };
-            }
-            for place in turn.iter().filter_map(|sought| sought.place.as_ref().ok()) {
-                let Place { space, root, hash, .. } = *place;
-                // SAFETY: as above.
-                unsafe { table::prefetch_record(&space.memory, root, hash, LINES_AT_ONCE) };
-            }
-            for (place, sought) in turn.drain(..).enumerate() {
-                let found = match self.find(&sought) {
-                    // Of many keys those that lie in damaged blocks have a status.
-                    Err(error) if error.code() == ErrorCode::Corrupt => {
-                        Lookup::Refused(sought.id, KeyStatus::Unavailable)
-                    }
-                    found => found?,
-                };
-                visit(first + place, found)?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Where a key's record would be.
-    fn seek<'k>(&self, key: &DocumentKey<'k>) -> Result<Sought<'k, '_>> {
-        let (id, identity) = self.inner.shape.locate(key)?;
-        let Some(partition) = self.inner.partition(id) else {
-            return Ok(Sought { id, identity, place: Err(KeyStatus::NotFollowed) });
-        };
-        let header = &partition.header;
-        if let Some(status) = self.refusal(id, header.load_phase_acquire())? {
-            return Ok(Sought { id, identity, place: Err(status) });
-        }
-        let now = self.at.now.max(header.load_partition_time_acquire());
-        let version = header.load_schema_version_acquire();
-        // SAFETY: this view holds a guard, and what is found is borrowed from the view.
-        let space = unsafe { header.load_space() };
-        let (root, hash) = (Root::load(&space.root), space.hash.of(identity.as_bytes()));
-        Ok(Sought { id, identity, place: Ok(Place { now, version, space, root, hash }) })
-    }
-
-    fn find<'v>(&'v self, sought: &Sought<'_, 'v>) -> Result<Lookup<'v>> {
-        let place = match &sought.place {
-            Ok(place) => place,
-            Err(status) => return Ok(Lookup::Refused(sought.id, *status)),
-        };
-        let (memory, key) = (&place.space.memory, sought.identity.as_bytes());
-        // SAFETY: the root was loaded while this view has held its guard, and what is found is
-        // borrowed from the view.
-        let found = unsafe { table::find(memory, place.root, place.hash, key) };
-        let found = found.map_err(|error| error.with_partition(sought.id))?;
-        let Some(found) = found else { return Ok(Lookup::Absent) };
-        let row = RowRef::open(found.row, &self.inner.schemas, place.version, place.now)
-            .map_err(|error| error.with_partition(sought.id))?;
-        Ok(row.map_or(Lookup::Absent, Lookup::Found))
-    }
-
-    fn refusal(&self, id: PartitionId, phase: PartitionPhase) -> Result<Option<KeyStatus>> {
-        match phase {
-            PartitionPhase::Serving => {}
-            PartitionPhase::Bootstrapping if self.at.serve_partial => {}
-            PartitionPhase::Bootstrapping => return Ok(Some(KeyStatus::Unavailable)),
-            PartitionPhase::Poisoned => {
-                let message = "an invariant of this partition broke; it answers once it is rebuilt";
-                return Err(Error::internal(message).with_partition(id));
-            }
-        }
-        let admission = self.at.admission.map_or(Admission::Serve, |admission| admission(id));
-        Ok(match admission {
-            Admission::Serve => None,
-            Admission::Unavailable => Some(KeyStatus::Unavailable),
-            Admission::Stale => Some(KeyStatus::Stale),
+    /// The time of this view's reads.
+    pub(crate) fn now(&self) -> Timestamp {
+        self.now.get().unwrap_or_else(|| {
+            let now = match self.at.time {
+                Time::At(now) => now,
+                Time::Of(clock) => clock.now(),
+            };
+            self.now.set(Some(now));
+            now
         })
-    }
-
-    /// Refuses what a partition's scan must not show, as a read of one of its keys would.
-    pub(crate) fn check_partition(&self, id: PartitionId) -> Result<()> {
-        let phase = self.inner.followed(id)?.header.load_phase_acquire();
-        match self.refusal(id, phase)? {
-            Some(status) => Err(self.refused(id, status)),
-            None => Ok(()),
-        }
-    }
-
-    /// Lists keys of a partition from this hash on, once it may answer; answers the hash to go on
-    /// from, or `None` at the end.
-    pub(crate) fn list(
-        &self,
-        id: PartitionId,
-        from: u64,
-        keys: &mut KeyListing,
-    ) -> Result<Option<u64>> {
-        self.check_partition(id)?;
-        // SAFETY: this view holds a guard, and the space is not kept.
-        let space = unsafe { self.inner.followed(id)?.header.load_space() };
-        let (root, hash) = (Root::load(&space.root), space.hash);
-        // SAFETY: the root was loaded while this view has held its guard.
-        let listed =
-            unsafe { table::keys_from(&space.memory, root, hash, from, |key| keys.push(key)) };
-        listed.map_err(|error| error.with_partition(id))
-    }
-
-    /// The error that a refused key is, outside batches.
-    pub(crate) fn refused(&self, id: PartitionId, status: KeyStatus) -> Error {
-        match status {
-            KeyStatus::NotFollowed => self.inner.not_followed(id),
-            KeyStatus::Stale => {
-                let message = "older than the bound; retry, or read with a larger bound";
-                Error::stale(message).with_partition(id)
-            }
-            _ => {
-                let message =
-                    "not caught up yet; wait with await_ready, or open with serve_partial";
-                Error::unavailable(message).with_partition(id)
-            }
-        }
     }
 
     /// The document under a key, in place, or `None`. No lock, no allocation, no write to memory
@@ -295,8 +144,11 @@ impl<'a> View<'a> {
     /// followed; `Unavailable` while its partition is bootstrapping; `Stale` and `Unavailable` as
     /// the admission says; `Internal` from a poisoned partition; `Corrupt` where an image is
     /// damaged.
+    #[inline]
     pub fn get<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<Option<RowRef<'_>>> {
-        match self.look_up(&key.into())? {
+        let mut found = Lookup::Absent;
+        self.look_up(&key.into(), &mut found)?;
+        match found {
             Lookup::Found(row) => {
                 self.inner.counters.add(1, 0);
                 Ok(Some(row))
@@ -386,6 +238,7 @@ impl<'a> View<'a> {
         self.with_bytes(handle, key, <[u8]>::to_vec)
     }
 
+    #[inline]
     fn with_str<'k, T>(
         &self,
         handle: &FieldHandle,
@@ -398,6 +251,7 @@ impl<'a> View<'a> {
         row.str(handle)?.try_map(|text| Ok(with(text)))
     }
 
+    #[inline]
     fn with_bytes<'k, T>(
         &self,
         handle: &FieldHandle,
@@ -462,6 +316,7 @@ getters! {
     get_timestamp(Timestamp), "a timestamp";
 }
 
+#[inline]
 fn copy_out(bytes: &[u8], buffer: &mut [u8]) -> CopyOut {
     match buffer.get_mut(..bytes.len()) {
         Some(start) => {
@@ -472,6 +327,7 @@ fn copy_out(bytes: &[u8], buffer: &mut [u8]) -> CopyOut {
     }
 }
 
+#[inline]
 fn copied(read: FieldRead<CopyOut>) -> CopyOut {
     match read {
         FieldRead::Absent => CopyOut::Absent,
@@ -482,6 +338,6 @@ fn copied(read: FieldRead<CopyOut>) -> CopyOut {
 
 impl std::fmt::Debug for View<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("View").field("now", &self.at.now).finish_non_exhaustive()
+        f.debug_struct("View").field("now", &self.now.get()).finish_non_exhaustive()
     }
 }

@@ -4,6 +4,7 @@
 //! when everything around it is dropped, so nobody sees it between two entries. The order of the
 //! steps is in the essay of the crate.
 
+use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 use forebay_core::fold::{Applied, Documents, PartitionState};
@@ -11,121 +12,59 @@ use forebay_core::id::PartitionId;
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, Result};
 
-use crate::header::{Held, PartitionPhase, Progress};
+use crate::budget::Budget;
+use crate::generation::Generation;
+use crate::header::{Following, Held, PartitionPhase, Progress, Published, Words};
 use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::index::Inner;
+use crate::live::Spaces;
 use crate::memory::Memory;
 use crate::storage::{Partition, SeededHash, Space};
-use crate::table::{PREFETCHED, Publishing, Root, Table};
-
-/// Bucket groups that one `apply` looks through for what has expired, and one more for this many
-/// writes.
-const EXPIRED_PER_APPLY: usize = 4;
-const WRITES_PER_EXPIRED: usize = 128;
-
-/// Bytes of old records that one `apply` walks for reclaim, beyond twice what it replaces.
-const WALKED_PER_APPLY: u64 = 4 * 1024;
-
-/// One generation of a partition's documents.
-#[derive(Debug)]
-struct Generation {
-    space: Arc<Space>,
-    table: Table,
-    progress: Progress,
-    held: Held,
-}
-
-impl Generation {
-    /// An empty one, in a space of its own.
-    fn new(addresses: u64, hash: SeededHash) -> Result<Self> {
-        let memory = Memory::reserve(addresses)?;
-        Ok(Self::within(Space::new(memory, hash, Root::NONE)))
-    }
-
-    /// An empty one, in a space that holds another.
-    fn within(space: Arc<Space>) -> Self {
-        let table = Table::new(space.memory.clone(), space.hash);
-        Self { space, table, progress: Progress::START, held: Held::default() }
-    }
-
-    /// One that goes on from an image.
-    fn of_image(image: &Image, addresses: u64) -> Result<Self> {
-        let table = Table::of_image(image, addresses)?;
-        let space = Space::new(table.memory().clone(), table.hash(), table.root());
-        let ImageAbout { progress, mut held, .. } = *image.about();
-        held.memory_bytes = table.bytes();
-        Ok(Self { space, table, progress, held })
-    }
-
-    /// Writes a row, or removes it, and accounts for it.
-    fn write(
-        &mut self,
-        index: &Inner,
-        key: &[u8],
-        row: Option<&[u8]>,
-        publishing: Publishing<'_>,
-    ) -> Result<()> {
-        let held = &mut self.held;
-        let Some(row) = row else {
-            if let Some(old) = self.table.remove(key)? {
-                held.lose(key.len(), old);
-            }
-            return Ok(());
-        };
-        match self.table.insert(key, row, index.expiry_of(row), publishing)? {
-            Some(old) => held.row_bytes = held.row_bytes.saturating_sub(old as u64),
-            None => {
-                held.documents += 1;
-                held.key_bytes += key.len() as u64;
-            }
-        }
-        held.row_bytes += row.len() as u64;
-        Ok(())
-    }
-
-    /// Takes in what one record wrote, and the state after it.
-    fn take_in(
-        &mut self,
-        index: &Inner,
-        applied: &Applied,
-        state: &PartitionState,
-        publishing: Publishing<'_>,
-    ) -> Result<()> {
-        for writes in applied.writes.chunks(PREFETCHED) {
-            self.table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
-            for (key, row) in writes {
-                self.write(index, key.as_bytes(), row.as_deref(), publishing)?;
-            }
-        }
-        let most = EXPIRED_PER_APPLY + applied.writes.len() / WRITES_PER_EXPIRED;
-        let (table, held) = (&mut self.table, &mut self.held);
-        let expiry_of = |row: &[u8]| index.expiry_of(row);
-        table.expire(state.partition_time, most, expiry_of, |key, row| held.lose(key, row))?;
-        self.table.reclaim(WALKED_PER_APPLY, publishing)?;
-        self.progress = Progress::from(state);
-        self.held.memory_bytes = self.table.bytes();
-        Ok(())
-    }
-}
 
 /// What a partition's writer keeps from one entry to the next.
 #[derive(Debug)]
 pub(crate) struct WriterState {
-    addresses: u64,
     live: Generation,
     /// The generation that is built beside the live one, which readers do not see yet.
     rebuilt: Option<Generation>,
+    /// Where readers see what is applied.
+    published: Published,
+    /// Where new spaces come from.
+    source: Source,
+}
+
+/// Where a writer's spaces come from.
+#[derive(Debug)]
+enum Source {
+    /// The process's own memory, at most this many addresses each.
+    Private(u64),
+    /// Files that other processes read.
+    Live(Spaces),
 }
 
 impl WriterState {
-    /// The writer of an empty partition whose spaces have at most this many addresses.
-    pub(crate) fn new(addresses: u64, hash: SeededHash) -> Result<Self> {
-        Ok(Self { addresses, live: Generation::new(addresses, hash)?, rebuilt: None })
+    /// The writer of an empty partition in the process's own memory, whose spaces have at most this
+    /// many addresses.
+    pub(crate) fn private(addresses: u64, hash: SeededHash, budget: &Arc<Budget>) -> Result<Self> {
+        let live = Generation::private(addresses, hash)?;
+        live.space.memory.charge_to(budget);
+        let published = Published::Own(Arc::new(Words::new()));
+        Ok(Self { live, rebuilt: None, published, source: Source::Private(addresses) })
+    }
+
+    /// The writer of a live copy that this process holds.
+    pub(crate) fn of_live(live: Generation, published: Published, spaces: Spaces) -> Self {
+        Self { live, rebuilt: None, published, source: Source::Live(spaces) }
     }
 
     /// The space that readers begin in.
     pub(crate) fn space(&self) -> Arc<Space> {
         self.live.space.clone()
+    }
+
+    /// Where readers see what is applied.
+    pub(crate) fn published(&self) -> &Published {
+        &self.published
     }
 
     fn target(&self) -> &Generation {
@@ -135,7 +74,29 @@ impl WriterState {
     fn target_mut(&mut self) -> &mut Generation {
         self.rebuilt.as_mut().unwrap_or(&mut self.live)
     }
+
+    /// Throws the generation under construction away: nobody has seen it.
+    fn abandon(&mut self) {
+        if let (Some(rebuilt), Source::Live(spaces)) = (self.rebuilt.take(), &self.source) {
+            spaces.remove(rebuilt.space.generation);
+        }
+    }
 }
+
+/// Memory in small pages; see [`PartitionWriter::scattered`].
+#[derive(Debug)]
+pub struct Scattered(Arc<Memory>);
+
+impl Scattered {
+    /// Brings some of it into huge pages, in a tenth of a second; a read there is up to 1.5 times
+    /// as fast afterwards. Any thread may do it while the writer goes on.
+    pub fn collapse(self) {
+        self.0.collapse(BLOCKS_COLLAPSED);
+    }
+}
+
+/// Blocks of 2 MiB that one call brings into huge pages, each in some ten milliseconds.
+const BLOCKS_COLLAPSED: usize = 8;
 
 /// The one handle that changes a partition; dropping it lets the next one be taken.
 #[derive(Debug)]
@@ -171,6 +132,13 @@ impl PartitionWriter {
         self.state().target().held
     }
 
+    /// The most bucket groups that one change has moved since the documents were last dropped, or
+    /// taken from an image or from another holder.
+    #[doc(hidden)]
+    pub fn groups_moved_max(&self) -> u32 {
+        self.state().target().table.moved_max()
+    }
+
     fn state(&self) -> &WriterState {
         self.state.as_ref().expect("the state leaves only in drop")
     }
@@ -185,6 +153,13 @@ impl PartitionWriter {
         self.index.followed(self.id).expect("checked when the writer was taken")
     }
 
+    /// Memory of a shared copy that may lie in huge pages and does not yet, to be brought there
+    /// beside the writes; `None` when there is none, or what is written is not shared.
+    pub fn scattered(&self) -> Option<Scattered> {
+        let memory = &self.state().live.space.memory;
+        memory.is_scattered().then(|| Scattered(memory.clone()))
+    }
+
     /// Carries out one record's effect: all documents dropped if it says so, then its writes, then
     /// `state` (the fold's state after it) published. Also takes records without effect.
     ///
@@ -195,39 +170,20 @@ impl PartitionWriter {
     /// # Errors
     /// `Internal` when the effect contradicts the index: another partition, a position that falls,
     /// a row that is broken or of an unknown schema version; nothing was changed then.
-    /// `LimitExceeded` without memory: some of the writes were made, unless they came after a drop
-    /// of all, and none of it is published as a position. After either the partition should be
-    /// poisoned and rebuilt.
+    /// `LimitExceeded` without memory; nothing was changed then either.
     pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
         self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();
-        let is_seen = writer.rebuilt.is_none();
-        let generation = writer.target_mut();
-        let space = generation.space.clone();
-        // What comes after a drop is written unseen and shown when all of it is there.
-        let root = if applied.drop_all { None } else { Some(&space.root) };
-        let publishing = Publishing { root, reclaim: &index.reclaim };
-        let dropped = applied.drop_all.then(|| {
-            let fresh = Generation::within(space.clone());
-            std::mem::replace(generation, fresh)
-        });
-        if let Err(error) = generation.take_in(index, applied, state, publishing) {
-            if let Some(dropped) = dropped {
-                let unseen = std::mem::replace(generation, dropped);
-                unseen.table.retire(&index.reclaim);
-            }
-            return Err(error.with_partition(partition.at.partition));
-        }
-        if dropped.is_some() {
-            generation.table.root().store_release(&space.root);
-        }
-        if is_seen {
-            partition.header.publish(&generation.progress, &generation.held);
-        }
-        if let Some(dropped) = dropped {
-            dropped.table.retire(&index.reclaim);
-        }
-        index.reclaim.go_on(&space.memory);
+        let WriterState { live, rebuilt, published, .. } = writer;
+        let (generation, published) = match rebuilt {
+            Some(rebuilt) => (rebuilt, None),
+            None => (live, Some(&**published)),
+        };
+        let memory = generation.space.memory.clone();
+        let at = |error: Error| error.with_partition(partition.at.partition);
+        generation.apply(index, applied, state, published).map_err(at)?;
+        generation.tidy(index, applied.writes.len(), published).map_err(at)?;
+        index.reclaim.go_on(&memory);
         Ok(())
     }
 
@@ -269,7 +225,7 @@ impl PartitionWriter {
 
     /// Says whether the partition may answer; see [`PartitionPhase`].
     pub fn set_phase(&mut self, phase: PartitionPhase) {
-        self.partition_ref().header.store_phase_release(phase);
+        self.state().published.store_phase_release(phase);
     }
 
     /// Starts an empty generation beside the one that readers see; `apply` and `row` go to it from
@@ -278,39 +234,56 @@ impl PartitionWriter {
     /// # Errors
     /// `LimitExceeded` when the system gives no addresses for it; nothing has changed then.
     pub fn start_rebuild(&mut self) -> Result<()> {
-        let writer = self.state();
-        let fresh = Generation::new(writer.addresses, writer.live.space.hash);
-        self.start(fresh?);
+        let (index, _, writer) = self.split();
+        writer.abandon();
+        let (hash, number) = (writer.live.space.hash, writer.live.space.generation);
+        let reserved = writer.live.space.memory.reserved();
+        let fresh = match &writer.source {
+            Source::Private(addresses) => Generation::private(*addresses, hash)?,
+            Source::Live(spaces) => Generation::within(spaces.create(number, hash, reserved)?),
+        };
+        fresh.space.memory.charge_to(&index.budget);
+        writer.rebuilt = Some(fresh);
         Ok(())
     }
 
     /// As [`PartitionWriter::start_rebuild`], with a generation that goes on from an image instead
-    /// of an empty one. Its blocks are mapped, and proved when they are used; so this costs as much
-    /// as the image has groups, not documents. The first block that is found damaged makes every
-    /// later `apply` fail.
+    /// of an empty one, with the fold's state as of the image.
+    ///
+    /// In the process's own memory its blocks are mapped, and proved when they are used; so this
+    /// costs as much as the image has groups, not documents. The first block that is found damaged
+    /// makes every later `apply` fail. To a live copy all blocks are copied, and proved meanwhile.
     ///
     /// # Errors
-    /// `Unsupported` for an image of another partition; `Corrupt` for one that cannot be a table;
-    /// `LimitExceeded`, `Unavailable`. Nothing has changed then.
-    pub fn start_rebuild_of(&mut self, image: &Image) -> Result<()> {
+    /// `Unsupported` for an image of another partition; `Corrupt` for one that cannot be a table,
+    /// or is damaged; `LimitExceeded`, `Unavailable`. No generation is under construction then.
+    pub fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
         let at = self.partition_ref().at;
         let partitions = self.index.schemas.newest().definition.partitions;
         image.about().check_is_of(at, partitions)?;
-        let generation = Generation::of_image(image, self.state().addresses);
-        self.start(generation.map_err(|error| error.with_partition(self.id))?);
-        Ok(())
-    }
-
-    fn start(&mut self, generation: Generation) {
-        let (_, _, writer) = self.split();
-        // Nobody has seen one that is under construction, so it may go at once.
+        let (index, _, writer) = self.split();
+        writer.abandon();
+        let (hash, number) = (writer.live.space.hash, writer.live.space.generation);
+        let reserved = writer.live.space.memory.reserved();
+        let generation = match &writer.source {
+            Source::Private(addresses) => Generation::of_image(image, *addresses),
+            Source::Live(spaces) => {
+                let space = spaces.create(number, hash, reserved)?;
+                let number = space.generation;
+                Generation::of_image_copied(image, space, state, index)
+                    .inspect_err(|_| spaces.remove(number))
+            }
+        };
+        let generation = generation.map_err(|error| error.with_partition(at.partition))?;
+        generation.space.memory.charge_to(&index.budget);
         writer.rebuilt = Some(generation);
+        Ok(())
     }
 
     /// Throws the generation under construction away; the one that readers see is written again.
     pub fn abandon_rebuild(&mut self) {
         let (_, _, writer) = self.split();
-        writer.rebuilt = None;
+        writer.abandon();
     }
 
     /// Makes the generation under construction the one that readers see, in one step, and lets the
@@ -319,11 +292,50 @@ impl PartitionWriter {
     pub fn publish_rebuild(&mut self) {
         let (index, partition, writer) = self.split();
         let Some(rebuilt) = writer.rebuilt.take() else { return };
-        writer.live = rebuilt;
-        let live = &writer.live;
-        let old = partition.header.swap_space(live.space.clone());
-        partition.header.publish(&live.progress, &live.held);
-        index.reclaim.retire_space(old);
+        let old = std::mem::replace(&mut writer.live, rebuilt);
+        let (live, published) = (&writer.live, &writer.published);
+        let turn = published.prepare(&live.status());
+        match &writer.source {
+            Source::Private(_) => {
+                let old = partition.header.swap_space(live.space.clone());
+                published.take_turn(turn);
+                index.reclaim.retire_space(old);
+            }
+            Source::Live(spaces) => {
+                // Whoever takes over between these two steps finishes them: see `live::takeover`.
+                published.store_generation(live.space.generation);
+                published.take_turn(turn);
+                spaces.remove(old.space.generation);
+            }
+        }
+    }
+
+    /// Whether a generation that is built anew may have room where this one, which has run out of
+    /// it, has none: a live copy in a memory file system goes on in its directory.
+    pub fn may_find_room(&mut self) -> bool {
+        let (_, _, writer) = self.split();
+        let generation = writer.target().space.generation;
+        match &mut writer.source {
+            Source::Private(_) => false,
+            Source::Live(spaces) => spaces.note_full(generation),
+        }
+    }
+
+    /// Notes what is known of the log, for those who read beside this process and for whoever takes
+    /// over; published with the next entry, or by [`PartitionWriter::publish_following`].
+    pub fn note_following(&mut self, following: Following) {
+        let (_, _, writer) = self.split();
+        let noted = &mut writer.target_mut().following;
+        let (log_id, drop_all_count) = (noted.log_id, noted.drop_all_count);
+        *noted = Following { log_id, drop_all_count, ..following };
+    }
+
+    /// Publishes what was noted of the log, unless a generation is under construction.
+    pub fn publish_following(&mut self) {
+        let (_, _, writer) = self.split();
+        if writer.rebuilt.is_none() {
+            writer.published.publish(&writer.live.status());
+        }
     }
 
     /// Whether the generation that is written may go on: it is not of an image, or no block of that
@@ -344,7 +356,7 @@ impl PartitionWriter {
     /// Those of the sink; `LimitExceeded` for what is too large for an image; `Corrupt` when this
     /// generation is of an image itself that was found damaged.
     pub fn write_image(&self, state: Vec<u8>, sink: &mut dyn ImageSink) -> Result<u64> {
-        let Generation { space, table, progress, held } = self.state().target();
+        let Generation { space, table, progress, held, .. } = self.state().target();
         let partitions = self.index.schemas.newest().definition.partitions;
         let partition = self.partition_ref().at;
         let about = ImageAbout { partition, partitions, progress: *progress, held: *held };
@@ -367,8 +379,8 @@ impl PartitionWriter {
 impl Documents for PartitionWriter {
     /// Where the generation is of an image and the row's block is damaged, the answer is wrong, and
     /// the `apply` that follows refuses whatever was made of it.
-    fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.state().target().table.row(key).ok().flatten().map(<[u8]>::to_vec)
+    fn row(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
+        self.state().target().table.row(key).ok().flatten().map(Cow::from)
     }
 
     fn prefetch(&self, keys: &[&[u8]]) {

@@ -16,7 +16,7 @@ use forebay_core::id::{ClientId, Offset, PartitionId};
 use forebay_core::key::Key;
 use forebay_core::partition::partition_of;
 use forebay_core::row::Presence;
-use forebay_core::schema::{Alteration, FieldSpec};
+use forebay_core::schema::{Alteration, FieldSpec, StoreSpec};
 use forebay_core::value::Value;
 use forebay_index::{Conversion, GatherField, GatherOut, Index, KeyAnswer, KeyStatus};
 use support::*;
@@ -191,10 +191,23 @@ fn read_all(index: &Index, done: &AtomicBool, rounds: &AtomicU64) {
     }
 }
 
+fn spec_of_numbers() -> StoreSpec {
+    let fields = [("a", INT64), ("b", INT64), ("c", INT64), ("text", STRING), ("marker-0", INT64)];
+    spec(PARTITIONS, &fields)
+}
+
 #[test]
 fn no_reader_ever_sees_a_mixed_document_or_a_falling_position() {
-    let fields = [("a", INT64), ("b", INT64), ("c", INT64), ("text", STRING), ("marker-0", INT64)];
-    let mut store = Store::new(spec(PARTITIONS, &fields));
+    read_beside_writes(Store::new(spec_of_numbers()));
+}
+
+#[test]
+fn no_reader_of_a_live_copy_ever_sees_a_mixed_document_or_a_falling_position() {
+    let dir = tempfile::tempdir().unwrap();
+    read_beside_writes(Store::live(spec_of_numbers(), dir.path()));
+}
+
+fn read_beside_writes(mut store: Store) {
     let (index, done) = (store.index.clone(), AtomicBool::new(false));
     let rounds = [const { AtomicU64::new(0) }; READERS];
     std::thread::scope(|scope| {
@@ -215,11 +228,19 @@ fn no_reader_ever_sees_a_mixed_document_or_a_falling_position() {
     assert_eq!(held, lasting_and_passing);
 }
 
-/// A reader that looks a key up while its generation is swept finds it in the next one.
 #[test]
 fn no_document_is_missed_while_generations_take_turns() {
-    const SWAPS: u32 = 20_000;
-    let mut store = Store::new(spec(1, &[("a", INT64)]));
+    read_beside_rebuilds(Store::new(spec(1, &[("a", INT64)])), 20_000);
+}
+
+#[test]
+fn no_document_is_missed_while_files_take_turns() {
+    let dir = tempfile::tempdir().unwrap();
+    read_beside_rebuilds(Store::live(spec(1, &[("a", INT64)]), dir.path()), 100);
+}
+
+/// A reader that looks a key up while its generation goes finds it in the next one.
+fn read_beside_rebuilds(mut store: Store, swaps: u32) {
     let change = store.upsert("key", &[("a", Some(Value::Int64(7)))]);
     store.write(vec![change], 1);
     let (index, done) = (store.index.clone(), AtomicBool::new(false));
@@ -242,7 +263,7 @@ fn no_document_is_missed_while_generations_take_turns() {
         while reads.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
-        for _ in 0..SWAPS {
+        for _ in 0..swaps {
             rebuild(&mut store, PartitionId(0));
         }
         done.store(true, Ordering::Relaxed);

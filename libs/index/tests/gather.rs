@@ -205,3 +205,96 @@ fn keys_without_an_answer_are_a_status_or_an_error_never_a_default() {
     assert_eq!(only(&keys[0]), ErrorCode::Unavailable);
     assert_eq!(only(&keys[3]), ErrorCode::InvalidArgument);
 }
+
+/// Fields that lie side by side are copied together: the same cells as one by one, whatever is
+/// missing among them, in whatever order they are asked for, and in rows of several versions.
+#[test]
+fn runs_of_fields_give_the_cells_that_each_field_gives() {
+    const V: FieldType = FieldType::Vector(VectorType::F32, 2);
+    let names: Vec<String> = (0..11).map(|number| format!("f{number:02}")).collect();
+    let mut all: Vec<_> = names.iter().map(|name| (name.as_str(), FLOAT32)).collect();
+    (all[4].1, all[8].1) = (V, INT32);
+    let mut store = Store::new(spec(1, &all));
+    let value = |field: usize, n: f32| match all[field].1 {
+        V => Value::VectorF32(vec![n, -n]),
+        INT32 => Value::Int32(n as i32),
+        _ => Value::Float32(n),
+    };
+    // Bit `field` of a document's number: whether the field has a value; two bits more: or is null.
+    let write = |store: &mut Store, documents: std::ops::Range<usize>| {
+        for document in documents {
+            let some = |field: usize| match (document >> (field % 6)) & 3 {
+                0 => None,
+                1 => Some(None),
+                _ => Some(Some(value(field, (100 * document + field) as f32))),
+            };
+            let fields = (0..all.len()).filter(|field| store_has(store, all[*field].0));
+            let fields: Vec<_> =
+                fields.filter_map(|field| some(field).map(|value| (all[field].0, value))).collect();
+            let change = store.upsert(&format!("k{document}"), &fields);
+            store.write(vec![change], 1_000);
+        }
+    };
+    write(&mut store, 0..64);
+    let retired = Alteration::DropField("f06".to_owned());
+    let orders: [&[usize]; 3] =
+        [&[0, 1, 2, 3, 4, 5, 7, 8, 9, 10], &[10, 9, 3, 2, 1, 4], &[5, 4, 3, 7, 0]];
+    let plans = orders.map(|order| {
+        let wanted: Vec<_> = order.iter().map(|field| all[*field].0).collect();
+        let plan: GatherPlan<f64> =
+            store.index.plan_gather(&gather_fields(&wanted), Conversion::Exact).unwrap();
+        let narrow: GatherPlan<f32> =
+            store.index.plan_gather(&gather_fields(&wanted), Conversion::Lossy).unwrap();
+        (wanted, plan, narrow)
+    });
+    compare(&store, &plans, 64);
+    store.alter(&[retired], 2_000);
+    write(&mut store, 32..96);
+    compare(&store, &plans, 96);
+}
+
+type Plans<'p> = [(Vec<&'p str>, GatherPlan<f64>, GatherPlan<f32>); 3];
+
+fn gather_fields<'p>(names: &[&'p str]) -> Vec<GatherField<'p>> {
+    names.iter().map(|name| GatherField::new(name).or(Value::Int32(-7))).collect()
+}
+
+fn store_has(store: &Store, name: &str) -> bool {
+    store.index.handle_of_own_type(name).is_ok()
+}
+
+fn compare(store: &Store, plans: &Plans<'_>, documents: usize) {
+    let keys: Vec<_> = (0..documents).map(|document| format!("k{document}")).collect();
+    for (names, wide, narrow) in plans {
+        let width = wide.width();
+        let mut values = vec![0.0_f64; keys.len() * width];
+        let mut masks = vec![Presence::Null; keys.len() * width];
+        let mut out = GatherOut { values: &mut values, statuses: None, cells: Some(&mut masks) };
+        let view = store.index.view(at(3_000));
+        view.gather(wide, &keys[..], &mut out).unwrap();
+        let mut narrow_values = vec![0.0_f32; keys.len() * width];
+        view.gather(narrow, &keys[..], &mut GatherOut::values(&mut narrow_values)).unwrap();
+        assert_eq!(narrow_values, values.iter().map(|cell| *cell as f32).collect::<Vec<_>>());
+        let (mut at, mut expected, mut presences) = (0, Vec::new(), Vec::new());
+        for key in &keys {
+            for name in names {
+                let handle = store.index.handle_of_own_type(name).unwrap();
+                let read = view.get_value(&handle, key).unwrap();
+                let presence = read.presence();
+                let count = wide.columns().find(|c| c.field == *name).unwrap().count;
+                match read.value() {
+                    Some(Value::VectorF32(cells)) => {
+                        expected.extend(cells.iter().map(|c| f64::from(*c)))
+                    }
+                    Some(Value::Float32(cell)) => expected.push(f64::from(cell)),
+                    Some(Value::Int32(cell)) => expected.push(f64::from(cell)),
+                    _ => expected.extend(std::iter::repeat_n(-7.0, count)),
+                }
+                presences.extend(std::iter::repeat_n(presence, count));
+                at += count;
+            }
+        }
+        assert_eq!(at, values.len());
+        assert_eq!((values, masks), (expected, presences), "{names:?}");
+    }
+}

@@ -128,13 +128,14 @@ fn try_gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Result<Store> {
     let mut store = store();
     store.index = Index::new([schema_at(&store.definition)], [PARTITION], 77).unwrap();
     let mut writer = store.index.writer(PARTITION).unwrap();
-    writer.start_rebuild_of(&image)?;
+    let state = from.partitions[&PARTITION].state.clone();
+    writer.start_rebuild_of(&image, &state)?;
     writer.publish_rebuild();
     writer.set_phase(PartitionPhase::Serving);
     assert_eq!(writer.progress(), image.about().progress);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     followed.writer = writer;
-    followed.state = from.partitions[&PARTITION].state.clone();
+    followed.state = state;
     store.write_as(from);
     Ok(store)
 }
@@ -352,11 +353,11 @@ fn an_image_of_something_else_is_refused() {
     two.write(vec![change], 1);
     let image = Image::open(Arc::new(Bytes(image_of(&two)))).unwrap();
     let other = two.partitions.get_mut(&PartitionId(1)).unwrap();
-    let error = other.writer.start_rebuild_of(&image).unwrap_err();
+    let error = other.writer.start_rebuild_of(&image, &other.state).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
     let mut one = store();
     let followed = one.partitions.get_mut(&PARTITION).unwrap();
-    let error = followed.writer.start_rebuild_of(&image).unwrap_err();
+    let error = followed.writer.start_rebuild_of(&image, &followed.state).unwrap_err();
     assert_eq!(error.code(), ErrorCode::Unsupported, "{error}");
     // Nothing was begun.
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes: Vec::new() }]);

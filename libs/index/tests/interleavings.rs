@@ -146,3 +146,39 @@ fn a_status_is_of_one_moment() {
     assert!(holds(|| status(true)));
     assert!(!holds(|| status(false)), "loom did not see a status that was mixed");
 }
+
+/// `Memory::note_reuse` and `Reused`: a slot is swung from one record to another, and the memory of
+/// the first is used again behind a raise of the word; a reader of another process copies what the
+/// slot names, and believes it if the word is as it was.
+fn reuse(raised: Ordering, has_fence: bool) {
+    let word = AtomicU64::new;
+    let shared = Arc::new((word(0), AtomicUsize::new(0), [word(7), word(8)]));
+    let writer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            let (reuse, slot, records) = &*shared;
+            slot.store(1, Release);
+            reuse.fetch_add(1, raised);
+            if has_fence {
+                fence(Release);
+            }
+            records[0].store(9, Relaxed);
+        })
+    };
+    let (reuse, slot, records) = &*shared;
+    let before = reuse.load(Acquire);
+    let at = slot.load(Acquire);
+    let copy = records[at].load(Relaxed);
+    fence(Acquire);
+    if reuse.load(Relaxed) == before {
+        assert_eq!(copy, [7, 8][at], "a copy of memory that was used again");
+    }
+    writer.join().unwrap();
+}
+
+#[test]
+fn who_copies_memory_that_is_used_again_is_told() {
+    assert!(holds(|| reuse(Release, true)));
+    assert!(!holds(|| reuse(Release, false)), "loom did not see the new use before the word");
+    assert!(!holds(|| reuse(Relaxed, true)), "loom did not see an old way behind the word");
+}

@@ -12,7 +12,7 @@ use forebay_core::id::{ClientId, FieldId, PartitionCount, PartitionId};
 use forebay_core::key::{Key, KeyValue};
 use forebay_core::partition::partition_of;
 use forebay_core::row::Presence;
-use forebay_core::schema::{Alteration, Definition, FieldSpec};
+use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreSpec};
 use forebay_core::value::{FieldType, Value, VectorType};
 use forebay_index::{Conversion, FieldHandle, GatherField, GatherOut, GatherPlan, KeyStatus};
 use proptest::prelude::*;
@@ -50,6 +50,8 @@ enum Step {
     /// Carries the newest definition into every partition.
     Settle,
     Rebuild(u32),
+    /// Of live copies: another holder goes on with a partition.
+    TakeOver(u32),
 }
 
 fn field_step() -> impl Strategy<Value = FieldStep> {
@@ -81,6 +83,7 @@ fn step() -> impl Strategy<Value = (Step, i64)> {
         1 => Just(Step::DropAll),
         1 => Just(Step::Settle),
         1 => (0..PARTITIONS).prop_map(Step::Rebuild),
+        1 => (0..PARTITIONS).prop_map(Step::TakeOver),
     ];
     (step, 0..15_i64)
 }
@@ -158,6 +161,7 @@ struct World {
     planned: [FieldId; 2],
     clock: i64,
     names: usize,
+    is_live: bool,
 }
 
 fn name(key: u8) -> String {
@@ -186,7 +190,19 @@ fn kept(n: i64, field_type: FieldType) -> i64 {
 
 impl World {
     fn new() -> Self {
-        let store = Store::new(spec(PARTITIONS, &[("n", INT32), ("s", STRING), ("v", PAIR)]));
+        Self::over(Store::new(Self::spec()), false)
+    }
+
+    /// A world whose partitions are live copies, and change hands now and then.
+    fn live(dir: &std::path::Path) -> Self {
+        Self::over(Store::live(Self::spec(), dir), true)
+    }
+
+    fn spec() -> StoreSpec {
+        spec(PARTITIONS, &[("n", INT32), ("s", STRING), ("v", PAIR)])
+    }
+
+    fn over(store: Store, is_live: bool) -> Self {
         let handles = ["n", "s", "v"].map(|n| store.index.handle_of_own_type(n).unwrap()).into();
         let wanted = [GatherField::new("v"), GatherField::new("n").or(Value::Int32(-7))];
         let plan = store.index.plan_gather(&wanted, Conversion::Exact).unwrap();
@@ -197,7 +213,7 @@ impl World {
             documents: BTreeMap::new(),
         };
         let model = (0..PARTITIONS).map(|id| (PartitionId(id), partition.clone())).collect();
-        Self { store, model, handles, plan, planned, clock: 1_000, names: 0 }
+        Self { store, model, handles, plan, planned, clock: 1_000, names: 0, is_live }
     }
 
     fn live_field(&self, number: usize) -> Option<forebay_core::schema::Field> {
@@ -241,6 +257,8 @@ impl World {
                 }
             }
             Step::Rebuild(id) => self.rebuild(PartitionId(*id)),
+            Step::TakeOver(id) if self.is_live => self.store.take_over(PartitionId(*id)),
+            Step::TakeOver(_) => {}
         }
     }
 
@@ -304,13 +322,26 @@ impl World {
             Ok(())
         });
         copy.unwrap();
+        let windows = followed.state.dedup.windows();
+        copied.clients = windows.into_iter().map(|(client, _)| client).collect();
         followed.writer.start_rebuild().unwrap();
+        followed.writer.note_following(opened());
         assert_eq!(followed.writer.held().documents, 0);
         followed.writer.apply(&copied, &followed.state).unwrap();
         followed.writer.publish_rebuild();
         // What had expired goes on the way; that nothing else does is what the reads compare.
         let after = followed.writer.held();
         assert!(after.documents <= before.documents && after.row_bytes <= before.row_bytes);
+    }
+
+    fn follow(&mut self, steps: &[(Step, i64)], ahead: i64) {
+        for (step, passes) in steps {
+            self.clock += passes;
+            self.run(step);
+            for clock in [i64::MIN, self.clock, self.clock + ahead] {
+                self.compare(clock);
+            }
+        }
     }
 
     /// Compares every way to read with the model, by a clock that shows this.
@@ -375,9 +406,9 @@ impl World {
             })
             .collect();
         let read: Vec<_> = read
-            .into_cells()
-            .into_iter()
-            .map(|cell| (cell.field, cell.value, cell.expires_at.map(|at| at.as_micros())))
+            .cells()
+            .iter()
+            .map(|cell| (cell.field, cell.value.clone(), cell.expires_at.map(|at| at.as_micros())))
             .collect();
         assert_eq!(read, cells);
     }
@@ -445,13 +476,19 @@ proptest! {
         steps in prop::collection::vec(step(), 1..50),
         ahead in 0..60_i64,
     ) {
-        let mut world = World::new();
-        for (step, passes) in &steps {
-            world.clock += passes;
-            world.run(step);
-            for clock in [i64::MIN, world.clock, world.clock + ahead] {
-                world.compare(clock);
-            }
-        }
+        World::new().follow(&steps, ahead);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 64, ..ProptestConfig::default() })]
+
+    #[test]
+    fn every_read_of_a_live_copy_answers_what_the_model_says(
+        steps in prop::collection::vec(step(), 1..50),
+        ahead in 0..60_i64,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        World::live(dir.path()).follow(&steps, ahead);
     }
 }

@@ -240,6 +240,10 @@ fn a_batch_answers_in_order_and_duplicates_twice() {
         let values: Vec<_> = (0..4).map(|place| packed.value(place)).collect();
         assert_eq!(values, [Some(&b"Ann"[..]), None, Some(&b"Ann"[..]), None]);
     }
+    for (room, copied) in [(5, 3), (6, 6)] {
+        let length = view.multi_get_packed_within(&packed_keys, &name, room, &mut packed).unwrap();
+        assert_eq!((length, packed.bytes.len()), (6, copied));
+    }
     refused(
         view.multi_get_packed(&keys[..], &age, &mut packed),
         ErrorCode::InvalidArgument,

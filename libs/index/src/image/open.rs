@@ -13,6 +13,9 @@ use super::format::{
 use super::{ImageAbout, ImageFile, damaged};
 use crate::memory::CHUNK_BYTES_MIN;
 
+/// Blocks that are read at once when an image is copied.
+const COPIED_AT_ONCE: usize = 64;
+
 /// An image whose description was read and found sound. Its blocks are proved when they are used.
 pub struct Image {
     file: Arc<dyn ImageFile>,
@@ -104,6 +107,33 @@ impl Image {
 
     pub(crate) fn root(&self) -> u64 {
         self.header.root
+    }
+
+    /// Reads the blocks of an extent, and hands over each that fits its checksum, with its number
+    /// in the extent.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unavailable`.
+    pub(crate) fn copy_blocks(
+        &self,
+        extent: &Extent,
+        mut take: impl FnMut(u64, &Block),
+    ) -> Result<()> {
+        let mut blocks = vec![0; COPIED_AT_ONCE * BLOCK];
+        for first in (0..extent.blocks).step_by(COPIED_AT_ONCE) {
+            let count = (extent.blocks - first).min(COPIED_AT_ONCE as u64);
+            let read = &mut blocks[..count as usize * BLOCK];
+            let in_file = extent.first_in_file + first;
+            read_exactly(&*self.file, read, (in_file + 1) * CHUNK_BYTES_MIN)?;
+            for (number, block) in (0..).zip(read.as_chunks::<BLOCK>().0) {
+                let expected = self.meta.checksums.get((in_file + number) as usize);
+                if expected != Some(&checksum(block, in_file + number)) {
+                    return Err(damaged("a block whose checksum does not fit"));
+                }
+                take(first + number, block);
+            }
+        }
+        Ok(())
     }
 
     /// Brings the blocks of an extent to an address: maps them, or reads them.

@@ -1,5 +1,6 @@
 //! Chunks that overlap, are lost or keep pages would be found here.
 
+use super::addresses::reserved_of;
 use super::free::WARM_BLOCKS_MAX;
 use super::*;
 

@@ -48,19 +48,22 @@ impl Root {
     }
 
     /// As it stands in an image.
-    pub(super) fn word(self) -> u64 {
+    pub(crate) fn word(self) -> u64 {
         self.0
     }
 
+    #[inline]
     pub(super) fn depth(self) -> u32 {
         (self.0 >> DEPTH_SHIFT) as u32
     }
 
+    #[inline]
     pub(super) fn address(self) -> u64 {
         self.0 & ((1 << DEPTH_SHIFT) - 1)
     }
 
     /// The root that a partition's readers see.
+    #[inline]
     pub(crate) fn load(cell: &AtomicU64) -> Self {
         // As all loads on the way to a record: see `Group::load_to_follow`.
         Self(cell.load(Ordering::SeqCst))
@@ -72,12 +75,20 @@ impl Root {
     }
 
     /// The address of the entry for a hash; `None` without a directory.
+    #[inline]
     fn entry(self, hash: u64) -> Option<u64> {
         let depth = self.depth();
         (depth > 0).then(|| self.address() + (hash >> (64 - depth)) * ENTRY_BYTES)
     }
 
+    /// The last hash that has the same entry as this one.
+    pub(super) fn last_hash_beside(self, hash: u64) -> u64 {
+        let width = 1_u64.checked_shl(64 - self.depth());
+        width.map_or(u64::MAX, |width| hash | (width - 1))
+    }
+
     /// Brings the directory's line for a hash.
+    #[inline]
     pub(crate) fn prefetch(self, memory: &Memory, hash: u64) {
         if let Some(entry) = self.entry(hash) {
             memory.prefetch(entry);
@@ -92,7 +103,7 @@ impl Root {
     /// # Safety
     /// The root was loaded, or belongs to the caller's own table, and the caller's guard has been
     /// held since.
-    #[inline]
+    #[inline(always)]
     pub(super) unsafe fn group(self, memory: &Memory, hash: u64) -> Result<Option<Group<'_>>> {
         if self == Self::NONE {
             return Ok(None);
@@ -118,6 +129,7 @@ pub(super) fn entry_of(group: u64) -> u32 {
 }
 
 /// The group that an entry names.
+#[inline]
 pub(super) fn address(entry: u32) -> u64 {
     u64::from(entry) * CHUNK_BYTES_MIN
 }

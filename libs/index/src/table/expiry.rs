@@ -11,6 +11,7 @@ use std::collections::BinaryHeap;
 
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
+use forebay_core::row::row_expires_at;
 
 use super::{Kept, Table};
 
@@ -65,27 +66,27 @@ impl Table {
         places.iter().map(|place| self.groups[*place as usize].expires).collect()
     }
 
-    /// Removes what has expired at this time from groups that are due, at most this many groups;
-    /// tells the lengths of each key and row that went.
+    /// Prepares the removal of what has expired at this time from groups that are due, at most this
+    /// many groups; tells the lengths of each key and row that goes.
     ///
     /// # Errors
-    /// `Corrupt`.
-    pub(crate) fn expire(
+    /// `Corrupt`; call [`Table::give_up`] then.
+    pub(crate) fn prepare_expired(
         &mut self,
         now: Timestamp,
         groups_max: usize,
-        expiry_of: impl Fn(&[u8]) -> Option<Timestamp>,
-        mut removed: impl FnMut(usize, usize),
+        mut goes: impl FnMut(usize, usize),
     ) -> Result<()> {
         for _ in 0..groups_max {
             let now = now.as_micros();
             let Some(place) = self.due.next(&mut self.groups, now) else { break };
-            let (keys, next) = self.expired(&self.groups[place], now, &expiry_of)?;
+            let (keys, next) = self.expired(&self.groups[place], now)?;
             for key in keys {
-                if let Some(row) = self.remove(&key)? {
-                    removed(key.len(), row);
+                if let Some(replaced) = self.prepare_removal(&key)? {
+                    goes(key.len(), replaced.row_bytes);
                 }
             }
+            self.looked_through.push(place);
             let kept = &mut self.groups[place];
             kept.expires = next;
             if next < NEVER {
@@ -95,16 +96,20 @@ impl Table {
         Ok(())
     }
 
+    /// Notes, in live memory, when the groups that were looked through are due again: what has
+    /// expired there is gone.
+    pub(crate) fn note_looked_through(&mut self) {
+        for place in std::mem::take(&mut self.looked_through) {
+            let kept = &self.groups[place];
+            self.memory.note_group(kept.chunk.address(), kept.expires);
+        }
+    }
+
     /// The keys of a group that have expired, and when the next one does.
-    fn expired(
-        &self,
-        kept: &Kept,
-        now: i64,
-        expiry_of: &impl Fn(&[u8]) -> Option<Timestamp>,
-    ) -> Result<(Vec<Vec<u8>>, i64)> {
+    fn expired(&self, kept: &Kept, now: i64) -> Result<(Vec<Vec<u8>>, i64)> {
         let (mut keys, mut next) = (Vec::new(), NEVER);
         self.visit_records(kept, |_, record| {
-            match expiry_of(record.row).map(Timestamp::as_micros) {
+            match row_expires_at(record.row).map(Timestamp::as_micros) {
                 Some(at) if at <= now => keys.push(record.key.to_vec()),
                 Some(at) => next = next.min(at),
                 None => {}

@@ -17,6 +17,8 @@ const BUCKET_SLOTS: u64 = 8;
 const BUCKETS: u64 = SLOTS / BUCKET_SLOTS;
 const BUCKET_BYTES: u64 = 8 * BUCKET_SLOTS;
 const BUCKET_SHIFT: u32 = 16;
+/// Lines of one record that are asked for ahead; the rest of a long one is read in order anyway.
+const LINES_AT_ONCE: usize = 8;
 
 /// Slots in use, deleted ones included, beyond which a group is split or written anew: 85 %.
 pub(super) const FILLED_MAX: u32 = (SLOTS * 85 / 100) as u32;
@@ -51,11 +53,19 @@ impl<'g> Group<'g> {
         Self { memory, address }
     }
 
+    /// Where it lies.
+    #[inline]
+    pub(super) fn address(&self) -> u64 {
+        self.address
+    }
+
+    #[inline]
     fn bucket(&self, hash: u64, step: u64) -> u64 {
         let home = hash >> BUCKET_SHIFT;
         self.address + (home + step) % BUCKETS * BUCKET_BYTES
     }
 
+    #[inline]
     fn load(&self, slot: u64) -> u64 {
         // SAFETY: a slot of a group in use; slots are only ever touched as atomics.
         unsafe { self.memory.word(slot) }.load(Ordering::Relaxed)
@@ -63,40 +73,75 @@ impl<'g> Group<'g> {
 
     /// Loads a slot whose record will be read. Sequentially consistent, as all loads on the way to
     /// a record are: so is a guard's announcement, and one of the two sees the other.
+    #[inline]
     fn load_to_follow(&self, slot: u64) -> u64 {
         // SAFETY: as above.
         unsafe { self.memory.word(slot) }.load(Ordering::SeqCst)
     }
 
+    #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         self.memory.prefetch(self.bucket(hash, 0));
     }
 
     /// The word of the first slot in the key's bucket with its tag: most likely the key's own.
+    #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<u64> {
         let (bucket, tag) = (self.bucket(hash, 0), slot::tag_of(hash));
-        let words = (0..BUCKET_SLOTS).map(|place| self.load(bucket + 8 * place));
-        words.into_iter().find(|word| slot::tag(*word) == tag)
+        let place = self.look(bucket, tag).0.trailing_zeros();
+        if u64::from(place) >= BUCKET_SLOTS {
+            return None;
+        }
+        let word = self.load_to_follow(bucket + 8 * u64::from(place));
+        (slot::tag(word) == tag).then_some(word)
+    }
+
+    /// Which slots of a bucket have this tag, a bit for each, and whether none is empty. Without a
+    /// branch: which of the slots it is cannot be foretold.
+    #[inline]
+    fn look(&self, bucket: u64, tag: u16) -> (u32, bool) {
+        let (mut tagged, mut is_full) = (0, true);
+        for place in 0..BUCKET_SLOTS {
+            let word = self.load(bucket + 8 * place);
+            tagged |= u32::from(slot::tag(word) == tag) << place;
+            is_full &= word != slot::EMPTY;
+        }
+        (tagged, is_full)
     }
 
     /// The record of a key.
     #[inline]
     pub(super) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<Record<'g>>> {
+        self.find_by(hash, |word| self.record_of(word, key))
+    }
+
+    /// The record behind a slot's word, if it is the key's.
+    pub(super) fn record_of(&self, word: u64, key: &[u8]) -> Result<Option<Record<'g>>> {
+        let found = self.record(word)?;
+        Ok((found.key == key).then_some(found))
+    }
+
+    /// What `take` makes of the first slot with a key's tag that it takes.
+    #[inline]
+    pub(super) fn find_by<T>(
+        &self,
+        hash: u64,
+        mut take: impl FnMut(u64) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let tag = slot::tag_of(hash);
         for step in 0..BUCKETS {
             let bucket = self.bucket(hash, step);
-            let mut is_full = true;
-            for place in 0..BUCKET_SLOTS {
-                let word = self.load(bucket + 8 * place);
-                is_full &= word != slot::EMPTY;
-                if slot::tag(word) != tag {
-                    continue;
-                }
+            let (mut tagged, is_full) = self.look(bucket, tag);
+            while tagged != 0 {
+                let place = u64::from(tagged.trailing_zeros());
+                tagged &= tagged - 1;
                 let word = self.load_to_follow(bucket + 8 * place);
                 if slot::tag(word) == tag {
-                    let found = self.record(word)?;
-                    if found.key == key {
-                        return Ok(Some(found));
+                    // Or the rest would come only once the first line has said how long it is.
+                    self.prefetch_record(word);
+                    let taken = take(word)?;
+                    if taken.is_some() {
+                        return Ok(taken);
                     }
                 }
             }
@@ -107,8 +152,13 @@ impl<'g> Group<'g> {
         Ok(None)
     }
 
-    /// The record behind a slot's word.
+    /// Asks for the lines of the record behind a slot's word.
     #[inline]
+    pub(super) fn prefetch_record(&self, word: u64) {
+        slot::lines(word).take(LINES_AT_ONCE).for_each(|line| self.memory.prefetch(line));
+    }
+
+    /// The record behind a slot's word.
     pub(super) fn record(&self, word: u64) -> Result<Record<'g>> {
         // SAFETY: a published word names a record that stays while the caller's guard is held.
         unsafe { record(self.memory, slot::address(word)) }
@@ -164,11 +214,12 @@ impl<'g> Group<'g> {
         if words.any(|word| word == slot::EMPTY) { slot::EMPTY } else { slot::DELETED }
     }
 
-    /// Puts a word that is not in the group into the first free slot for its hash.
-    pub(super) fn put(&self, hash: u64, word: u64) {
-        if let Ok(Some(Place::Free(at, _))) = self.search(hash, |_| Ok(false)) {
-            self.store(at, word);
-        }
+    /// Puts a word that is not in the group into the first free slot for its hash; answers what the
+    /// slot was, or `None` in a group without one.
+    pub(super) fn put(&self, hash: u64, word: u64) -> Option<u64> {
+        let Ok(Some(Place::Free(at, was))) = self.search(hash, |_| Ok(false)) else { return None };
+        self.store(at, word);
+        Some(was)
     }
 
     /// How many slots are not empty, and how many hold a record.

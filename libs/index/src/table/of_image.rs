@@ -1,5 +1,6 @@
 //! A table as an image holds it, and a table that goes on from one.
 
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use forebay_core::Result;
@@ -32,27 +33,83 @@ impl Table {
     /// # Errors
     /// `Corrupt` when it cannot be a table; those of [`Memory::of_image`].
     pub(crate) fn of_image(image: &Image, addresses: u64) -> Result<Self> {
-        let root = Root::of_image(image.root())?;
-        let segments = Segments::of_image(image.segments())?;
-        let directory = directory_of(root)?;
-        let mut used: Vec<_> = segments.chunks().map(|at| (at.address(), at.bytes())).collect();
-        used.extend(directory.iter().map(|at| (at.address(), at.bytes())));
-        let memory = Memory::of_image(image, &used, addresses)?;
-        let mut table = Self::new(memory.clone(), SeededHash::of_seed(image.hash_seed()));
-        (table.root, table.directory, table.segments) = (root, directory, segments);
-        table.take_groups(image.expiries())?;
-        used.extend(table.groups.iter().map(|kept| (kept.chunk.address(), kept.chunk.bytes())));
-        memory.adopt(used, table.segments.open_rest())?;
+        let parts = Parts::of_image(image)?;
+        let memory = Memory::of_image(image, &parts.chunks(), addresses)?;
+        let table = Self::assemble(memory, parts, &mut image.expiries().iter())?;
+        table.memory.adopt(table.chunks(), table.segments.open_rest())?;
         Ok(table)
     }
 
-    /// Finds the groups in the directory; several entries side by side may name one.
-    fn take_groups(&mut self, expiries: &[i64]) -> Result<()> {
-        if self.root == Root::NONE {
-            return if expiries.is_empty() { Ok(()) } else { Err(damaged("groups of no table")) };
+    /// The table of an image, copied to live memory in which nothing is, and proved.
+    ///
+    /// # Errors
+    /// `Corrupt` when it is damaged, or cannot be a table; those of [`Memory::copy_image`].
+    pub(crate) fn of_image_copied(image: &Image, memory: &Arc<Memory>) -> Result<Self> {
+        let mut parts = Parts::of_image(image)?;
+        parts.segments = parts.segments.with_serial(memory.words().serial.load(Ordering::Relaxed));
+        memory.copy_image(image, &parts.chunks())?;
+        let table = Self::assemble(memory.clone(), parts, &mut image.expiries().iter())?;
+        memory.adopt(table.chunks(), None)?;
+        table.segments.note_all(memory);
+        for kept in &table.groups {
+            memory.note_group(kept.chunk.address(), kept.expires);
         }
-        let entries = self.entries()?;
-        let mut expiries = expiries.iter();
+        Ok(table)
+    }
+
+    /// A table as an earlier writer of live memory has left it.
+    ///
+    /// # Errors
+    /// `Corrupt` when it cannot be a table.
+    pub(crate) fn of_live(
+        memory: &Arc<Memory>,
+        hash: SeededHash,
+        root: u64,
+        serial: u64,
+    ) -> Result<Self> {
+        let root = Root::of_image(root)?;
+        let segments = Segments::of_notes(&memory.noted_segments(), serial)?;
+        let directory = directory_of(root)?;
+        let mut at = directory.iter().map(|at| at.address() + at.bytes());
+        if at.any(|end| end > memory.opened()) {
+            return Err(damaged("a directory outside of it"));
+        }
+        let parts = Parts { hash, root, directory, segments };
+        let table = Self::new(memory.clone(), hash, serial);
+        let groups = table.entries_of_parts(&parts)?;
+        let expiries: Vec<i64> = groups
+            .chunk_by(|one, other| one == other)
+            .map(|run| memory.group_expires(run[0]).unwrap_or(NEVER))
+            .collect();
+        Self::assemble(memory.clone(), parts, &mut expiries.iter())
+    }
+
+    fn assemble(
+        memory: Arc<Memory>,
+        parts: Parts,
+        expiries: &mut std::slice::Iter<'_, i64>,
+    ) -> Result<Self> {
+        let mut table = Self::new(memory, parts.hash, parts.segments.serial());
+        let entries = table.entries_of_parts(&parts)?;
+        (table.root, table.directory, table.segments) =
+            (parts.root, parts.directory, parts.segments);
+        table.take_groups(&entries, expiries)?;
+        Ok(table)
+    }
+
+    /// All chunks that it uses, as start and bytes each.
+    pub(crate) fn chunks(&self) -> Vec<(u64, u64)> {
+        let groups = self.groups.iter().map(|kept| &kept.chunk);
+        let chunks = groups.chain(&self.directory).chain(self.segments.chunks());
+        chunks.map(|chunk| (chunk.address(), chunk.bytes())).collect()
+    }
+
+    /// Finds the groups in the directory; several entries side by side may name one.
+    fn take_groups(
+        &mut self,
+        entries: &[u64],
+        expiries: &mut std::slice::Iter<'_, i64>,
+    ) -> Result<()> {
         let mut first = 0;
         for run in entries.chunk_by(|one, other| one == other) {
             let width = run.len();
@@ -63,9 +120,10 @@ impl Table {
             let chunk = Chunk::of_image(run[0], CHUNK_BYTES_MIN)
                 .ok_or_else(|| damaged("a group that is no chunk"))?;
             let depth = self.root.depth() - width.ilog2();
-            let (filled, live, is_counted) = (0, 0, false);
+            let (filled, live, reserved, is_counted) = (0, 0, 0, false);
+            let (due, never) = (NEVER, NEVER);
             let mut kept =
-                Kept { chunk, depth, filled, live, is_counted, expires: NEVER, due: NEVER };
+                Kept { chunk, depth, filled, live, reserved, is_counted, expires: never, due };
             let place = self.groups.len();
             if expires < NEVER {
                 self.due.note(place, &mut kept, expires);
@@ -78,15 +136,41 @@ impl Table {
     }
 
     /// The addresses of the groups, by directory entry.
-    fn entries(&self) -> Result<Vec<u64>> {
-        let Some(chunk) = &self.directory else { return Ok(vec![self.root.address()]) };
+    fn entries_of_parts(&self, parts: &Parts) -> Result<Vec<u64>> {
+        if parts.root == Root::NONE {
+            return Ok(Vec::new());
+        }
+        let Some(chunk) = &parts.directory else { return Ok(vec![parts.root.address()]) };
         self.memory.prove(chunk.address(), chunk.bytes())?;
         let entry = |entry: u64| {
             let at = chunk.address() + entry * ENTRY_BYTES;
             // SAFETY: an entry of the table's own directory, which was just proved.
             directory::address(unsafe { self.memory.half_word(at) }.load(Ordering::Relaxed))
         };
-        Ok((0..1 << self.root.depth()).map(entry).collect())
+        Ok((0..1 << parts.root.depth()).map(entry).collect())
+    }
+}
+
+/// What a table is put together from.
+struct Parts {
+    hash: SeededHash,
+    root: Root,
+    directory: Option<Chunk>,
+    segments: Segments,
+}
+
+impl Parts {
+    fn of_image(image: &Image) -> Result<Self> {
+        let root = Root::of_image(image.root())?;
+        let segments = Segments::of_image(image.segments())?;
+        let (hash, directory) = (SeededHash::of_seed(image.hash_seed()), directory_of(root)?);
+        Ok(Self { hash, root, directory, segments })
+    }
+
+    /// The chunks of all but the groups.
+    fn chunks(&self) -> Vec<(u64, u64)> {
+        let chunks = self.segments.chunks().chain(&self.directory);
+        chunks.map(|chunk| (chunk.address(), chunk.bytes())).collect()
     }
 }
 

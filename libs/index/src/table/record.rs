@@ -8,6 +8,8 @@ use forebay_core::Result;
 
 use crate::memory::{CHUNK_BYTES_MIN, Memory};
 
+/// Bytes of a header of a key below 128 bytes and a row below 16 KiB, at most.
+const SHORT_HEADER_BYTES: u64 = 3;
 /// Bytes of the longest header.
 pub(super) const HEADER_BYTES_MAX: usize = 10;
 
@@ -61,7 +63,6 @@ pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
 /// # Safety
 /// A record was written there before its address was published, and it is not written over until
 /// the caller's guard has gone. Where the memory is of an image, any address will do.
-#[inline]
 pub(super) unsafe fn record(memory: &Memory, address: u64) -> Result<Record<'_>> {
     // The header, as far as it can reach in its block; one that goes on has the rest proved below.
     let block = CHUNK_BYTES_MIN - address % CHUNK_BYTES_MIN;
@@ -89,6 +90,40 @@ pub(super) unsafe fn record(memory: &Memory, address: u64) -> Result<Record<'_>>
     let bytes = unsafe { memory.bytes(at, key + row) };
     let (key, row) = bytes.split_at(key);
     Ok(Record { key, row, bytes: at - address + bytes.len() as u64 })
+}
+
+/// The row of the record at an address, if it is this key's and has a short header; else only
+/// [`record`] can tell. For reads, most of which end here.
+///
+/// # Safety
+/// As [`record`].
+#[inline(always)]
+pub(super) unsafe fn row_of<'g>(memory: &'g Memory, address: u64, key: &[u8]) -> Option<&'g [u8]> {
+    if address % CHUNK_BYTES_MIN > CHUNK_BYTES_MIN - SHORT_HEADER_BYTES {
+        return None;
+    }
+    memory.prove(address, SHORT_HEADER_BYTES).ok()?;
+    // SAFETY: the caller's promise; each chunk has bytes up to the end of its last block.
+    let bytes = unsafe { memory.bytes(address, SHORT_HEADER_BYTES as usize) };
+    let (header, row) = short_header(bytes.first_chunk()?, key.len())?;
+    memory.prove(address + header, (key.len() + row) as u64).ok()?;
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { memory.bytes(address + header, key.len() + row) };
+    let (found, row) = bytes.split_at(key.len());
+    (found == key).then_some(row)
+}
+
+/// The bytes of a short header and of the row behind it; `None` for a longer header, and for one of
+/// a key of another length.
+#[inline(always)]
+pub(super) fn short_header(bytes: &[u8; 3], key: usize) -> Option<(u64, usize)> {
+    match *bytes {
+        [length @ ..0x80, row @ ..0x80, _] if usize::from(length) == key => Some((2, row.into())),
+        [length @ ..0x80, low, high @ ..0x80] if usize::from(length) == key => {
+            Some((3, usize::from(low & 0x7f) | usize::from(high) << 7))
+        }
+        _ => None,
+    }
 }
 
 #[cfg(test)]

@@ -22,15 +22,18 @@ pub(super) fn pack(tag: u16, address: u64, bytes: u64) -> u64 {
     u64::from(tag) << TAG_SHIFT | lines << LINES_SHIFT | address
 }
 
+#[inline]
 pub(super) fn tag(slot: u64) -> u16 {
     (slot >> TAG_SHIFT) as u16
 }
 
+#[inline]
 pub(super) fn address(slot: u64) -> u64 {
     slot & ((1 << LINES_SHIFT) - 1)
 }
 
 /// The addresses of the lines that a record spans, 31 at most.
+#[inline]
 pub(super) fn lines(slot: u64) -> impl Iterator<Item = u64> {
     let first = address(slot) / LINE_BYTES;
     let count = slot >> LINES_SHIFT & LINES_MAX;
@@ -38,11 +41,13 @@ pub(super) fn lines(slot: u64) -> impl Iterator<Item = u64> {
 }
 
 /// The tag of a hash.
+#[inline]
 pub(super) fn tag_of(hash: u64) -> u16 {
     (hash as u16).max(1)
 }
 
 /// Whether a record lies behind the slot.
+#[inline]
 pub(super) fn is_live(slot: u64) -> bool {
     tag(slot) != 0
 }

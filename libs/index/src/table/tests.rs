@@ -3,6 +3,20 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64};
 
+/// The record of a key, in the table that begins at this root.
+///
+/// # Safety
+/// As [`Search::end`].
+unsafe fn find<'g>(
+    memory: &'g Memory,
+    root: Root,
+    hash: u64,
+    key: &[u8],
+) -> Result<Option<Record<'g>>> {
+    // SAFETY: the caller's promise.
+    unsafe { Search::begin(memory, root, hash).end(memory, key) }
+}
+
 use super::*;
 
 /// A table with a root that readers see.
@@ -25,7 +39,7 @@ impl Seen {
     }
 
     fn table(&self) -> Table {
-        Table::new(self.memory.clone(), self.hash)
+        Table::new(self.memory.clone(), self.hash, 2)
     }
 
     fn publishing(&self) -> Publishing<'_> {
@@ -63,6 +77,27 @@ impl Seen {
     }
 }
 
+impl Table {
+    /// Writes one row.
+    fn insert(
+        &mut self,
+        key: &[u8],
+        row: &[u8],
+        publishing: Publishing<'_>,
+    ) -> Result<Option<usize>> {
+        let prepared = self.prepare(key, row, None, publishing);
+        prepared.as_ref().err().into_iter().for_each(|_| self.give_up());
+        self.show()?;
+        Ok(prepared?.map(|replaced| replaced.row_bytes))
+    }
+
+    fn remove(&mut self, key: &[u8]) -> Result<Option<usize>> {
+        let removed = self.prepare_removal(key)?;
+        self.show()?;
+        Ok(removed.map(|replaced| replaced.row_bytes))
+    }
+}
+
 /// Numbers that look random and are the same in each run.
 fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
     move |below| {
@@ -83,7 +118,7 @@ fn a_long_history_leaves_what_a_map_has() {
             assert_eq!(removed, model.remove(&key).map(|row| row.len()));
         } else {
             let row = vec![step as u8; number(120) as usize];
-            let replaced = table.insert(&key, &row, None, seen.publishing()).unwrap();
+            let replaced = table.insert(&key, &row, seen.publishing()).unwrap();
             assert_eq!(replaced, model.insert(key, row).map(|row| row.len()));
         }
         table.reclaim(200, seen.publishing()).unwrap();
@@ -117,7 +152,7 @@ fn each_new_key_moves_one_group_at_most() {
     let mut table = seen.table();
     for key in 0..60_000_u32 {
         let (before, used) = (table.groups.len(), seen.memory.used_bytes());
-        table.insert(&key.to_le_bytes(), b"row", None, seen.publishing()).unwrap();
+        table.insert(&key.to_le_bytes(), b"row", seen.publishing()).unwrap();
         assert!(table.groups.len() <= before + 1 || before == 0);
         assert!(used == 0 || seen.memory.used_bytes() <= used + 4 * 1024 * 1024);
     }
@@ -131,9 +166,9 @@ fn a_group_of_deleted_slots_is_written_anew_and_not_split() {
     let seen = Seen::new();
     let mut table = seen.table();
     for key in 0..20_000_u32 {
-        table.insert(&key.to_le_bytes(), b"row", None, seen.publishing()).unwrap();
+        table.insert(&key.to_le_bytes(), b"row", seen.publishing()).unwrap();
         assert_eq!(table.remove(&key.to_le_bytes()).unwrap(), Some(3));
-        table.insert(b"lasting", &key.to_le_bytes(), None, seen.publishing()).unwrap();
+        table.insert(b"lasting", &key.to_le_bytes(), seen.publishing()).unwrap();
     }
     assert_eq!(table.groups.len(), 1);
     assert_eq!(seen.find(b"lasting"), Some(19_999_u32.to_le_bytes().to_vec()));
@@ -146,13 +181,13 @@ fn rows_of_every_size_come_back() {
     let sizes = [0, 1, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152, 5_000_000];
     for size in sizes {
         let row = vec![size as u8; size];
-        table.insert(format!("{size}").as_bytes(), &row, None, seen.publishing()).unwrap();
+        table.insert(format!("{size}").as_bytes(), &row, seen.publishing()).unwrap();
     }
     for size in sizes {
         assert_eq!(seen.find(format!("{size}").as_bytes()).unwrap(), vec![size as u8; size]);
     }
     let long = vec![b'k'; forebay_core::limits::KEY_BYTES_MAX];
-    table.insert(&long, b"row", None, seen.publishing()).unwrap();
+    table.insert(&long, b"row", seen.publishing()).unwrap();
     assert_eq!(seen.find(&long).unwrap(), b"row");
 }
 
@@ -160,21 +195,21 @@ fn rows_of_every_size_come_back() {
 fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
     let seen = Seen::new();
     let mut table = seen.table();
-    table.insert(b"key", &[7; 100], None, seen.publishing()).unwrap();
+    table.insert(b"key", &[7; 100], seen.publishing()).unwrap();
     let guard = seen.reclaim.enter();
     let root = Root::load(&seen.cell);
     // SAFETY: the root was loaded under the guard, which outlives the row.
     let held =
         unsafe { find(&seen.memory, root, seen.hash.of(b"key"), b"key") }.unwrap().unwrap().row;
     for n in 0..50_000_u32 {
-        table.insert(b"key", &n.to_le_bytes().repeat(25), None, seen.publishing()).unwrap();
+        table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
         table.reclaim(300, seen.publishing()).unwrap();
     }
     assert!(held.iter().all(|byte| *byte == 7), "a record was written over under a guard");
     let with_guard = seen.memory.used_bytes();
     drop(guard);
     for n in 0..50_000_u32 {
-        table.insert(b"key", &n.to_le_bytes().repeat(25), None, seen.publishing()).unwrap();
+        table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
         table.reclaim(300, seen.publishing()).unwrap();
     }
     assert!(seen.memory.used_bytes() < with_guard.min(1024 * 1024));
@@ -191,7 +226,7 @@ fn readers_beside_growth_and_reclaim_miss_nothing() {
         row
     };
     for key in 0..LASTING {
-        table.insert(&key.to_le_bytes(), &row(key, 0), None, seen.publishing()).unwrap();
+        table.insert(&key.to_le_bytes(), &row(key, 0), seen.publishing()).unwrap();
     }
     std::thread::scope(|scope| {
         for reader in 0..2 {
@@ -219,10 +254,10 @@ fn readers_beside_growth_and_reclaim_miss_nothing() {
             if done.load(Ordering::Relaxed) {
                 break;
             }
-            table.insert(&new.to_le_bytes(), &row(new, 0), None, seen.publishing()).unwrap();
+            table.insert(&new.to_le_bytes(), &row(new, 0), seen.publishing()).unwrap();
             let key = new % LASTING;
             version += u32::from(key == 0);
-            table.insert(&key.to_le_bytes(), &row(key, version), None, seen.publishing()).unwrap();
+            table.insert(&key.to_le_bytes(), &row(key, version), seen.publishing()).unwrap();
             table.reclaim(400, seen.publishing()).unwrap();
         }
         done.store(true, Ordering::Relaxed);
@@ -260,7 +295,7 @@ fn without_memory_nothing_is_lost_and_nothing_leaks() {
                 );
             }
             let row = vec![step as u8; number(1 + rows) as usize];
-            match table.insert(&key, &row, None, seen.publishing()) {
+            match table.insert(&key, &row, seen.publishing()) {
                 Ok(_) => drop(model.insert(key, row)),
                 Err(error) => {
                     assert_eq!(error.code(), forebay_core::ErrorCode::LimitExceeded);
@@ -285,19 +320,19 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
     let mut table = seen.table();
     let old: Vec<_> = (0..800_u32).map(u32::to_le_bytes).collect();
     for key in &old {
-        table.insert(key, &key.repeat(9), None, seen.publishing()).unwrap();
+        table.insert(key, &key.repeat(9), seen.publishing()).unwrap();
     }
     let pin = seen.reclaim.enter();
     let root = Root::load(&seen.cell);
     assert_eq!((table.groups.len(), root), (1, table.root()));
     for key in 800..20_000_u32 {
-        table.insert(&key.to_le_bytes(), b"new", None, seen.publishing()).unwrap();
+        table.insert(&key.to_le_bytes(), b"new", seen.publishing()).unwrap();
     }
     // Every record that the old group names goes, and so do the segments that they lie in.
     let before = table.segments.bytes();
     for round in 0..40_u8 {
         for key in &old {
-            table.insert(key, &[round; 60], None, seen.publishing()).unwrap();
+            table.insert(key, &[round; 60], seen.publishing()).unwrap();
             table.reclaim(10_000, seen.publishing()).unwrap();
         }
     }
@@ -326,7 +361,7 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
 fn what_was_retired_under_many_readers_comes_back_without_another_retirement() {
     let seen = Seen::new();
     let mut table = seen.table();
-    table.insert(b"key", b"row", None, seen.publishing()).unwrap();
+    table.insert(b"key", b"row", seen.publishing()).unwrap();
     let gate = std::sync::Barrier::new(9);
     std::thread::scope(|scope| {
         for _ in 0..8 {
@@ -350,7 +385,7 @@ fn deletes_give_segments_back() {
     let mut table = seen.table();
     let row = vec![7; 3_000_000];
     for key in 0..20_u8 {
-        table.insert(&[key], &row, None, seen.publishing()).unwrap();
+        table.insert(&[key], &row, seen.publishing()).unwrap();
     }
     for key in 0..20_u8 {
         assert_eq!(table.remove(&[key]).unwrap(), Some(row.len()));

@@ -38,7 +38,7 @@ fn small_index() -> (Index, PartitionWriter, impl Fn(usize) -> Vec<u8>) {
 fn used(index: &Index) -> u64 {
     let header = &index.inner.followed(PartitionId(0)).unwrap().header;
     // SAFETY: no writer takes the space out of use meanwhile.
-    unsafe { header.load_space() }.memory.used_bytes()
+    unsafe { header.load_space(&index.inner.reclaim) }.unwrap().memory.used_bytes()
 }
 
 fn key(n: usize) -> Key {
@@ -50,6 +50,21 @@ fn apply(writer: &mut PartitionWriter, applied: &Applied, offset: u64) -> Result
     let mut state = PartitionState::new(at, forebay_core::id::PartitionCount(1));
     state.offset_applied = Offset(offset);
     writer.apply(applied, &state)
+}
+
+#[test]
+fn the_lines_of_the_memory_end_where_it_ends_and_groups_that_move_are_counted() {
+    let (index, mut writer, row) = small_index();
+    assert_eq!(index.memory_lines().unwrap().counts(), [0]);
+    let writes = (0..3_000).map(|n| (key(n), Some(row(10)))).collect();
+    apply(&mut writer, &Applied { writes, ..Applied::default() }, 1).unwrap();
+    assert_eq!(writer.groups_moved_max(), 1);
+    let lines = index.memory_lines().unwrap();
+    let count = lines.counts()[0];
+    assert!(count * 64 >= used(&index));
+    // The first chunk is in use: the others may not be, and nobody may touch those.
+    assert!(lines.load(0, 0).is_some());
+    assert_eq!((lines.load(0, count), lines.load(1, 0)), (None, None));
 }
 
 #[test]
@@ -88,4 +103,36 @@ fn a_position_is_never_ahead_of_what_was_applied() {
     let error = apply(&mut writer, &Applied { writes, ..Applied::default() }, 9).unwrap_err();
     assert_eq!(error.code(), ErrorCode::LimitExceeded);
     assert_eq!(writer.progress(), Progress::START);
+}
+
+#[test]
+fn a_budget_is_never_exceeded_and_goes_on_when_it_is_raised() {
+    let (index, mut writer, row) = small_index();
+    let budget = 2 << 20;
+    index.limit_memory(budget);
+    let write = |n: usize, bytes| Applied {
+        writes: vec![(key(n), Some(row(bytes)))],
+        ..Applied::default()
+    };
+    let mut n = 0;
+    let refused = loop {
+        let applied = apply(&mut writer, &write(n, 30_000), n as u64 + 1);
+        let memory = index.metrics().memory;
+        assert!(memory.used <= budget, "{memory:?}");
+        match applied {
+            Ok(()) => n += 1,
+            Err(error) => break error,
+        }
+    };
+    assert_eq!(refused.code(), ErrorCode::LimitExceeded);
+    assert!(refused.message().contains("budget"), "{refused}");
+    assert!(n > 20, "{n} rows of 30 kB in 2 MiB");
+    assert_eq!(writer.held().documents, n as u64);
+    // What replaces a document needs room for both; what goes makes room.
+    let gone = Applied { writes: (0..n).map(|n| (key(n), None)).collect(), ..Applied::default() };
+    apply(&mut writer, &gone, n as u64 + 1).unwrap();
+    index.limit_memory(2 * budget);
+    (0..n).for_each(|at| apply(&mut writer, &write(at, 30_000), (n + at) as u64 + 2).unwrap());
+    assert_eq!(writer.held().documents, n as u64);
+    assert_eq!(index.metrics().memory.limit, Some(2 * budget));
 }

@@ -3,6 +3,7 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::Arc;
 
 use forebay_core::catalog::SchemaAt;
@@ -10,14 +11,16 @@ use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, F
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, PartitionState, Record};
 use forebay_core::id::{
-    ClientId, Epoch, FieldId, LogId, PartitionId, PartitionRef, Sequence, StoreId,
+    ClientId, Epoch, FieldId, LogId, Offset, PartitionId, PartitionRef, Sequence, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::layout::Layout;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
-use forebay_index::{Index, PartitionPhase, PartitionWriter, ReadAt};
+use forebay_index::{
+    Following, Index, LiveDirectory, PartitionPhase, PartitionWriter, Progress, ReadAt,
+};
 
 pub const BOOL: FieldType = FieldType::Scalar(ScalarType::Bool);
 pub const INT32: FieldType = FieldType::Scalar(ScalarType::Int32);
@@ -86,6 +89,43 @@ impl Store {
         let partitions = index.followed().map(|id| (id, take(&index, &definition, id)));
         let partitions = partitions.collect();
         Self { definition, index, partitions, sequence: 0 }
+    }
+
+    /// A store whose partitions are all live copies in this directory, held and serving.
+    pub fn live(spec: StoreSpec, dir: &Path) -> Self {
+        let definition = spec.define(StoreId(1)).unwrap();
+        let directory = LiveDirectory { dir: dir.to_owned(), memory_dir: None };
+        let ids: Vec<_> = definition.partitions.partitions().collect();
+        directory.make(definition.store, ids.iter().copied(), 42).unwrap();
+        let schemas = [schema_at(&definition)];
+        let index = Index::live(schemas, ids.iter().copied(), 43, directory).unwrap();
+        let held = |id: PartitionId| {
+            let (mut writer, resumed) = index.hold(id).unwrap();
+            assert_eq!(resumed, None);
+            writer.set_phase(PartitionPhase::Serving);
+            writer.note_following(opened());
+            Followed { writer, state: empty_state(&definition, id) }
+        };
+        let partitions = ids.into_iter().map(|id| (id, held(id))).collect();
+        Self { definition, index, partitions, sequence: 0 }
+    }
+
+    /// Another holder takes a live partition over, as if the one before had been killed.
+    pub fn take_over(&mut self, id: PartitionId) {
+        let followed = self.partitions.remove(&id).unwrap();
+        let (held, state) = (followed.writer.held(), followed.state);
+        let has_published = followed.writer.progress() != Progress::START;
+        drop(followed.writer);
+        let (mut writer, resumed) = self.index.hold(id).unwrap();
+        if has_published {
+            let resumed = resumed.unwrap();
+            assert_eq!(resumed.state, state);
+            assert_eq!(resumed.phase, PartitionPhase::Serving);
+            assert_eq!(writer.held(), held);
+        }
+        writer.set_phase(PartitionPhase::Serving);
+        writer.note_following(opened());
+        self.partitions.insert(id, Followed { writer, state });
     }
 
     /// Writes go on as those of another store: none is a repeat.
@@ -159,11 +199,20 @@ impl Store {
 fn take(index: &Index, definition: &Definition, partition: PartitionId) -> Followed {
     let mut writer = index.writer(partition).unwrap();
     writer.set_phase(PartitionPhase::Serving);
+    Followed { writer, state: empty_state(definition, partition) }
+}
+
+/// The fold's state behind the log's opening entry.
+pub fn empty_state(definition: &Definition, partition: PartitionId) -> PartitionState {
     let at = PartitionRef { store: definition.store, partition };
     let mut state = PartitionState::new(at, definition.partitions);
-    // As behind the log's opening entry.
     state.log_id = Some(LogId(9));
-    Followed { writer, state }
+    state
+}
+
+/// What a holder notes of a log that it has opened.
+pub fn opened() -> Following {
+    Following { opened: Some((Offset(0), Offset(0))), ..Following::default() }
 }
 
 /// Reads at a time.

@@ -1,0 +1,86 @@
+//! A plan's fields at one version of a row: those that lie side by side, in the row as in the
+//! matrix and in the matrix's own type, are copied together.
+
+use std::ops::Range;
+
+use forebay_core::id::SchemaVersion;
+use forebay_core::layout::{Place, Slot};
+
+use super::Planned;
+use crate::number::Element;
+use crate::row_ref::RowRef;
+
+/// How a plan reads rows that were written at one version and are seen at one version.
+#[derive(Clone, Debug)]
+pub(super) struct Runs {
+    versions: [SchemaVersion; 2],
+    pub(super) runs: Box<[Run]>,
+}
+
+/// Some of a plan's fields, in their order.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    /// Their places in the plan.
+    pub(super) fields: Range<usize>,
+    /// Their columns.
+    pub(super) columns: Range<usize>,
+    /// Where their bytes lie, as they go into the matrix; `None` for one field that is read by
+    /// itself.
+    pub(super) copied: Option<Copied>,
+}
+
+/// Fields whose bytes are those of their cells.
+#[derive(Clone, Debug)]
+pub(super) struct Copied {
+    /// Their numbers among the row's fields.
+    pub(super) slots: Range<usize>,
+    /// Their bytes in the row.
+    pub(super) bytes: Range<usize>,
+}
+
+impl Runs {
+    pub(super) fn of<E: Element>(fields: &[Planned<E>], row: &RowRef<'_>) -> Self {
+        let mut runs: Vec<Run> = Vec::with_capacity(fields.len());
+        for (place, field) in fields.iter().enumerate() {
+            let columns = field.first..field.first + field.defaults.len();
+            let slot = row.slot(field.handle.field());
+            let copied = slot.and_then(|slot| copied::<E>(slot, columns.len()));
+            let goes_on = runs.last_mut().filter(|last| last.takes(&columns, copied.as_ref()));
+            match (goes_on, &copied) {
+                (Some(run), Some(next)) => run.take(&columns, next),
+                _ => runs.push(Run { fields: place..place + 1, columns, copied }),
+            }
+        }
+        Self { versions: row.versions(), runs: runs.into() }
+    }
+
+    /// Whether a row is read so.
+    #[inline]
+    pub(super) fn are_for(&self, row: &RowRef<'_>) -> bool {
+        self.versions == row.versions()
+    }
+}
+
+impl Run {
+    /// Whether a field lies behind this one, in the row and in the matrix.
+    fn takes(&self, columns: &Range<usize>, next: Option<&Copied>) -> bool {
+        let (Some(copied), Some(next)) = (&self.copied, next) else { return false };
+        self.columns.end == columns.start
+            && copied.slots.end == next.slots.start
+            && copied.bytes.end == next.bytes.start
+    }
+
+    fn take(&mut self, columns: &Range<usize>, next: &Copied) {
+        self.fields.end += 1;
+        self.columns.end = columns.end;
+        if let Some(copied) = &mut self.copied {
+            (copied.slots.end, copied.bytes.end) = (next.slots.end, next.bytes.end);
+        }
+    }
+}
+
+fn copied<E: Element>(slot: &Slot, cells: usize) -> Option<Copied> {
+    let Place::Fixed { at, width } = slot.place else { return None };
+    let is_same = E::is_stored_as(slot.field_type) && width == cells * size_of::<E>();
+    is_same.then_some(Copied { slots: slot.number..slot.number + 1, bytes: at..at + width })
+}

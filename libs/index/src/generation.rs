@@ -1,0 +1,311 @@
+//! One generation of a partition's documents, as its writer has it.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_core::Result;
+use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::row::row_expires_at;
+
+use crate::header::{Following, Held, Progress, Status, Words};
+use crate::image::{Image, ImageAbout};
+use crate::index::Inner;
+use crate::live::Windows;
+use crate::memory::{Chunk, Memory, Redo};
+use crate::storage::{SeededHash, Space};
+use crate::table::{FIRST_SERIAL, PREFETCHED, Publishing, Replaced, Root, Table};
+
+/// Bucket groups that one `apply` looks through for what has expired, and one more for this many
+/// writes.
+const EXPIRED_PER_APPLY: usize = 4;
+const WRITES_PER_EXPIRED: usize = 128;
+
+/// Bytes of old records that one `apply` walks for reclaim, beyond twice what it replaces.
+const WALKED_PER_APPLY: u64 = 4 * 1024;
+
+/// One generation of a partition's documents.
+#[derive(Debug)]
+pub(crate) struct Generation {
+    pub(crate) space: Arc<Space>,
+    pub(crate) table: Table,
+    /// What the fold keeps beside the documents; in a live space only.
+    pub(crate) windows: Option<Windows>,
+    /// Where the list of an entry's writes lies; in a live space only.
+    list: Option<Chunk>,
+    /// How many writes the list has.
+    listed: u64,
+    pub(crate) progress: Progress,
+    pub(crate) held: Held,
+    pub(crate) following: Following,
+}
+
+impl Generation {
+    /// An empty one, in a private space of its own.
+    pub(crate) fn private(addresses: u64, hash: SeededHash) -> Result<Self> {
+        let memory = Memory::reserve(addresses)?;
+        Ok(Self::within(Space::new(memory, hash, Root::NONE)))
+    }
+
+    /// An empty one, in a space that is empty.
+    pub(crate) fn within(space: Arc<Space>) -> Self {
+        let table = Table::new(space.memory.clone(), space.hash, FIRST_SERIAL);
+        let windows = space.memory.is_live().then(|| Windows::new(&space));
+        Self::of(space, table, windows, &Status::START)
+    }
+
+    /// One with what a space holds already.
+    pub(crate) fn of(
+        space: Arc<Space>,
+        table: Table,
+        windows: Option<Windows>,
+        status: &Status,
+    ) -> Self {
+        let Status { progress, held, following, .. } = *status;
+        Self { space, table, windows, list: None, listed: 0, progress, held, following }
+    }
+
+    /// One in a private space that goes on from an image, which is mapped there.
+    pub(crate) fn of_image(image: &Image, addresses: u64) -> Result<Self> {
+        let table = Table::of_image(image, addresses)?;
+        let space = Space::new(table.memory().clone(), table.hash(), table.root());
+        Ok(Self::of_table(space, table, None, image.about()))
+    }
+
+    /// One in a live space that is empty: an image is copied there, each of its blocks proved, with
+    /// the fold's state as of the image.
+    pub(crate) fn of_image_copied(
+        image: &Image,
+        space: Arc<Space>,
+        state: &PartitionState,
+        index: &Inner,
+    ) -> Result<Self> {
+        let table = Table::of_image_copied(image, &space.memory)?;
+        // Keys are found by the image's hash from here on.
+        let space = Arc::new(Space {
+            memory: space.memory.clone(),
+            hash: table.hash(),
+            generation: space.generation,
+        });
+        let words = space.memory.words();
+        words.hash_seed.store(space.hash.seed(), Ordering::Relaxed);
+        table.root().store_release(&words.root);
+        let mut windows = Windows::new(&space);
+        let publishing = Publishing { root: Some(&words.windows), reclaim: &index.reclaim };
+        windows.prepare_all(state, publishing)?;
+        windows.0.show()?;
+        let mut copied = Self::of_table(space, table, Some(windows), image.about());
+        // Whoever takes over before anything is applied goes on with this log.
+        copied.following.log_id = state.log_id;
+        copied.following.drop_all_count = state.drop_all_count;
+        Ok(copied)
+    }
+
+    fn of_table(
+        space: Arc<Space>,
+        table: Table,
+        windows: Option<Windows>,
+        about: &ImageAbout,
+    ) -> Self {
+        let mut status = Status { progress: about.progress, held: about.held, ..Status::START };
+        status.held.memory_bytes = table.bytes();
+        Self::of(space, table, windows, &status)
+    }
+
+    /// What it comes to at the moment.
+    pub(crate) fn status(&self) -> Status {
+        let Self { progress, held, following, .. } = *self;
+        Status { progress, held, following, generation: self.space.generation }
+    }
+
+    /// Carries out one record's effect. `published` is where readers see it, if they do.
+    ///
+    /// # Errors
+    /// `LimitExceeded`, `Corrupt`: all is as it was. `Internal`: it may be half done.
+    pub(crate) fn apply(
+        &mut self,
+        index: &Inner,
+        applied: &Applied,
+        state: &PartitionState,
+        published: Option<&Words>,
+    ) -> Result<()> {
+        let before = (self.held, self.following);
+        let mut fresh = applied.drop_all.then(|| {
+            self.held = Held::default();
+            Table::new(self.space.memory.clone(), self.space.hash, self.table.serial() + 1)
+        });
+        if let Err(error) = self.prepare(index, applied, state, fresh.as_mut(), published) {
+            self.give_up();
+            (self.held, self.following) = before;
+            fresh.into_iter().for_each(|fresh| fresh.retire(&index.reclaim));
+            return Err(error);
+        }
+        self.progress = Progress::from(state);
+        self.following.log_id = state.log_id;
+        self.following.drop_all_count = state.drop_all_count;
+        let dropped = self.show(fresh, published)?;
+        dropped.into_iter().for_each(|dropped| dropped.retire(&index.reclaim));
+        Ok(())
+    }
+
+    /// Prepares a record's writes; nobody sees any of it yet. What comes after a drop goes to a
+    /// table that is shown when all of it is there.
+    fn prepare(
+        &mut self,
+        index: &Inner,
+        applied: &Applied,
+        state: &PartitionState,
+        fresh: Option<&mut Table>,
+        published: Option<&Words>,
+    ) -> Result<()> {
+        let Self { space, table, held, windows, .. } = self;
+        let root = if fresh.is_some() { None } else { Some(space.root()) };
+        let publishing = Publishing { root, reclaim: &index.reclaim };
+        let is_unseen = fresh.is_some();
+        let table = fresh.unwrap_or(table);
+        for writes in applied.writes.chunks(PREFETCHED) {
+            table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
+            for (key, row) in writes {
+                let (key, row) = (key.as_bytes(), row.as_deref());
+                prepare_one(table, held, key, row, publishing)?;
+            }
+        }
+        if is_unseen {
+            table.show()?;
+        }
+        held.memory_bytes = bytes_of(table, windows.as_ref());
+        if let Some(windows) = windows {
+            let root = Some(&space.memory.words().windows);
+            let publishing = Publishing { root, reclaim: &index.reclaim };
+            windows.prepare(applied, state, publishing)?;
+        }
+        if published.is_some() { self.write_list() } else { Ok(()) }
+    }
+
+    fn give_up(&mut self) {
+        self.table.give_up();
+        if let Some(windows) = &mut self.windows {
+            windows.0.give_up();
+        }
+    }
+
+    /// Writes down what was prepared, in a live space: whoever takes over finishes it.
+    fn write_list(&mut self) -> Result<()> {
+        let Some(windows) = &self.windows else { return Ok(()) };
+        let items = self.table.items(0).chain(windows.0.items(WINDOWS));
+        let bytes: Vec<u8> = items.flat_map(u64::to_le_bytes).collect();
+        let needed = bytes.len() as u64;
+        let memory = &self.space.memory;
+        if self.list.as_ref().is_none_or(|list| list.bytes() < needed) {
+            let larger = memory.allocate(needed)?;
+            memory.release(self.list.replace(larger));
+        }
+        if let Some(list) = &self.list {
+            // SAFETY: the chunk is this writer's, is long enough, and no reader comes to it.
+            unsafe { memory.write(list.address(), &bytes) };
+        }
+        self.listed = needed / 8;
+        Ok(())
+    }
+
+    /// Shows what was prepared, and publishes what it comes to; answers the table that another one
+    /// has taken the place of.
+    fn show(&mut self, fresh: Option<Table>, published: Option<&Words>) -> Result<Option<Table>> {
+        let status = self.status();
+        let words = self.space.memory.words();
+        let turn = published.map(|published| published.prepare(&status));
+        let armed = turn.filter(|_| self.space.memory.is_live());
+        if let Some(turn) = armed {
+            let list = self.list.as_ref().map_or(0, Chunk::address);
+            let (root, serial) =
+                fresh.as_ref().map_or((0, 0), |fresh| (fresh.root().word(), fresh.serial()));
+            words.arm(turn, &Redo { list, count: self.listed, root, serial });
+        }
+        let dropped = fresh.map(|fresh| {
+            fresh.root().store_release(&words.root);
+            words.serial.store(fresh.serial(), Ordering::Release);
+            std::mem::replace(&mut self.table, fresh)
+        });
+        self.table.show()?;
+        if let Some(windows) = &mut self.windows {
+            windows.0.show()?;
+        }
+        if let (Some(published), Some(turn)) = (published, turn) {
+            published.take_turn(turn);
+        }
+        if armed.is_some() {
+            words.disarm();
+        }
+        Ok(dropped)
+    }
+
+    /// Lets the memory of expired documents and of replaced records go, a bounded amount for this
+    /// many writes.
+    ///
+    /// # Errors
+    /// As [`Generation::apply`].
+    pub(crate) fn tidy(
+        &mut self,
+        index: &Inner,
+        writes: usize,
+        published: Option<&Words>,
+    ) -> Result<()> {
+        let most = EXPIRED_PER_APPLY + writes / WRITES_PER_EXPIRED;
+        let (now, before) = (self.progress.partition_time, self.held);
+        let (table, held) = (&mut self.table, &mut self.held);
+        let expired = table.prepare_expired(now, most, |key, row| held.lose(key, row));
+        let listed = expired.and_then(|()| match published {
+            Some(_) if self.held != before => self.write_list(),
+            _ => Ok(()),
+        });
+        if let Err(error) = listed {
+            self.give_up();
+            self.held = before;
+            return Err(error);
+        }
+        let is_seen = published.filter(|_| self.held != before);
+        self.show(None, is_seen)?;
+        self.table.note_looked_through();
+        let root = Some(self.space.root());
+        self.table.reclaim(WALKED_PER_APPLY, Publishing { root, reclaim: &index.reclaim })?;
+        if let Some(windows) = &mut self.windows {
+            let root = Some(&self.space.memory.words().windows);
+            windows.0.reclaim(WALKED_PER_APPLY, Publishing { root, reclaim: &index.reclaim })?;
+        }
+        self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
+        Ok(())
+    }
+}
+
+/// The bit of an item of the list whose record lies in the windows' table.
+pub(crate) const WINDOWS: u64 = 1 << 62;
+
+/// What the documents take, and what the fold keeps beside them.
+fn bytes_of(table: &Table, windows: Option<&Windows>) -> u64 {
+    table.bytes() + windows.map_or(0, |windows| windows.0.bytes())
+}
+
+fn prepare_one(
+    table: &mut Table,
+    held: &mut Held,
+    key: &[u8],
+    row: Option<&[u8]>,
+    publishing: Publishing<'_>,
+) -> Result<()> {
+    let Some(row) = row else {
+        if let Some(replaced) = table.prepare_removal(key)? {
+            held.lose(key.len(), replaced.row_bytes);
+        }
+        return Ok(());
+    };
+    match table.prepare(key, row, row_expires_at(row), publishing)? {
+        Some(Replaced { row_bytes }) => {
+            held.row_bytes = held.row_bytes.saturating_sub(row_bytes as u64);
+        }
+        None => {
+            held.documents += 1;
+            held.key_bytes += key.len() as u64;
+        }
+    }
+    held.row_bytes += row.len() as u64;
+    Ok(())
+}

@@ -1,0 +1,220 @@
+//! The header file of a live partition: a page that all processes map.
+//!
+//! Its words come first; behind them stands what it is, which never changes: it is written before
+//! the file gets its name.
+
+use std::fs::File;
+use std::io::Write;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::ptr::{NonNull, null_mut};
+
+use forebay_core::{Error, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::refused;
+use crate::header::{Status, Words};
+
+/// Bytes of a header file.
+const HEADER_BYTES: usize = 4_096;
+/// Where in it stands what it is.
+const ABOUT_AT: usize = 2_048;
+const MAGIC: [u8; 8] = *b"FBLIVE\0\0";
+/// Format of headers and spaces.
+const VERSION: u32 = 1;
+/// Bytes of the longest name of a memory directory or a header.
+pub(super) const NAME_BYTES_MAX: usize = 1_024;
+
+const _: () = assert!(size_of::<Words>() <= ABOUT_AT, "the words end before the description");
+
+/// What a header file says of itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct About {
+    /// Which boot of the machine it was made in.
+    pub(super) boot: [u8; 16],
+    /// Part of the names of its spaces.
+    pub(super) token: u64,
+    /// Where spaces lie that are not beside it.
+    pub(super) memory_dir: Option<PathBuf>,
+}
+
+/// A header file, mapped.
+#[derive(Debug)]
+pub(crate) struct HeaderFile {
+    base: NonNull<u8>,
+    about: About,
+}
+
+// SAFETY: the page is mapped until this value goes, and is only touched as atomics.
+unsafe impl Send for HeaderFile {}
+// SAFETY: as above.
+unsafe impl Sync for HeaderFile {}
+
+impl HeaderFile {
+    /// Makes a header under a name that nobody knows yet; see [`HeaderFile::name`].
+    pub(super) fn create(aside: &Path, about: About) -> Result<Self> {
+        let file = File::options()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(aside)
+            .map_err(|error| refused("make", aside, &error))?;
+        let mut page = vec![0; HEADER_BYTES];
+        let description = encode(&about)?;
+        page[ABOUT_AT..ABOUT_AT + description.len()].copy_from_slice(&description);
+        // Written and not cut to length, so that the page has its room on the disk.
+        let written = (&file).write_all(&page).and_then(|()| file.sync_data());
+        written.map_err(|error| refused("write", aside, &error))?;
+        let header = Self::map(&file, about, true, aside)?;
+        header.words().publish(&Status::START);
+        Ok(header)
+    }
+
+    /// Opens the header of this name.
+    ///
+    /// # Errors
+    /// `NotFound` without one, or with one of another boot of the machine; `Unsupported` for one of
+    /// another build; `Corrupt` for what is none; `Unavailable`.
+    pub(crate) fn open(path: &Path, is_written: bool) -> Result<Self> {
+        let file = File::options().read(true).write(is_written).open(path);
+        let file = file.map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => Error::not_found("there is no live copy here yet"),
+            _ => refused("open", path, &error),
+        })?;
+        let mut page = vec![0; HEADER_BYTES];
+        let size = file.metadata().map_err(|error| refused("look at", path, &error))?.len();
+        if size != HEADER_BYTES as u64 {
+            return Err(Error::corrupt("the header of a live copy has not its length"));
+        }
+        file.read_exact_at(&mut page, 0).map_err(|error| refused("read", path, &error))?;
+        let about = decode(&page[ABOUT_AT..])?;
+        if about.boot != boot_id() {
+            return Err(Error::not_found("the live copy was left from before the last restart"));
+        }
+        Self::map(&file, about, is_written, path)
+    }
+
+    fn map(file: &File, about: About, is_written: bool, path: &Path) -> Result<Self> {
+        let mut protect = ProtFlags::READ;
+        protect.set(ProtFlags::WRITE, is_written);
+        // SAFETY: a new mapping at an address of the system's choice touches nothing that exists.
+        let mapped = unsafe { mmap(null_mut(), HEADER_BYTES, protect, MapFlags::SHARED, file, 0) };
+        let base = mapped.map_err(|error| refused("map", path, &error.into()))?;
+        let base = NonNull::new(base.cast()).ok_or_else(|| Error::internal("a map at 0"))?;
+        Ok(Self { base, about })
+    }
+
+    /// Its words.
+    #[inline]
+    pub(crate) fn words(&self) -> &Words {
+        // SAFETY: a page is aligned for them, longer than they are, and mapped as long as `self`
+        // lives; any bytes are words.
+        unsafe { self.base.cast().as_ref() }
+    }
+
+    pub(super) fn about(&self) -> &About {
+        &self.about
+    }
+}
+
+impl Drop for HeaderFile {
+    fn drop(&mut self) {
+        // SAFETY: mapped by `map`, and whoever uses it borrows this value.
+        let _refused = unsafe { munmap(self.base.as_ptr().cast(), HEADER_BYTES) };
+    }
+}
+
+/// The id of this boot of the machine; zeros where the system does not tell.
+pub(super) fn boot_id() -> [u8; 16] {
+    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    let digits = text.chars().filter_map(|digit| digit.to_digit(16));
+    let mut id = [0; 16];
+    for (place, digit) in digits.take(32).enumerate() {
+        id[place / 2] = id[place / 2] << 4 | digit as u8;
+    }
+    id
+}
+
+fn encode(about: &About) -> Result<Vec<u8>> {
+    let name = about.memory_dir.as_deref().map_or("", |dir| dir.to_str().unwrap_or(""));
+    if name.len() > NAME_BYTES_MAX {
+        let message = "the memory directory's name is too long; use a shorter one";
+        return Err(Error::limit_exceeded(message, NAME_BYTES_MAX as u64, name.len() as u64));
+    }
+    let mut bytes = MAGIC.to_vec();
+    bytes.extend(VERSION.to_le_bytes());
+    bytes.extend((name.len() as u32).to_le_bytes());
+    bytes.extend(about.boot);
+    bytes.extend(about.token.to_le_bytes());
+    bytes.extend(name.as_bytes());
+    Ok(bytes)
+}
+
+fn decode(bytes: &[u8]) -> Result<About> {
+    let none = || Error::corrupt("the header of a live copy is none");
+    let (magic, rest) = bytes.split_first_chunk::<8>().ok_or_else(none)?;
+    let (version, rest) = rest.split_first_chunk::<4>().ok_or_else(none)?;
+    let (length, rest) = rest.split_first_chunk::<4>().ok_or_else(none)?;
+    let (boot, rest) = rest.split_first_chunk::<16>().ok_or_else(none)?;
+    let (token, rest) = rest.split_first_chunk::<8>().ok_or_else(none)?;
+    if *magic != MAGIC {
+        return Err(none());
+    }
+    if u32::from_le_bytes(*version) != VERSION {
+        let message = "the live copy is of another build; close its readers, or use a directory of \
+            your own";
+        return Err(Error::unsupported(message));
+    }
+    let name = rest.get(..u32::from_le_bytes(*length) as usize).ok_or_else(none)?;
+    let name = std::str::from_utf8(name).map_err(|_| none())?;
+    let memory_dir = (!name.is_empty()).then(|| PathBuf::from(name));
+    Ok(About { boot: *boot, token: u64::from_le_bytes(*token), memory_dir })
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+
+    use super::*;
+
+    fn about() -> About {
+        About { boot: boot_id(), token: 7, memory_dir: Some("/dev/shm".into()) }
+    }
+
+    #[test]
+    fn what_is_written_is_read_by_another_mapping() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("live");
+        let written = HeaderFile::create(&path, about()).unwrap();
+        let read = HeaderFile::open(&path, false).unwrap();
+        assert_eq!(read.about(), &about());
+        assert_eq!(read.words().status(), Status::START);
+        let status = Status { generation: 9, ..Status::START };
+        written.words().publish(&status);
+        assert_eq!(read.words().status(), status);
+    }
+
+    #[test]
+    fn what_is_no_header_of_this_boot_is_refused_by_its_code() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("live");
+        let code = |path: &Path| HeaderFile::open(path, false).unwrap_err().code();
+        assert_eq!(code(&path), ErrorCode::NotFound);
+        std::fs::write(&path, b"short").unwrap();
+        assert_eq!(code(&path), ErrorCode::Corrupt);
+        drop(HeaderFile::create(&path, About { boot: [1; 16], ..about() }).unwrap());
+        assert_eq!(code(&path), ErrorCode::NotFound);
+        drop(HeaderFile::create(&path, about()).unwrap());
+        let sound = std::fs::read(&path).unwrap();
+        for (place, expected) in
+            [(0, ErrorCode::Corrupt), (8, ErrorCode::Unsupported), (15, ErrorCode::Corrupt)]
+        {
+            let mut bytes = sound.clone();
+            bytes[ABOUT_AT + place] ^= 0x80;
+            std::fs::write(&path, bytes).unwrap();
+            assert_eq!(code(&path), expected, "byte {place}");
+        }
+    }
+}

@@ -1,0 +1,164 @@
+//! Taking a live copy over: from a holder that was killed, or that has closed.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_core::Result;
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{PartitionCount, PartitionRef};
+
+use super::spaces::header_to_write;
+use super::{LiveDirectory, Spaces, Windows, windows};
+use crate::generation::{Generation, WINDOWS};
+use crate::header::{Following, PartitionPhase, Progress, Published, Status};
+use crate::memory::live_addresses_for;
+use crate::storage::{SeededHash, Space};
+use crate::table::Table;
+use crate::writer::WriterState;
+
+/// Where the holder before has left a copy; this one goes on from there.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Resumed {
+    /// The fold's state.
+    pub state: PartitionState,
+    /// What was known of the log.
+    pub following: Following,
+    /// Whether reads are answered from the copy.
+    pub phase: PartitionPhase,
+}
+
+/// Makes this process the holder of a partition's copy, for which it has the lock. Finishes what
+/// the one before was doing. Answers where that had come to; `None` where nothing was applied yet,
+/// or where what it has left cannot be used: then the copy begins anew, and is empty.
+///
+/// # Errors
+/// `NotFound` without a copy; `LimitExceeded`, `Unavailable` where another cannot be begun.
+pub(crate) fn hold(
+    at: &LiveDirectory,
+    partition: PartitionRef,
+    partitions: PartitionCount,
+    hash: SeededHash,
+) -> Result<(WriterState, Option<Resumed>)> {
+    let (published, spaces) = header_to_write(at, partition.store, partition.partition)?;
+    finish_swap(&published);
+    let generation = published.load_generation();
+    let taken = spaces.open(generation, true).and_then(|space| take_over(space, &published));
+    let usable = taken.ok().and_then(|live| {
+        let resumed = resume(&live, &published, partition, partitions);
+        (resumed.is_some() || live.progress == Progress::START).then_some((live, resumed))
+    });
+    let (live, resumed) = match usable {
+        Some(usable) => usable,
+        None => (begin_anew(&published, &spaces, hash, live_addresses_for(1))?, None),
+    };
+    Ok((WriterState::of_live(live, published, spaces), resumed))
+}
+
+/// Puts an empty space in the place of one that nobody can go on with.
+pub(super) fn begin_anew(
+    published: &Published,
+    spaces: &Spaces,
+    hash: SeededHash,
+    addresses: u64,
+) -> Result<Generation> {
+    let before = published.load_generation();
+    let live = Generation::within(spaces.create(before, hash, addresses)?);
+    published.store_phase_release(PartitionPhase::Bootstrapping);
+    let turn = published.prepare(&live.status());
+    published.store_generation(live.space.generation);
+    published.take_turn(turn);
+    spaces.remove(before);
+    Ok(live)
+}
+
+/// Finishes the step to another space, if it was begun: the status of that was prepared before.
+fn finish_swap(published: &Published) {
+    let (turn, generation) = (published.turn(), published.load_generation());
+    let next = published.status_of(turn + 1);
+    if published.status_of(turn).generation != generation && next.generation == generation {
+        published.take_turn(turn + 1);
+    }
+}
+
+fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
+    let (memory, hash) = (space.memory.clone(), space.hash);
+    let words = memory.words();
+    if let Some(swing) = words.swung() {
+        for entry in 0..swing.count {
+            let group = if entry < swing.count / 2 { swing.low } else { swing.high };
+            let at = swing.entry + entry * 4;
+            memory.check_opened(at, 4)?;
+            // SAFETY: an entry of a directory of this space, only touched as atomics.
+            unsafe { memory.half_word(at) }.store(group, Ordering::Release);
+        }
+        words.end_swing();
+    }
+    let armed = words.armed();
+    if let Some((_, redo)) = armed.filter(|(_, redo)| redo.serial != 0) {
+        words.root.store(redo.root, Ordering::Release);
+        words.serial.store(redo.serial, Ordering::Release);
+    }
+    // What nothing leads to any more is free from here on, whoever may still read there.
+    memory.note_reuse();
+    let serial = words.serial.load(Ordering::Acquire);
+    let mut table = Table::of_live(&memory, hash, words.root.load(Ordering::Acquire), serial)?;
+    let of_windows = words.windows.load(Ordering::Acquire);
+    let mut windows = Windows(Table::of_live(&memory, hash, of_windows, windows::SERIAL)?);
+    for note in memory.noted_segments() {
+        if note.serial != serial && note.serial != windows::SERIAL {
+            memory.forget_note(note.address);
+        }
+    }
+    let mut used = table.chunks();
+    used.extend(windows.0.chunks());
+    let list = armed.filter(|(_, redo)| redo.count > 0);
+    let items = match list {
+        Some((_, redo)) => {
+            memory.check_opened(redo.list, 8 * redo.count)?;
+            // SAFETY: the list was written before it was armed, and nothing is written meanwhile.
+            let bytes = unsafe { memory.bytes(redo.list, 8 * redo.count as usize) };
+            bytes.as_chunks::<8>().0.iter().map(|item| u64::from_le_bytes(*item)).collect()
+        }
+        None => Vec::new(),
+    };
+    memory.adopt(used, None)?;
+    for item in items {
+        memory.check_opened(item & ADDRESS, 1)?;
+        match item & WINDOWS == 0 {
+            true => table.redo(item)?,
+            false => windows.0.redo(item & !WINDOWS)?,
+        }
+    }
+    if let Some((turn, _)) = armed {
+        if published.turn() < turn {
+            published.take_turn(turn);
+        }
+        words.disarm();
+    }
+    let mut status: Status = published.status();
+    status.held.memory_bytes = table.bytes() + windows.0.bytes();
+    Ok(Generation::of(space, table, Some(windows), &status))
+}
+
+/// The bits of an item that are an address.
+const ADDRESS: u64 = (1 << 43) - 1;
+
+fn resume(
+    live: &Generation,
+    published: &Published,
+    partition: PartitionRef,
+    partitions: PartitionCount,
+) -> Option<Resumed> {
+    let (progress, following) = (live.progress, live.following);
+    let mut state = PartitionState::new(partition, partitions);
+    state.log_id = following.log_id;
+    state.offset_applied = progress.offset_applied;
+    state.position = progress.position;
+    state.partition_time = progress.partition_time;
+    state.schema_version = progress.schema_version;
+    state.drop_all_count = following.drop_all_count;
+    live.windows.as_ref()?.restore(&mut state).ok()?;
+    let phase = published.load_phase_acquire();
+    let is_used = following.opened.is_some() && phase != PartitionPhase::Poisoned;
+    is_used.then_some(Resumed { state, following, phase })
+}

@@ -1,0 +1,143 @@
+//! What the fold keeps beside the documents, as records of a second table in a live space: the
+//! windows of its clients and the positions of its sources. So they move with the documents, a
+//! whole entry at a time.
+//!
+//! ```text
+//! client: key = client u128 | row = highest u64 | last_seen_us i64 | the 1,024 below it u64 * 16
+//! source: key = partition u32 | row = epoch u32 | offset u64 | place u16
+//! ```
+
+use std::collections::BTreeSet;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::dedup::ClientWindow;
+use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::id::{ClientId, Epoch, Offset, PartitionId, Position, Sequence};
+use forebay_core::{Error, Result};
+
+use crate::storage::Space;
+use crate::table::{Publishing, Table};
+
+/// Serial of its table.
+pub(crate) const SERIAL: u64 = 1;
+
+const WINDOW_WORDS: usize = 18;
+const SOURCE_BYTES: usize = 14;
+
+/// The table of windows.
+#[derive(Debug)]
+pub(crate) struct Windows(pub(crate) Table);
+
+impl Windows {
+    /// An empty one, in a space that is empty.
+    pub(crate) fn new(space: &Space) -> Self {
+        Self(Table::new(space.memory.clone(), space.hash, SERIAL))
+    }
+
+    /// Prepares what an entry changed.
+    ///
+    /// # Errors
+    /// `LimitExceeded`; give the table up then.
+    pub(crate) fn prepare(
+        &mut self,
+        applied: &Applied,
+        state: &PartitionState,
+        publishing: Publishing<'_>,
+    ) -> Result<()> {
+        // One write of each: of two, both would replace the same record.
+        let clients: BTreeSet<ClientId> = applied.clients.iter().copied().collect();
+        for client in clients {
+            self.prepare_client(client, state.dedup.window(client), publishing)?;
+        }
+        applied.source.iter().try_for_each(|source| {
+            let position = state.sources.get(source).copied();
+            self.prepare_source(*source, position.unwrap_or_default(), publishing)
+        })
+    }
+
+    /// Prepares all that a state has, in a table that is empty.
+    ///
+    /// # Errors
+    /// As [`Windows::prepare`].
+    pub(crate) fn prepare_all(
+        &mut self,
+        state: &PartitionState,
+        publishing: Publishing<'_>,
+    ) -> Result<()> {
+        for (client, window) in state.dedup.windows() {
+            self.prepare_client(client, Some(window), publishing)?;
+        }
+        let mut sources = state.sources.iter();
+        sources.try_for_each(|(source, at)| self.prepare_source(*source, *at, publishing))
+    }
+
+    fn prepare_client(
+        &mut self,
+        client: ClientId,
+        window: Option<&ClientWindow>,
+        publishing: Publishing<'_>,
+    ) -> Result<()> {
+        let key = client.0.to_le_bytes();
+        let Some(window) = window else { return self.0.prepare_removal(&key).map(drop) };
+        let mut row = Vec::with_capacity(8 * WINDOW_WORDS);
+        row.extend(window.highest.0.to_le_bytes());
+        row.extend(window.last_seen.as_micros().to_le_bytes());
+        row.extend(window.below.iter().flat_map(|word| word.to_le_bytes()));
+        self.0.prepare(&key, &row, None, publishing).map(drop)
+    }
+
+    fn prepare_source(
+        &mut self,
+        source: PartitionId,
+        at: Position,
+        publishing: Publishing<'_>,
+    ) -> Result<()> {
+        let mut row = Vec::with_capacity(SOURCE_BYTES);
+        row.extend(at.epoch.0.to_le_bytes());
+        row.extend(at.offset.0.to_le_bytes());
+        row.extend(at.place.to_le_bytes());
+        self.0.prepare(&source.0.to_le_bytes(), &row, None, publishing).map(drop)
+    }
+
+    /// Puts everything back into a state.
+    ///
+    /// # Errors
+    /// `Corrupt` for what is none of it.
+    pub(crate) fn restore(&self, state: &mut PartitionState) -> Result<()> {
+        for found in self.0.rows() {
+            let (key, row) = found?;
+            let none = || Error::corrupt("a live copy keeps what no fold has written");
+            if let Ok(client) = <[u8; 16]>::try_from(key) {
+                let client = ClientId(u128::from_le_bytes(client));
+                state.dedup.restore(client, window_of(row).ok_or_else(none)?);
+            } else {
+                let source = <[u8; 4]>::try_from(key).map_err(|_| none())?;
+                let source = PartitionId(u32::from_le_bytes(source));
+                state.sources.insert(source, position_of(row).ok_or_else(none)?);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn window_of(row: &[u8]) -> Option<ClientWindow> {
+    let (words, rest) = row.as_chunks::<8>();
+    let words: [u64; WINDOW_WORDS] = words
+        .iter()
+        .map(|word| u64::from_le_bytes(*word))
+        .collect::<Vec<_>>()
+        .try_into()
+        .ok()
+        .filter(|_| rest.is_empty())?;
+    let [highest, last_seen, below @ ..] = words;
+    let last_seen = Timestamp::from_micros(last_seen as i64);
+    Some(ClientWindow { highest: Sequence(highest), below, last_seen })
+}
+
+fn position_of(row: &[u8]) -> Option<Position> {
+    let (epoch, row) = row.split_first_chunk::<4>()?;
+    let (offset, row) = row.split_first_chunk::<8>()?;
+    let place = <[u8; 2]>::try_from(row).ok()?;
+    let (epoch, offset) = (Epoch(u32::from_le_bytes(*epoch)), Offset(u64::from_le_bytes(*offset)));
+    Some(Position { epoch, offset, place: u16::from_le_bytes(place) })
+}

@@ -1,0 +1,386 @@
+//! Lookups: the way from a key to its document, for one key or for many at the same time.
+//!
+//! For each key the phase is loaded first, then partition time, schema version, root and record:
+//! the opposite of the order in which a writer publishes them, so whatever a later load finds is at
+//! least as new as what the earlier ones said.
+//!
+//! What a step finds is put in place for the next one, never handed back by value: it is as large
+//! as two lines, and copying what was only just written makes a processor wait for each of them.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::PartitionId;
+use forebay_core::{Error, ErrorCode, Result};
+
+use crate::header::{Header, PartitionPhase};
+use crate::key::{DocumentKey, Identity, KeyList};
+use crate::row_ref::{Reached, RowRef};
+use crate::storage::{KeyListing, Space};
+use crate::table::{self, Record, Reused, Root, Scratch, Search};
+use crate::view::{Admission, KeyStatus, View};
+
+/// Keys whose lines are asked for at the same time: about as many as a core can wait for.
+const SOUGHT_AT_ONCE: usize = 32;
+/// Copies of one record that are made before a read gives up: each that fails has met the reuse of
+/// memory, of which there are some hundred a second at most.
+const LIVE_TRIES_MAX: usize = 1_000;
+
+/// The answer about one key, before it becomes an error or a status.
+pub(crate) enum Lookup<'v> {
+    Absent,
+    Found(RowRef<'v>),
+    Refused(PartitionId, KeyStatus),
+}
+
+impl Lookup<'_> {
+    #[inline]
+    pub(crate) fn status(&self) -> KeyStatus {
+        match self {
+            Self::Found(_) => KeyStatus::Found,
+            Self::Absent => KeyStatus::Absent,
+            Self::Refused(_, status) => *status,
+        }
+    }
+}
+
+/// A key on its way: its partition, and where in there.
+#[derive(Default)]
+struct Sought<'k, 'v> {
+    id: PartitionId,
+    identity: Identity<'k>,
+    /// What was loaded of the partition's header, in the order in which it must be loaded.
+    partition_time: Timestamp,
+    reached: Reached<'v>,
+    /// `Err` where it is not read.
+    space: Refusable<'v>,
+    reused: Reused,
+    search: Search,
+}
+
+/// Where a key is looked for, or why it is not.
+#[derive(Clone, Copy)]
+enum Refusable<'v> {
+    In(&'v Space),
+    Not(KeyStatus),
+}
+
+impl Default for Refusable<'_> {
+    fn default() -> Self {
+        Self::Not(KeyStatus::Absent)
+    }
+}
+
+impl Sought<'_, '_> {
+    #[inline(always)]
+    fn ask_for_bucket(&mut self) {
+        if let Refusable::In(space) = self.space {
+            // SAFETY: the search began in this space, under the guard of the view that it is of; in
+            // a live one what is found is validated.
+            unsafe { self.search.ask_for_bucket(&space.memory) };
+        }
+    }
+
+    #[inline(always)]
+    fn ask_for_record(&mut self) {
+        if let Refusable::In(space) = self.space {
+            // SAFETY: as above.
+            unsafe { self.search.ask_for_record(&space.memory) };
+        }
+    }
+}
+
+impl<'a> View<'a> {
+    /// Looks a key up; counts nothing.
+    #[inline]
+    pub(crate) fn look_up<'v>(
+        &'v self,
+        key: &DocumentKey<'_>,
+        found: &mut Lookup<'v>,
+    ) -> Result<()> {
+        let mut sought = Sought::default();
+        self.seek(key, &mut sought)?;
+        sought.ask_for_bucket();
+        sought.ask_for_record();
+        self.find(&sought, &self.scratch, found)
+    }
+
+    /// Looks keys up in their order and hands each answer to `visit`; counts them.
+    ///
+    /// In turns of [`SOUGHT_AT_ONCE`]: a turn asks for the buckets of all its keys, then for the
+    /// records, and only then reads the first one, so their lines arrive at the same time.
+    #[inline]
+    pub(crate) fn look_up_all<K: KeyList + ?Sized>(
+        &self,
+        keys: &K,
+        visit: impl FnMut(usize, &Lookup<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let (mut hits, mut misses) = (0, 0);
+        let visited = self.look_up_counted(keys, &mut hits, &mut misses, visit);
+        self.inner.counters.add(hits, misses);
+        visited
+    }
+
+    #[inline]
+    fn look_up_counted<K: KeyList + ?Sized>(
+        &self,
+        keys: &K,
+        hits: &mut u64,
+        misses: &mut u64,
+        mut visit: impl FnMut(usize, &Lookup<'_>) -> Result<()>,
+    ) -> Result<()> {
+        let count = keys.count();
+        let mut turn = Vec::new();
+        turn.resize_with(count.min(SOUGHT_AT_ONCE), Sought::default);
+        let mut scratch = Scratch::default();
+        for first in (0..count).step_by(SOUGHT_AT_ONCE) {
+            let turn = &mut turn[..SOUGHT_AT_ONCE.min(count - first)];
+            for (place, sought) in turn.iter_mut().enumerate() {
+                self.seek(&keys.key(first + place), sought)?;
+            }
+            turn.iter_mut().for_each(Sought::ask_for_bucket);
+            turn.iter_mut().for_each(Sought::ask_for_record);
+            for (place, sought) in turn.iter().enumerate() {
+                let mut found = Lookup::Absent;
+                if let Err(error) = self.find(sought, &scratch, &mut found) {
+                    // Of many keys those that lie in damaged blocks have a status.
+                    if error.code() != ErrorCode::Corrupt {
+                        return Err(error);
+                    }
+                    found = Lookup::Refused(sought.id, KeyStatus::Unavailable);
+                }
+                match found {
+                    Lookup::Found(_) => *hits += 1,
+                    Lookup::Absent => *misses += 1,
+                    Lookup::Refused(..) => {}
+                }
+                visit(first + place, &found)?;
+            }
+            scratch.clear();
+        }
+        Ok(())
+    }
+
+    /// Where a key's record would be.
+    #[inline(always)]
+    fn seek<'k, 'v>(&'v self, key: &DocumentKey<'k>, sought: &mut Sought<'k, 'v>) -> Result<()> {
+        let id = self.inner.shape.locate(key, &mut sought.identity)?;
+        sought.id = id;
+        let Some(partition) = self.inner.partition(id) else {
+            sought.space = Refusable::Not(KeyStatus::NotFollowed);
+            return Ok(());
+        };
+        let header = &partition.header;
+        if let Some(status) = self.refusal(id, header.load_phase_acquire())? {
+            sought.space = Refusable::Not(status);
+            return Ok(());
+        }
+        sought.partition_time = header.load_partition_time_acquire();
+        let version = header.load_schema_version_acquire();
+        sought.reached = Reached::new(version, &self.inner.schemas);
+        let (space, reused, root) = match self.place(header) {
+            Ok(place) => place,
+            Err(error) if error.code() == ErrorCode::Unavailable => {
+                sought.space = Refusable::Not(KeyStatus::Unavailable);
+                return Ok(());
+            }
+            Err(error) => return Err(error.with_partition(id)),
+        };
+        sought.space = Refusable::In(space);
+        sought.reused = reused;
+        let hash = space.hash.of(sought.identity.as_bytes());
+        sought.search = Search::begin(&space.memory, root, hash);
+        Ok(())
+    }
+
+    /// Where readers begin at this moment.
+    #[inline(always)]
+    fn place(&self, header: &Header) -> Result<(&Space, Reused, Root)> {
+        // SAFETY: this view holds a guard, and what is found is borrowed from the view.
+        let space = unsafe { header.load_space(&self.inner.reclaim) }?;
+        let reused = Reused::before(&space.memory);
+        Ok((space, reused, Root::load(space.root())))
+    }
+
+    /// The document that was sought.
+    #[inline(always)]
+    fn find<'v>(
+        &'v self,
+        sought: &Sought<'_, 'v>,
+        scratch: &'v Scratch,
+        found: &mut Lookup<'v>,
+    ) -> Result<()> {
+        let space = match sought.space {
+            Refusable::In(space) => space,
+            Refusable::Not(status) => {
+                *found = Lookup::Refused(sought.id, status);
+                return Ok(());
+            }
+        };
+        let (memory, key) = (&space.memory, sought.identity.as_bytes());
+        let likely = if memory.is_live() {
+            // SAFETY: the memory is live; what was copied is believed only where nothing of it was
+            // used again.
+            let copied = unsafe { sought.search.likely_copied(memory, key, scratch) };
+            copied.filter(|_| sought.reused.is_unchanged(memory))
+        } else {
+            // SAFETY: the root was loaded while this view has held its guard, and what is found is
+            // borrowed from the view.
+            unsafe { sought.search.likely_row(memory, key) }
+        };
+        let row = match likely {
+            Some(row) => row,
+            None => match self.find_slowly(sought, space, scratch)? {
+                Some(row) => row,
+                None => return Ok(()),
+            },
+        };
+        let now = || self.now().max(sought.partition_time);
+        match RowRef::open(row, &self.inner.schemas, sought.reached, now) {
+            Ok(Some(row)) => *found = Lookup::Found(row),
+            Ok(None) => {}
+            Err(error) => return Err(unreadable(error, space).with_partition(sought.id)),
+        }
+        Ok(())
+    }
+
+    /// The row that was sought where it is not that of the likely slot: the key is absent, or lies
+    /// in another slot, or the copy changed meanwhile, or is damaged.
+    #[inline(never)]
+    fn find_slowly<'v>(
+        &'v self,
+        sought: &Sought<'_, 'v>,
+        space: &'v Space,
+        scratch: &'v Scratch,
+    ) -> Result<Option<&'v [u8]>> {
+        let found = if space.memory.is_live() {
+            self.find_live(sought, space, scratch)
+        } else {
+            // SAFETY: as in `find`.
+            unsafe { sought.search.end(&space.memory, sought.identity.as_bytes()) }
+        };
+        let found = found.map_err(|error| error.with_partition(sought.id))?;
+        Ok(found.map(|record| record.row))
+    }
+
+    /// Copies a record of a live copy, until a copy is one of a moment.
+    fn find_live<'v>(
+        &'v self,
+        sought: &Sought<'_, 'v>,
+        space: &'v Space,
+        scratch: &'v Scratch,
+    ) -> Result<Option<Record<'v>>> {
+        let key = sought.identity.as_bytes();
+        let Sought { mut reused, mut search, .. } = *sought;
+        let mut space = space;
+        for _ in 0..LIVE_TRIES_MAX {
+            // SAFETY: what is found is believed only where no memory was used again.
+            let found = unsafe { search.end_copied(&space.memory, key, scratch) };
+            if reused.is_unchanged(&space.memory) {
+                return found;
+            }
+            let header = &self.inner.followed(sought.id)?.header;
+            let root;
+            (space, reused, root) = self.place(header)?;
+            search = Search::begin(&space.memory, root, space.hash.of(key));
+        }
+        Err(changes_too_fast())
+    }
+
+    #[inline(always)]
+    fn refusal(&self, id: PartitionId, phase: PartitionPhase) -> Result<Option<KeyStatus>> {
+        if phase == PartitionPhase::Serving && self.at.admission.is_none() {
+            return Ok(None);
+        }
+        self.refusal_of(id, phase)
+    }
+
+    fn refusal_of(&self, id: PartitionId, phase: PartitionPhase) -> Result<Option<KeyStatus>> {
+        match phase {
+            PartitionPhase::Serving => {}
+            PartitionPhase::Bootstrapping if self.at.serve_partial => {}
+            PartitionPhase::Bootstrapping => return Ok(Some(KeyStatus::Unavailable)),
+            PartitionPhase::Poisoned => {
+                let message = "an invariant of this partition broke; it answers once it is rebuilt";
+                return Err(Error::internal(message).with_partition(id));
+            }
+        }
+        let admission = self.at.admission.map_or(Admission::Serve, |admission| admission(id));
+        Ok(match admission {
+            Admission::Serve => None,
+            Admission::Unavailable => Some(KeyStatus::Unavailable),
+            Admission::Stale => Some(KeyStatus::Stale),
+        })
+    }
+
+    /// Refuses what a partition's scan must not show, as a read of one of its keys would.
+    pub(crate) fn check_partition(&self, id: PartitionId) -> Result<()> {
+        let phase = self.inner.followed(id)?.header.load_phase_acquire();
+        match self.refusal(id, phase)? {
+            Some(status) => Err(self.refused(id, status)),
+            None => Ok(()),
+        }
+    }
+
+    /// Lists keys of a partition from this hash on, once it may answer; answers the hash to go on
+    /// from, or `None` at the end.
+    pub(crate) fn list(
+        &self,
+        id: PartitionId,
+        from: u64,
+        keys: &mut KeyListing,
+    ) -> Result<Option<u64>> {
+        self.check_partition(id)?;
+        let at = |error: Error| error.with_partition(id);
+        let header = &self.inner.followed(id)?.header;
+        let (bytes, ends) = (keys.bytes.len(), keys.ends.len());
+        for _ in 0..LIVE_TRIES_MAX {
+            let (space, reused, root) = self.place(header).map_err(at)?;
+            let (memory, hash) = (&space.memory, space.hash);
+            if !memory.is_live() {
+                // SAFETY: the root was loaded while this view has held its guard.
+                let listed =
+                    unsafe { table::keys_from(memory, root, hash, from, |key| keys.push(key)) };
+                return listed.map_err(at);
+            }
+            let push = |key: &[u8]| keys.push(key);
+            let listed = table::keys_copied_from(memory, root, hash, from, push);
+            if reused.is_unchanged(memory) {
+                return listed.map_err(at);
+            }
+            keys.bytes.truncate(bytes);
+            keys.ends.truncate(ends);
+        }
+        Err(at(changes_too_fast()))
+    }
+
+    /// The error that a refused key is, outside batches.
+    pub(crate) fn refused(&self, id: PartitionId, status: KeyStatus) -> Error {
+        match status {
+            KeyStatus::NotFollowed => self.inner.not_followed(id),
+            KeyStatus::Stale => {
+                let message = "older than the bound; retry, or read with a larger bound";
+                Error::stale(message).with_partition(id)
+            }
+            _ => {
+                let message =
+                    "not caught up yet; wait with await_ready, or open with serve_partial";
+                Error::unavailable(message).with_partition(id)
+            }
+        }
+    }
+}
+
+/// Why the row that was found in a space cannot be read.
+#[cold]
+fn unreadable(error: Error, space: &Space) -> Error {
+    // Whoever holds the copy knows the definition already.
+    if error.code() == ErrorCode::Internal && space.memory.is_live() {
+        let message = "the definition that a document was written with is not known here yet; try \
+            again";
+        return Error::unavailable(message);
+    }
+    error
+}
+
+fn changes_too_fast() -> Error {
+    Error::unavailable("the live copy changed each time that it was read; try again")
+}

@@ -1,0 +1,71 @@
+//! Addresses, which take nothing of the machine: reserved, and given back.
+
+use std::ptr::{NonNull, null_mut};
+
+use forebay_core::{Error, Result};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use rustix::process::{Resource, getrlimit};
+
+use super::{BLOCK_BYTES, RESERVED_BYTES, RESERVED_BYTES_MIN};
+
+/// Addresses that all live spaces of a reader take, once.
+const LIVE_ADDRESSES_MAX: u64 = 1 << 44;
+
+/// Reserves addresses: a multiple of a block, at a multiple of one.
+///
+/// # Errors
+/// `LimitExceeded` when the system does not give them.
+pub(super) fn reserve_addresses(reserved: u64) -> Result<NonNull<u8>> {
+    let bytes = (reserved + BLOCK_BYTES) as usize;
+    let flags = MapFlags::PRIVATE | MapFlags::NORESERVE;
+    // SAFETY: a new private mapping at an address of the system's choice touches nothing that
+    // exists.
+    let mapped = unsafe { mmap_anonymous(null_mut(), bytes, ProtFlags::empty(), flags) };
+    let base = mapped.map_err(|error| {
+        let message = format!(
+            "the system gives no addresses for an index ({error}); raise the limit of virtual \
+             memory (ulimit -v)"
+        );
+        Error::limit_exceeded(message, 0, reserved)
+    })?;
+    let base = base.cast::<u8>();
+    // Huge pages need blocks at addresses that are multiples of their size.
+    let shift = (BLOCK_BYTES - base as u64 % BLOCK_BYTES) % BLOCK_BYTES;
+    // SAFETY: one block more than `reserved` was mapped, so the shifted start lies inside.
+    let aligned = unsafe { base.add(shift as usize) };
+    let end = aligned.wrapping_add(reserved as usize);
+    let outside = [(base, shift), (end, BLOCK_BYTES - shift)];
+    for (start, bytes) in outside.into_iter().filter(|(_, bytes)| *bytes > 0) {
+        // SAFETY: the part of our own mapping before or behind the aligned range, unused.
+        // A refusal leaves addresses mapped that nobody uses.
+        let _refused = unsafe { munmap(start.cast(), bytes as usize) };
+    }
+    NonNull::new(aligned).ok_or_else(|| Error::internal("a mapping at address 0"))
+}
+
+/// Gives a mapping back.
+///
+/// # Safety
+/// The range is a mapping of the caller's own, and nobody uses it any more.
+pub(super) unsafe fn unmap(base: NonNull<u8>, bytes: u64) -> rustix::io::Result<()> {
+    // SAFETY: the caller's promise.
+    unsafe { munmap(base.as_ptr().cast(), bytes as usize) }
+}
+
+/// How many addresses each of this many spaces may reserve.
+pub(crate) fn reserved_for(spaces: usize) -> u64 {
+    reserved_of(getrlimit(Resource::As).current, spaces)
+}
+
+/// How many addresses each of this many live spaces has: a process that writes maps each twice, and
+/// all of them are to fit into a small part of what a process can address.
+pub(crate) fn live_addresses_for(spaces: usize) -> u64 {
+    let share = LIVE_ADDRESSES_MAX / spaces.max(1) as u64;
+    reserved_for(2 * spaces).min(1 << share.ilog2()).max(RESERVED_BYTES_MIN)
+}
+
+pub(super) fn reserved_of(limit: Option<u64>, spaces: usize) -> u64 {
+    let eighth = limit.map_or(u64::MAX, |limit| limit / 8 / spaces.max(1) as u64);
+    let most = 1 << eighth.max(1).ilog2();
+    RESERVED_BYTES.min(most).max(RESERVED_BYTES_MIN)
+}

@@ -1,0 +1,272 @@
+//! Memory in a file that several processes map: one of them writes, the others read.
+//!
+//! The file is as long as the addresses from the start, and sparse: what is opened is allocated
+//! first, so that a disk that is full is an error and never a signal. It never shrinks, and holes
+//! are never made in it, for a reader that comes late, to memory that was taken from it, must still
+//! find memory there; what goes out of use is used again, behind a word that such a reader looks at
+//! once more before it believes what it has copied.
+//!
+//! Behind the addresses lies the *map*: two words for each smallest chunk, which say what a writer
+//! that takes over must know of the chunk that begins there.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_core::{Error, Result};
+use rustix::fs::{FallocateFlags, OFlags, StatFs, fallocate, fstatfs, fstatvfs};
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
+use rustix::process::{Resource, getrlimit};
+
+use super::words::SpaceWords;
+use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES_MIN};
+
+/// Bytes of the map for each smallest chunk.
+const NOTE_BYTES: u64 = 16;
+/// What a chunk is, in the low bits of the first word of its note.
+const SEGMENT: u64 = 1;
+const GROUP: u64 = 2;
+const KIND_BITS: u32 = 2;
+const ORDER_BITS: u32 = 4;
+/// Bytes of a page.
+const PAGE_BYTES: u64 = 4_096;
+
+/// What the map says of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct SegmentNote {
+    pub(crate) address: u64,
+    pub(crate) bytes: u64,
+    pub(crate) used: u64,
+    pub(crate) live: u64,
+    /// Serial of the table whose records lie in it.
+    pub(crate) serial: u64,
+}
+
+/// The file behind a live space.
+#[derive(Debug)]
+pub(super) struct LiveFile {
+    file: File,
+    base: NonNull<u8>,
+    reserved: u64,
+    is_written: bool,
+    /// Whether it lies in a memory file system.
+    is_in_memory: bool,
+}
+
+/// Addresses and map of a live space that has this many addresses.
+pub(super) fn mapped_bytes(reserved: u64) -> u64 {
+    reserved + reserved / CHUNK_BYTES_MIN * NOTE_BYTES
+}
+
+/// The addresses of a file of this length.
+fn reserved_of(mapped: u64) -> Option<u64> {
+    let reserved = 1_u64.checked_shl(mapped.checked_ilog2()?)?;
+    let fits = reserved >= RESERVED_BYTES_MIN && mapped_bytes(reserved) == mapped;
+    fits.then_some(reserved)
+}
+
+/// Makes the file of a space of at most this many addresses; answers it with how many it has.
+///
+/// # Errors
+/// `Unavailable`, `LimitExceeded`.
+pub(super) fn create(path: &Path, most: u64) -> Result<(File, u64)> {
+    let file = File::options()
+        .read(true)
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path)
+        .map_err(|error| refused("make", path, &error))?;
+    // Beyond this limit the system sends a signal instead of an error.
+    let longest = getrlimit(Resource::Fsize).current.unwrap_or(u64::MAX);
+    let mut reserved = most;
+    while mapped_bytes(reserved) > longest && reserved > RESERVED_BYTES_MIN {
+        reserved /= 2;
+    }
+    if mapped_bytes(reserved) > longest {
+        let message = "files may not be as long as a live copy is; raise the limit (ulimit -f)";
+        return Err(Error::limit_exceeded(message, longest, mapped_bytes(reserved)));
+    }
+    file.set_len(mapped_bytes(reserved)).map_err(|error| refused("make", path, &error))?;
+    allocate(&file, 0, PAGE_BYTES)?;
+    Ok((file, reserved))
+}
+
+/// Opens the file of a space that is there; answers it with how many addresses it has.
+///
+/// # Errors
+/// `NotFound` for a name that is gone; `Corrupt` for what is no such file; `Unavailable`.
+pub(super) fn open(path: &Path, is_written: bool) -> Result<(File, u64)> {
+    let file = File::options()
+        .read(true)
+        .write(is_written)
+        .custom_flags(OFlags::NOFOLLOW.bits() as i32)
+        .open(path);
+    let file = file.map_err(|error| match error.kind() {
+        io::ErrorKind::NotFound => Error::not_found("the live copy's file is gone"),
+        _ => refused("open", path, &error),
+    })?;
+    let metadata = file.metadata().map_err(|error| refused("look at", path, &error))?;
+    let reserved = reserved_of(metadata.size())
+        .filter(|_| metadata.is_file())
+        .ok_or_else(|| Error::corrupt("what lies in the place of a live copy is none"))?;
+    Ok((file, reserved))
+}
+
+impl LiveFile {
+    /// Maps a file over addresses that were reserved for it.
+    ///
+    /// # Safety
+    /// As many bytes as the file has are reserved from `base` on, and nobody uses them.
+    pub(super) unsafe fn map(
+        file: File,
+        base: NonNull<u8>,
+        reserved: u64,
+        is_written: bool,
+    ) -> Result<Self> {
+        let bytes = mapped_bytes(reserved) as usize;
+        let mut protect = ProtFlags::READ;
+        protect.set(ProtFlags::WRITE, is_written);
+        let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+        // SAFETY: the range is the caller's and unused.
+        let mapped = unsafe { mmap(base.as_ptr().cast(), bytes, protect, flags, &file, 0) };
+        mapped.map_err(|error| {
+            Error::unavailable(format!(
+                "a live copy cannot be mapped: {error}; use another directory"
+            ))
+        })?;
+        // SAFETY: our own mapping; a core dump leaves it out, and it is read as before.
+        let _refused = unsafe { madvise(base.as_ptr().cast(), bytes, Advice::LinuxDontDump) };
+        let is_in_memory = fstatfs(&file).is_ok_and(|at| is_of_memory(&at));
+        Ok(Self { file, base, reserved, is_written, is_in_memory })
+    }
+
+    pub(super) fn is_in_memory(&self) -> bool {
+        self.is_in_memory
+    }
+
+    /// Brings a block into a huge page, for all who map it; answers whether the system can.
+    pub(super) fn collapse(&self, block: u64) -> bool {
+        // SAFETY: a block of our own mapping; its pages move, what they hold stays.
+        let failed = unsafe {
+            let start = self.base.as_ptr().add(block as usize);
+            libc::madvise(start.cast(), BLOCK_BYTES as usize, libc::MADV_COLLAPSE)
+        };
+        failed == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
+    }
+
+    pub(super) fn is_written(&self) -> bool {
+        self.is_written
+    }
+
+    /// The words of the space.
+    pub(super) fn words(&self) -> NonNull<SpaceWords> {
+        self.base.cast()
+    }
+
+    /// Makes addresses usable that nobody uses yet, with their part of the map.
+    ///
+    /// # Errors
+    /// `LimitExceeded` without room for them.
+    pub(super) fn open_addresses(&self, start: u64, bytes: u64) -> Result<()> {
+        let note = |address: u64| self.reserved + address / CHUNK_BYTES_MIN * NOTE_BYTES;
+        let notes = note(start) / PAGE_BYTES * PAGE_BYTES;
+        allocate(&self.file, notes, note(start + bytes) - notes)?;
+        allocate(&self.file, start, bytes)
+    }
+
+    fn note(&self, address: u64) -> [&AtomicU64; 2] {
+        debug_assert!(self.is_written && address < self.reserved);
+        let at = self.reserved + address / CHUNK_BYTES_MIN * NOTE_BYTES;
+        // SAFETY: the map lies behind the addresses, is as long as it must be for all of them, and
+        // is only touched as atomics.
+        [0, 1].map(|word| unsafe {
+            &*self.base.as_ptr().add(at as usize).cast::<AtomicU64>().add(word)
+        })
+    }
+
+    /// Notes how far a segment is filled, and how much of it lives.
+    pub(super) fn note_segment(&self, chunk: &Chunk, used: u64, live: u64, serial: u64) {
+        let [kind, fill] = self.note(chunk.address);
+        fill.store(used << 32 | live, Ordering::Release);
+        let order = u64::from(chunk.order) << KIND_BITS;
+        kind.store(serial << (KIND_BITS + ORDER_BITS) | order | SEGMENT, Ordering::Release);
+    }
+
+    /// Notes how much of a segment is filled and lives, which was noted before.
+    pub(super) fn note_fill(&self, address: u64, used: u64, live: u64) {
+        self.note(address)[1].store(used << 32 | live, Ordering::Release);
+    }
+
+    /// Notes the time before which none of a group's documents expires.
+    pub(super) fn note_group(&self, address: u64, expires: i64) {
+        let [kind, time] = self.note(address);
+        time.store(expires as u64, Ordering::Release);
+        kind.store(GROUP, Ordering::Release);
+    }
+
+    /// That time; `None` where none was noted.
+    pub(super) fn group_expires(&self, address: u64) -> Option<i64> {
+        let [kind, time] = self.note(address);
+        (kind.load(Ordering::Acquire) == GROUP).then(|| time.load(Ordering::Relaxed) as i64)
+    }
+
+    /// Nothing begins at this address any more.
+    pub(super) fn forget(&self, address: u64) {
+        self.note(address)[0].store(0, Ordering::Release);
+    }
+
+    /// All segments below this address.
+    pub(super) fn segments(&self, opened: u64) -> Vec<SegmentNote> {
+        let (mut found, mut address) = (Vec::new(), BLOCK_BYTES);
+        while address < opened {
+            let [kind, fill] = self.note(address).map(|word| word.load(Ordering::Acquire));
+            let order = kind >> KIND_BITS & ((1 << ORDER_BITS) - 1);
+            let is_segment = kind & ((1 << KIND_BITS) - 1) == SEGMENT;
+            let bytes = if is_segment { CHUNK_BYTES_MIN << order } else { CHUNK_BYTES_MIN };
+            if is_segment {
+                let (used, live) = (fill >> 32, fill & u64::from(u32::MAX));
+                let serial = kind >> (KIND_BITS + ORDER_BITS);
+                found.push(SegmentNote { address, bytes, used, live, serial });
+            }
+            address += bytes;
+        }
+        found
+    }
+}
+
+/// Whether a file system is one of memory.
+pub(crate) fn is_of_memory(at: &StatFs) -> bool {
+    const TMPFS_MAGIC: i128 = 0x0102_1994;
+    i128::from(at.f_type) == TMPFS_MAGIC
+}
+
+/// Allocates a part of a file, so that writing there can never fail.
+fn allocate(file: &File, start: u64, bytes: u64) -> Result<()> {
+    loop {
+        return match fallocate(file, FallocateFlags::empty(), start, bytes) {
+            Ok(()) => Ok(()),
+            Err(rustix::io::Errno::INTR) => continue,
+            Err(rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM | rustix::io::Errno::DQUOT) => {
+                let free = fstatvfs(file).map_or(0, |at| at.f_bavail.saturating_mul(at.f_frsize));
+                let message = "no room for the live copy; make room on its file system, or use a \
+                    directory on a larger one";
+                Err(Error::limit_exceeded(message, free, bytes))
+            }
+            Err(error) => Err(Error::unsupported(format!(
+                "the file system of the live copy allocates no room ahead ({error}); use a \
+                 directory on a local file system (ext4, xfs, btrfs, tmpfs)"
+            ))),
+        };
+    }
+}
+
+/// Why something could not be done to a file of a live copy.
+pub(crate) fn refused(doing: &str, path: &Path, error: &io::Error) -> Error {
+    let path = path.display();
+    Error::unavailable(format!("could not {doing} {path}: {error}; correct the directory"))
+}

@@ -1,0 +1,240 @@
+//! The writes of one entry: prepared first, then shown.
+//!
+//! Preparing finds each key, makes room for those that are new and appends the records, which
+//! nobody sees yet; without memory for all of it, all of it is given up and nothing has changed.
+//! Showing stores one slot after the other and needs no memory.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::{Error, Result};
+
+use super::directory::DEPTH_MAX;
+use super::group::{FILLED_MAX, Place, SLOTS};
+use super::{DELETED_MAX, Publishing, Table, slot};
+
+/// The bit of an item whose record goes.
+const GOES: u64 = 1 << 63;
+
+/// One write on its way.
+#[derive(Debug)]
+pub(super) struct Pending {
+    hash: u64,
+    held: Option<Held>,
+    /// The word that the key's slot becomes; `None` for a document that goes.
+    word: Option<u64>,
+    /// Bytes of the record behind that word.
+    bytes: u64,
+}
+
+/// Where a key is.
+#[derive(Clone, Copy, Debug)]
+struct Held {
+    slot: u64,
+    word: u64,
+    bytes: u64,
+    /// How often groups had moved when it was found there.
+    moves: u64,
+}
+
+/// What a write does to the document under its key.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Replaced {
+    /// Bytes of the row that goes.
+    pub(crate) row_bytes: usize,
+}
+
+impl Table {
+    /// Prepares a row, whose document may expire; answers what it will replace.
+    ///
+    /// # Errors
+    /// `LimitExceeded` without memory, `Corrupt`; call [`Table::give_up`] then.
+    pub(crate) fn prepare(
+        &mut self,
+        key: &[u8],
+        row: &[u8],
+        expires: Option<Timestamp>,
+        publishing: Publishing<'_>,
+    ) -> Result<Option<Replaced>> {
+        let hash = self.hash.of(key);
+        let found = self.find_or_reserve(hash, key, publishing)?;
+        let appended = self.segments.append(&self.memory, key, row);
+        let (address, bytes) = appended.inspect_err(|_| {
+            if found.is_none() {
+                let place = self.place_of(hash);
+                self.groups[place].reserved -= 1;
+            }
+        })?;
+        let word = Some(slot::pack(slot::tag_of(hash), address, bytes));
+        let held = found.map(|(held, _)| held);
+        self.pending.push(Pending { hash, held, word, bytes });
+        if let Some(expires) = expires {
+            let place = self.place_of(hash);
+            let kept = &mut self.groups[place];
+            self.due.note(place, kept, expires.as_micros());
+            // Before the document can be seen: whoever takes over must not forget it.
+            self.memory.note_group(kept.chunk.address(), kept.expires);
+        }
+        Ok(found.map(|(_, replaced)| replaced))
+    }
+
+    /// Prepares that a key goes; answers what goes with it.
+    ///
+    /// # Errors
+    /// `Corrupt`; call [`Table::give_up`] then.
+    pub(crate) fn prepare_removal(&mut self, key: &[u8]) -> Result<Option<Replaced>> {
+        if self.groups.is_empty() {
+            return Ok(None);
+        }
+        let hash = self.hash.of(key);
+        self.count(self.place_of(hash))?;
+        let Some((held, replaced)) = self.find(hash, key)? else { return Ok(None) };
+        self.pending.push(Pending { hash, held: Some(held), word: None, bytes: 0 });
+        Ok(Some(replaced))
+    }
+
+    /// What was prepared, as items of the list that a live space's next writer finishes it by: the
+    /// address of the record that a key gets, or of the one that goes, with these bits.
+    pub(crate) fn items(&self, bits: u64) -> impl Iterator<Item = u64> {
+        self.pending.iter().map(move |pending| {
+            let goes = pending.held.map_or(0, |held| slot::address(held.word) | GOES);
+            bits | pending.word.map_or(goes, slot::address)
+        })
+    }
+
+    /// Finishes an item of the list of an earlier writer, whether or not that had shown it.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Internal` for what can be no item.
+    pub(crate) fn redo(&mut self, item: u64) -> Result<()> {
+        let address = slot::address(item);
+        // SAFETY: a record that was appended before the list was written; its segment is in use.
+        let record = unsafe { super::record::record(&self.memory, address) }?;
+        let (hash, key, bytes) = (self.hash.of(record.key), record.key.to_vec(), record.bytes);
+        if self.groups.is_empty() {
+            return Err(Error::internal("a list of writes to no group"));
+        }
+        let place = self.place_of(hash);
+        self.count(place)?;
+        let held = self.find(hash, &key)?.map(|(held, _)| held);
+        let is_there = held.is_some_and(|held| slot::address(held.word) == address);
+        let word = match (item & GOES != 0, is_there) {
+            (true, true) => None,
+            (false, false) => Some(slot::pack(slot::tag_of(hash), address, bytes)),
+            _ => return Ok(()),
+        };
+        self.groups[place].reserved += u32::from(held.is_none());
+        self.pending.push(Pending { hash, held, word, bytes });
+        self.show()
+    }
+
+    /// Gives up what was prepared: nobody has seen it.
+    pub(crate) fn give_up(&mut self) {
+        for place in std::mem::take(&mut self.looked_through) {
+            // What it was looked through for is there still.
+            let kept = &mut self.groups[place];
+            kept.expires = i64::MIN;
+            self.due.note(place, kept, i64::MIN);
+        }
+        for pending in std::mem::take(&mut self.pending) {
+            if let Some(word) = pending.word {
+                self.segments.bury_moved(&self.memory, slot::address(word), pending.bytes);
+            }
+            if pending.held.is_none() {
+                let place = self.place_of(pending.hash);
+                self.groups[place].reserved -= 1;
+            }
+        }
+    }
+
+    /// Shows what was prepared, in its order.
+    ///
+    /// # Errors
+    /// `Internal` when what was found while preparing is not there any more.
+    pub(crate) fn show(&mut self) -> Result<()> {
+        let mut pending = std::mem::take(&mut self.pending);
+        let shown = pending.drain(..).try_for_each(|pending| self.show_one(&pending));
+        // Its memory serves the next entry.
+        self.pending = pending;
+        shown
+    }
+
+    fn show_one(&mut self, pending: &Pending) -> Result<()> {
+        let lost = || Error::internal("a slot that was prepared is gone");
+        let Some(held) = pending.held else {
+            let word = pending.word.ok_or_else(lost)?;
+            let place = self.place_of(pending.hash);
+            let filled = self.group(pending.hash)?.and_then(|group| group.put(pending.hash, word));
+            let kept = &mut self.groups[place];
+            kept.filled += u32::from(filled.ok_or_else(lost)? == slot::EMPTY);
+            kept.live += 1;
+            kept.reserved -= 1;
+            return Ok(());
+        };
+        let (address, group) = (slot::address(held.word), self.group(pending.hash)?);
+        let group = group.ok_or_else(lost)?;
+        let at = if held.moves == self.moves {
+            held.slot
+        } else {
+            group.slot_of(pending.hash, address).ok_or_else(lost)?
+        };
+        match pending.word {
+            Some(word) => group.store(at, word),
+            None => {
+                let becomes = group.emptied(at);
+                group.store(at, becomes);
+                let place = self.place_of(pending.hash);
+                let kept = &mut self.groups[place];
+                kept.live -= 1;
+                kept.filled -= u32::from(becomes == slot::EMPTY);
+            }
+        }
+        self.segments.bury(&self.memory, address, held.bytes);
+        Ok(())
+    }
+
+    fn find(&self, hash: u64, key: &[u8]) -> Result<Option<(Held, Replaced)>> {
+        let Some(group) = self.group(hash)? else { return Ok(None) };
+        let Some(Place::Held(slot, word)) = group.locate(hash, key)? else { return Ok(None) };
+        let record = group.record(word)?;
+        let held = Held { slot, word, bytes: record.bytes, moves: self.moves };
+        Ok(Some((held, Replaced { row_bytes: record.row.len() })))
+    }
+
+    /// Finds a key, or reserves a slot for it in its group, which is split until it has one.
+    fn find_or_reserve(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        publishing: Publishing<'_>,
+    ) -> Result<Option<(Held, Replaced)>> {
+        if self.groups.is_empty() {
+            self.add_first_group(publishing)?;
+        }
+        // Each turn halves the group's share of all hashes.
+        for moved in 0..=DEPTH_MAX {
+            self.moved_max = self.moved_max.max(moved);
+            if let Some(found) = self.find(hash, key)? {
+                return Ok(Some(found));
+            }
+            let place = self.place_of(hash);
+            self.count(place)?;
+            let kept = &mut self.groups[place];
+            if kept.filled + kept.reserved < FILLED_MAX {
+                kept.reserved += 1;
+                return Ok(None);
+            }
+            if kept.filled - kept.live > DELETED_MAX {
+                self.rewrite(hash, publishing)?;
+            } else {
+                self.split(hash, publishing)?;
+            }
+        }
+        let message = "more keys than a bucket group holds share the top bits of their hash";
+        Err(Error::limit_exceeded(message, SLOTS, SLOTS + 1))
+    }
+
+    /// How many of the keys that were prepared are new and lie in the group of this place.
+    pub(super) fn reserved_of(&self, place: usize) -> u32 {
+        let new = self.pending.iter().filter(|pending| pending.held.is_none());
+        new.filter(|pending| self.place_of(pending.hash) == place).count() as u32
+    }
+}

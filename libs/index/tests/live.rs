@@ -1,0 +1,388 @@
+//! Live copies: holders that are killed at any moment, readers beside them, and what is left.
+//!
+//! The holders are processes of their own: this binary again, with a directory in its environment.
+//! Every entry is a function of its offset, so that whoever goes on knows what comes next, and an
+//! index in this process's own memory, which the model test proves, says what must be there.
+
+mod support;
+
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{ClientId, PartitionId, Sequence, StoreId};
+use forebay_core::key::Key;
+use forebay_core::schema::{Alteration, Definition, StoreSpec};
+use forebay_core::value::Value;
+use forebay_index::{Index, LiveDirectory, PartitionPhase, PartitionWriter};
+use support::*;
+
+const PARTITION: PartitionId = PartitionId(0);
+const KEYS: u64 = 6_000;
+const ENTRIES_PER_DROP: u64 = 400;
+const DROPS_MAX: usize = 60;
+const ROUNDS: u64 = 25;
+/// Where the holder that this binary is started as finds its copy.
+const HOLDER_DIR: &str = "FOREBAY_LIVE_HOLDER";
+
+/// Numbers that look random and are the same in each run.
+fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ 0x1234_5678;
+    move |below| {
+        state =
+            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    }
+}
+
+fn spec_of_pairs() -> StoreSpec {
+    spec(1, &[("a", INT64), ("b", INT64), ("text", STRING), ("count", INT64)])
+}
+
+/// The store's definitions: each drops all documents once more than the one before.
+fn definitions() -> Vec<Definition> {
+    let first = spec_of_pairs().define(StoreId(1)).unwrap();
+    let next = |at: &Definition| Some(at.altered(&[Alteration::DropAll]).unwrap());
+    std::iter::successors(Some(first), next).take(DROPS_MAX).collect()
+}
+
+fn directory(dir: &Path) -> LiveDirectory {
+    LiveDirectory { dir: dir.to_owned(), memory_dir: None }
+}
+
+/// What an index over the store's definitions, and the entries that it is given, are made of.
+struct World {
+    definitions: Vec<Definition>,
+}
+
+impl World {
+    fn new() -> Self {
+        Self { definitions: definitions() }
+    }
+
+    fn live(&self, dir: &Path) -> Index {
+        let schemas = self.definitions.iter().map(schema_at);
+        Index::live(schemas, [PARTITION], 7, directory(dir)).unwrap()
+    }
+
+    fn hold(&self, index: &Index) -> Followed {
+        let (mut writer, resumed) = index.hold(PARTITION).unwrap();
+        writer.set_phase(PartitionPhase::Serving);
+        writer.note_following(opened());
+        let state = resumed.map(|resumed| resumed.state);
+        let state = state.unwrap_or_else(|| empty_state(&self.definitions[0], PARTITION));
+        Followed { writer, state }
+    }
+
+    fn private(&self) -> (Index, Followed) {
+        let schemas = self.definitions.iter().map(schema_at);
+        let index = Index::new(schemas, [PARTITION], 9).unwrap();
+        let mut writer: PartitionWriter = index.writer(PARTITION).unwrap();
+        writer.set_phase(PartitionPhase::Serving);
+        (index, Followed { writer, state: empty_state(&self.definitions[0], PARTITION) })
+    }
+
+    /// Applies the entry at the offset that is next.
+    fn step(&self, index: &Index, followed: &mut Followed) {
+        let n = followed.state.offset_applied.0;
+        let definition = &self.definitions[(n / ENTRIES_PER_DROP) as usize % DROPS_MAX];
+        let mut number = numbers(n);
+        let count = if n % 50 == 7 { 2_000 } else { 1 + number(40) };
+        let changes: Vec<_> = (0..count).map(|i| change(definition, n, i, &mut number)).collect();
+        let (first, rest) = changes.split_at(changes.len() / 3);
+        let (second, third) = rest.split_at(rest.len() / 2);
+        let batch = |client, changes: &[Change]| ClientBatch {
+            client: ClientId(client),
+            changes: changes.to_vec(),
+        };
+        // One client stands in it twice, as in the entries of a writer that gathers requests.
+        let client = u128::from(n % 5);
+        let batches = vec![batch(client, first), batch(77, second), batch(client, third)];
+        let body = EntryBody::Changes(batches);
+        followed.append(index, definition, body, n as i64 * 1_000);
+    }
+}
+
+/// A change of one document: both numbers alike, so that half a change would be seen.
+fn change(at: &Definition, n: u64, i: u64, number: &mut impl FnMut(u64) -> u64) -> Change {
+    let key = Key::plain(name(number(KEYS)).as_bytes()).unwrap();
+    let sequence = Sequence(n * 2_000 + i + 1);
+    let verb = match number(8) {
+        0 => Verb::Delete,
+        1 | 2 => Verb::Put,
+        _ => Verb::Upsert,
+    };
+    let field = |name: &str| at.field(name).unwrap().id;
+    let set = |name, value| FieldChange {
+        field: field(name),
+        op: FieldOp::Set(Some(value)),
+        ttl_us: None,
+    };
+    let both = Value::Int64((n * 10_000 + i) as i64);
+    let mut fields = Vec::new();
+    if verb != Verb::Delete {
+        fields = vec![
+            set("a", both.clone()),
+            set("b", both),
+            set("text", Value::String("x".repeat(number(200) as usize))),
+        ];
+    }
+    if verb == Verb::Upsert {
+        let op = FieldOp::Increment(Value::Int64(1));
+        fields.push(FieldChange { field: field("count"), op, ttl_us: None });
+    }
+    let ttl_us = (verb != Verb::Delete && number(4) == 0).then(|| 1 + number(40_000) as i64);
+    Change { sequence, key, verb, fields, condition: None, ttl_us }
+}
+
+fn name(key: u64) -> String {
+    format!("key-{key}")
+}
+
+/// The holder: applies entries until it is killed.
+#[test]
+fn holds_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(HOLDER_DIR) else { return };
+    let world = World::new();
+    let index = world.live(Path::new(&dir));
+    let mut followed = world.hold(&index);
+    println!("held");
+    let last = followed.state.offset_applied.0 + 3_000;
+    while followed.state.offset_applied.0 < last {
+        world.step(&index, &mut followed);
+    }
+}
+
+/// A process that holds the copy, once it does.
+fn start_holder(dir: &Path) -> Child {
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["holds_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])
+        .env(HOLDER_DIR, dir)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    let is_held = |line: std::io::Result<String>| line.unwrap().contains("held");
+    assert!({ lines }.any(is_held), "the holder ended before it held the copy");
+    child
+}
+
+/// Whether each document is there as the other index has it.
+fn assert_same(index: &Index, state: &PartitionState, oracle: &Index, expected: &PartitionState) {
+    assert_eq!(state, expected);
+    let now = at(state.partition_time.as_micros());
+    let (view, oracle) = (index.view(now), oracle.view(now));
+    let mut found = 0;
+    for key in (0..KEYS).map(name) {
+        let document = view.get_document(key.as_str()).unwrap();
+        assert_eq!(document, oracle.get_document(key.as_str()).unwrap(), "{key}");
+        found += u32::from(document.is_some());
+    }
+    let mut scan = index.scan();
+    let mut scanned = 0;
+    while scan.next_batch(now, 1_000, |_| Ok(())).unwrap().tap(|n| scanned += n) > 0 {}
+    assert_eq!(scanned, found as usize);
+}
+
+trait Tap: Sized + Copy {
+    fn tap(self, with: impl FnOnce(Self)) -> Self {
+        with(self);
+        self
+    }
+}
+
+impl Tap for usize {}
+
+/// Reads without end: no document is half written, and the position never falls.
+fn read_until(done: &AtomicBool, index: &Index, highest: &AtomicU64, reads: &AtomicU64) {
+    let [a, b] = ["a", "b"].map(|name| index.handle_of_own_type(name).unwrap());
+    let mut number = numbers(5);
+    while !done.load(Ordering::Relaxed) {
+        let offset = index.status(PARTITION).unwrap().progress.offset_applied.0;
+        let before = highest.fetch_max(offset, Ordering::Relaxed);
+        assert!(offset >= before, "the position fell from {before} to {offset}");
+        let keys: Vec<_> = (0..64).map(|_| name(number(KEYS))).collect();
+        let view = index.view(at(0));
+        for key in &keys {
+            let Some(row) = view.get(key.as_str()).unwrap() else { continue };
+            assert_eq!(row.scalar::<i64>(&a).unwrap(), row.scalar::<i64>(&b).unwrap());
+        }
+        let read = view.multi_get(&keys[..], |_, answer| {
+            if let forebay_index::KeyAnswer::Found(row) = answer {
+                assert_eq!(row.scalar::<i64>(&a)?, row.scalar::<i64>(&b)?);
+            }
+            Ok(())
+        });
+        read.unwrap();
+        reads.fetch_add(128, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_holder_that_is_killed_leaves_one_position_and_readers_go_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new();
+    directory(dir.path()).make(StoreId(1), [PARTITION], 3).unwrap();
+    let index = world.live(dir.path());
+    drop(world.hold(&index));
+    let (oracle, mut expected) = world.private();
+    let (done, highest, reads) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| read_until(&done, &index, &highest, &reads));
+        let _stops = Stops(&done);
+        let mut number = numbers(u64::from(std::process::id()));
+        for round in 0..ROUNDS {
+            let mut holder = start_holder(dir.path());
+            std::thread::sleep(Duration::from_micros(number(30_000)));
+            holder.kill().unwrap();
+            holder.wait().unwrap();
+            let seen = highest.load(Ordering::Relaxed);
+            let mut followed = world.hold(&index);
+            let offset = followed.state.offset_applied;
+            assert!(offset.0 >= seen, "round {round}: {offset} behind {seen}");
+            while expected.state.offset_applied < offset {
+                world.step(&oracle, &mut expected);
+            }
+            assert_same(&index, &followed.state, &oracle, &expected.state);
+            // And goes on, here.
+            for _ in 0..20 {
+                world.step(&index, &mut followed);
+                world.step(&oracle, &mut expected);
+            }
+            assert_same(&index, &followed.state, &oracle, &expected.state);
+        }
+    });
+    let applied = expected.state.offset_applied.0;
+    assert!(applied > ROUNDS * 20, "no holder ever came to write: {applied}");
+    assert!(reads.load(Ordering::Relaxed) > 0);
+}
+
+/// Ends the readers also when the test fails.
+struct Stops<'s>(&'s AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn a_copy_that_cannot_be_used_begins_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let at = directory(dir.path());
+    let missing = Index::live([schema_at(&world.definitions[0])], [PARTITION], 7, at.clone());
+    assert_eq!(missing.unwrap_err().code(), ErrorCode::NotFound);
+    assert!(!at.is_made(StoreId(1), [PARTITION]));
+    at.make(StoreId(1), [PARTITION], 3).unwrap();
+    assert!(at.is_made(StoreId(1), [PARTITION]));
+    let index = world.live(dir.path());
+    let mut followed = world.hold(&index);
+    (0..30).for_each(|_| world.step(&index, &mut followed));
+    drop(followed);
+    // Its space is gone, or cut: nobody could go on there.
+    let spaces = || {
+        let names = std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path());
+        names.filter(|path| path.to_string_lossy().contains("forebay-")).collect::<Vec<_>>()
+    };
+    spaces().iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    let (_writer, resumed) = index.hold(PARTITION).unwrap();
+    assert_eq!(resumed, None);
+    let status = index.status(PARTITION).unwrap();
+    assert_eq!((status.phase, status.held.documents), (PartitionPhase::Bootstrapping, 0));
+    assert_eq!(spaces().len(), 1);
+    // The same, with nobody there who has it mapped.
+    drop((_writer, index));
+    spaces().iter().for_each(|path| std::fs::remove_file(path).unwrap());
+    at.make(StoreId(1), [PARTITION], 3).unwrap();
+    let index = world.live(dir.path());
+    let mut followed = world.hold(&index);
+    (0..30).for_each(|_| world.step(&index, &mut followed));
+    assert_eq!(followed.state.offset_applied.0, 30);
+    // What no header leads to goes with the next holder, once it is old; what one leads to stays.
+    let orphan = dir.path().join("forebay-00000000000000ff-0000000000000001-0000-1");
+    let mut first = vec![0; 4_096];
+    std::fs::File::open(&spaces()[0]).unwrap().read_exact(&mut first).unwrap();
+    std::fs::write(&orphan, first).unwrap();
+    at.make(StoreId(1), [PARTITION], 3).unwrap();
+    assert!(orphan.exists(), "its header may be on its way");
+    let hour = Duration::from_secs(3_600);
+    for path in spaces() {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(file.metadata().unwrap().modified().unwrap() - hour).unwrap();
+    }
+    at.make(StoreId(1), [PARTITION], 3).unwrap();
+    assert!(!orphan.exists());
+    assert_eq!(spaces().len(), 1);
+}
+
+/// Bytes of this process's mappings of a directory's files that lie in huge pages.
+fn huge_bytes(dir: &Path) -> u64 {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut is_ours, mut huge) = (false, 0);
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        match words.next() {
+            Some("ShmemPmdMapped:") if is_ours => {
+                huge += 1_024 * words.next().unwrap().parse::<u64>().unwrap();
+            }
+            Some(first) if !first.ends_with(':') => is_ours = line.contains(dir.to_str().unwrap()),
+            _ => {}
+        }
+    }
+    huge
+}
+
+/// A copy goes into huge pages under its readers and its writer, who notice nothing.
+#[test]
+fn a_copy_that_goes_into_huge_pages_stays_what_it_is() {
+    const DOCUMENTS: u64 = 60_000;
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("there is no memory file system here: nothing to test");
+    };
+    let mut store = Store::live(spec(1, &[("text", STRING)]), dir.path());
+    let text = |n: u64, turn: u64| Some(Value::String(format!("{n} {turn} {:0100}", n ^ turn)));
+    let write = |store: &mut Store, turn: u64, step: u64| {
+        for first in (0..DOCUMENTS).step_by(2_000) {
+            let numbers = (first..first + 2_000).filter(|n| n.is_multiple_of(step));
+            let changes: Vec<_> = numbers
+                .map(|n| store.upsert(&format!("k{n}"), &[("text", text(n, turn))]))
+                .collect();
+            store.write(changes, 1_000 + turn as i64);
+        }
+    };
+    write(&mut store, 0, 1);
+    let reading = AtomicBool::new(true);
+    let index = store.index.clone();
+    let handle = index.handle("text", STRING).unwrap();
+    let check = |turns: &dyn Fn(u64) -> std::ops::RangeInclusive<u64>, n: u64| {
+        let read = index.view(at(2_000)).get_str_owned(&handle, &format!("k{n}")).unwrap().value();
+        let found = turns(n).find(|turn| text(n, *turn) == read.clone().map(Value::String));
+        assert!(found.is_some(), "document {n} is {read:?}");
+    };
+    std::thread::scope(|scope| {
+        let reader = scope.spawn(|| {
+            let mut next = numbers(3);
+            while reading.load(Ordering::Relaxed) {
+                check(&|_| 0..=9, next(DOCUMENTS));
+            }
+        });
+        for turn in 1..=9 {
+            if let Some(scattered) = store.partitions[&PARTITION].writer.scattered() {
+                scattered.collapse();
+            }
+            write(&mut store, turn, turn);
+        }
+        reading.store(false, Ordering::Relaxed);
+        reader.join().unwrap();
+    });
+    let last = |n: u64| (1..=9).rev().find(|turn| n.is_multiple_of(*turn)).unwrap();
+    (0..DOCUMENTS).for_each(|n| check(&|n| last(n)..=last(n), n));
+    assert!(store.partitions[&PARTITION].writer.scattered().is_none(), "a small part is left");
+    println!("{} bytes of the copy's mappings lie in huge pages", huge_bytes(dir.path()));
+}
