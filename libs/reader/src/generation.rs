@@ -12,8 +12,8 @@ use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion};
 use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
-use forebay_core::{Error, Result};
-use forebay_index::{Image, PartitionPhase, PartitionWriter, SchemaSet};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_index::{Following, Image, PartitionPhase, PartitionWriter, Resumed, SchemaSet};
 use forebay_log::Bounds;
 
 use crate::checkpoint::Head;
@@ -26,6 +26,10 @@ pub(crate) enum Stop {
     NeedsDefinition(SchemaVersion),
     /// The record is newer than this build.
     UpgradeNeeded(Error),
+    /// There is no room for what it writes; it is tried again.
+    Full(Error),
+    /// There is none here, and a copy that is built anew may have some.
+    NeedsRoom(Error),
     /// An invariant broke.
     Broken(Error),
 }
@@ -52,6 +56,18 @@ pub(crate) struct Generation {
     outcomes: OutcomeTable,
     /// Whether an invariant broke, so that state and rows may differ.
     is_broken: bool,
+    /// How far apart the clocks may be.
+    clock_error_us: Option<i64>,
+    /// What was folded, and found no room in the index; it is tried again before all else.
+    waiting: Option<Waiting>,
+    /// What the documents come from.
+    shown: Served,
+}
+
+/// A record's effect that waits for room.
+struct Waiting {
+    applied: Applied,
+    append_time: Timestamp,
 }
 
 impl Generation {
@@ -66,7 +82,24 @@ impl Generation {
             reason: None,
             outcomes: OutcomeTable::default(),
             is_broken: false,
+            clock_error_us: None,
+            waiting: None,
+            shown: Served::default(),
         }
+    }
+
+    /// The copy that another reader has kept until now.
+    pub(crate) fn resumed(writer: PartitionWriter, resumed: Resumed) -> Self {
+        let Resumed { state, following, .. } = resumed;
+        let mut copy = Self::first(state.partition, state.partitions, writer);
+        copy.number = following.copy.max(1);
+        copy.append_time = following.append_time;
+        copy.clock_error_us = following.clock_error_us;
+        let bounds = |(start, end)| Bounds { start, end, server_time: None };
+        copy.opened = following.opened.map(bounds);
+        copy.state = state;
+        copy.shown = copy.served();
+        copy
     }
 
     /// Starts over from the log's start, beside the copy that is in service.
@@ -82,6 +115,8 @@ impl Generation {
         self.reason = Some(reason);
         self.outcomes = OutcomeTable::default();
         self.is_broken = false;
+        self.waiting = None;
+        self.shown = Served::default();
         Ok(())
     }
 
@@ -116,7 +151,30 @@ impl Generation {
         if is_first {
             self.opened = Some(bounds);
         }
+        self.writer.note_following(self.following());
+        self.writer.publish_following();
         Ok(())
+    }
+
+    /// What is known of the log, for those who read beside this process.
+    fn following(&self) -> Following {
+        Following {
+            append_time: self.append_time,
+            clock_error_us: self.clock_error_us,
+            opened: self.opened.map(|at| (at.start, at.end)),
+            copy: self.number,
+            ..Following::default()
+        }
+    }
+
+    /// How far apart the clocks may be, as last measured by this reader or one before it.
+    pub(crate) fn clock_error_us(&self) -> Option<i64> {
+        self.clock_error_us
+    }
+
+    /// Notes how far apart the clocks may be.
+    pub(crate) fn note_clock_error(&mut self, micros: i64) {
+        self.clock_error_us = Some(micros);
     }
 
     pub(crate) fn is_opened(&self) -> bool {
@@ -134,7 +192,8 @@ impl Generation {
     /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while
     /// the copy is broken or built beside another.
     pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<Head> {
-        let is_kept = self.is_served() && !self.is_broken && self.state.log_id.is_some();
+        let is_whole = !self.is_broken && self.waiting.is_none();
+        let is_kept = self.is_served() && is_whole && self.state.log_id.is_some();
         let opened = self.opened.filter(|_| is_kept)?;
         let (state, append_time) = (self.state.clone(), self.append_time);
         Some(Head { state, append_time, clock_error_us, opened })
@@ -155,16 +214,19 @@ impl Generation {
     /// # Errors
     /// Those of [`PartitionWriter::start_rebuild_of`].
     pub(crate) fn restore(&mut self, head: Head, image: &Image) -> Result<()> {
-        self.writer.start_rebuild_of(image)?;
-        self.writer.publish_rebuild();
-        self.state = head.state;
+        self.writer.start_rebuild_of(image, &head.state)?;
         self.append_time = head.append_time;
         self.opened = Some(head.opened);
+        self.clock_error_us = head.clock_error_us;
+        self.writer.note_following(self.following());
+        self.writer.publish_rebuild();
+        self.state = head.state;
+        self.shown = self.served();
         Ok(())
     }
 
     fn has_caught_up(&self) -> bool {
-        self.opened.is_some_and(|opened| self.state.offset_applied >= opened.end)
+        self.opened.is_some_and(|opened| self.shown.offset_applied >= opened.end)
     }
 
     /// Applies one record: documents first, then the position. `keep` gets the outcomes of its
@@ -175,6 +237,7 @@ impl Generation {
         schemas: &SchemaSet,
         keep: impl FnOnce(&[Outcome]),
     ) -> std::result::Result<Step, Stop> {
+        self.apply_waiting()?;
         let source = record.entry.as_ref().ok().and_then(|entry| entry.source);
         let append_time = source.map_or(record.append_time, |source| source.append_time);
         let applied = match self.state.apply(record, &self.writer, schemas) {
@@ -183,16 +246,48 @@ impl Generation {
             Err(Blocked::UpgradeNeeded(error)) => return Err(Stop::UpgradeNeeded(error)),
             Err(Blocked::Internal(error)) => return Err(Stop::Broken(error)),
         };
-        self.writer.apply(&applied, &self.state).map_err(Stop::Broken)?;
-        if applied.skipped.is_none() {
-            self.append_time = Some(append_time);
-        }
         if self.is_served() {
             keep(&applied.outcomes);
         } else {
             applied.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));
         }
-        Ok(step(applied))
+        let step = step(&applied);
+        self.write(Waiting { applied, append_time })?;
+        Ok(step)
+    }
+
+    /// Whether something that was folded waits for room.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.waiting.is_some()
+    }
+
+    /// Writes what found no room before.
+    pub(crate) fn apply_waiting(&mut self) -> std::result::Result<(), Stop> {
+        self.waiting.take().map_or(Ok(()), |waiting| self.write(waiting))
+    }
+
+    /// Writes what was folded: documents first, then the position.
+    fn write(&mut self, waiting: Waiting) -> std::result::Result<(), Stop> {
+        let append_time = self.append_time;
+        if waiting.applied.skipped.is_none() {
+            self.append_time = Some(waiting.append_time);
+        }
+        self.writer.note_following(self.following());
+        match self.writer.apply(&waiting.applied, &self.state) {
+            Ok(()) => {
+                self.shown = self.served();
+                Ok(())
+            }
+            Err(error) if error.code() == ErrorCode::LimitExceeded => {
+                self.append_time = append_time;
+                self.waiting = Some(waiting);
+                match self.writer.may_find_room() {
+                    true => Err(Stop::NeedsRoom(error)),
+                    false => Err(Stop::Full(error)),
+                }
+            }
+            Err(error) => Err(Stop::Broken(error)),
+        }
     }
 
     /// Whether the copy may take the place of the one that this picture shows.
@@ -204,9 +299,9 @@ impl Generation {
             // Nobody has read the old one.
             Phase::Bootstrapping if !serve_partial => true,
             Phase::Poisoned => self.has_caught_up(),
-            _ if self.state.log_id.is_none() => false,
-            _ if picture.served.log_id != self.state.log_id => self.has_caught_up(),
-            _ => picture.served.position.is_none_or(|served| self.state.position >= served),
+            _ if self.shown.log_id.is_none() => false,
+            _ if picture.served.log_id != self.shown.log_id => self.has_caught_up(),
+            _ => self.shown.position >= picture.served.position,
         }
     }
 
@@ -225,17 +320,17 @@ impl Generation {
     /// Shows the copy in a picture, as the one in service or as the one under construction.
     pub(crate) fn show(&mut self, progress: &mut Progress) {
         let opened = self.opened.map_or((Offset(0), Offset(0)), |at| (at.start, at.end));
-        let offset_applied = self.state.offset_applied;
+        let offset_applied = self.shown.offset_applied;
         let catch_up = CatchUp { start: opened.0, offset_applied, target: opened.1 };
         if let Some(reason) = &self.reason {
-            let (generation, log_id, reason) = (self.number, self.state.log_id, reason.clone());
+            let (generation, log_id, reason) = (self.number, self.shown.log_id, reason.clone());
             progress.rebuilding = Some(Rebuilding { generation, log_id, catch_up, reason });
             return;
         }
         let replaces = progress.generation != self.number;
         progress.rebuilding = None;
         progress.generation = self.number;
-        progress.served = self.served();
+        progress.served = self.shown;
         if progress.phase != Phase::Serving {
             progress.catch_up = catch_up;
             progress.phase = Phase::Bootstrapping;
@@ -258,8 +353,8 @@ impl Generation {
     }
 }
 
-fn step(applied: Applied) -> Step {
+fn step(applied: &Applied) -> Step {
     let is_too_large = |outcome: &&Outcome| outcome.verdict == Verdict::TooLarge;
     let too_large = applied.outcomes.iter().filter(is_too_large).count() as u64;
-    Step { skipped: applied.skipped, repeats: applied.repeats, too_large }
+    Step { skipped: applied.skipped.clone(), repeats: applied.repeats, too_large }
 }

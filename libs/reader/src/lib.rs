@@ -15,10 +15,12 @@
 
 mod age;
 mod barrier;
+mod budget;
 mod callback;
 mod checkpoint;
 mod closing;
 mod connect;
+mod follow;
 mod generation;
 mod memory;
 mod metrics;

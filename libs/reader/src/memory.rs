@@ -124,7 +124,7 @@ impl MemoryReader {
         let options = ReaderOptions::new(&definition.name);
         let layout = Layout::of(&definition);
         let versions = vec![Arc::new(SchemaAt { definition, layout })];
-        let shared = Arc::new(share(options, parts, versions)?);
+        let shared = Arc::new(share(options, parts, versions, None)?);
         replicas.fill(&shared, version)?;
         // Nobody has seen the cell yet, so that this is the first and only time.
         let _ = replicas.shared.set(Arc::downgrade(&shared));

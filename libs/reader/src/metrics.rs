@@ -1,6 +1,6 @@
 //! A pull snapshot of a reader's counts, for whoever exports metrics.
 
-use forebay_index::ReadCounts;
+use forebay_index::{MemoryUse, ReadCounts};
 
 use crate::progress::Counts;
 use crate::shared::Shared;
@@ -15,6 +15,8 @@ pub struct ReaderMetrics {
     pub records: Counts,
     /// Estimated bytes of memory of all documents.
     pub memory_bytes: u64,
+    /// What the partitions that this reader keeps take, and what they may take: its memory budget.
+    pub memory: MemoryUse,
     /// The reader and each of its partitions.
     pub status: ReaderStatus,
 }
@@ -26,6 +28,7 @@ impl ReaderMetrics {
         let mut records = Counts::default();
         status.partitions.iter().for_each(|partition| records.add(&partition.counts));
         let (reads, memory_bytes) = (index.reads, index.memory_bytes());
-        Self { reads, records, memory_bytes, status }
+        let memory = index.memory;
+        Self { reads, records, memory_bytes, memory, status }
     }
 }

@@ -80,6 +80,11 @@ pub struct ReaderOptions {
     pub keep_outcomes: bool,
     /// Where and how often to write checkpoints, from which a restart goes on; `None` writes none.
     pub checkpoint: Option<CheckpointOptions>,
+    /// Bytes of memory that the documents and their index may take; `None` is half of the smaller
+    /// of the control group's limit and the host's memory. Where an entry needs more, the reader
+    /// stops applying and says so in its status; it answers on, and turns stale by its bounds.
+    /// Readers that share a copy count it once: by the budget of the one that keeps it.
+    pub memory_budget: Option<u64>,
 }
 
 impl ReaderOptions {
@@ -93,6 +98,7 @@ impl ReaderOptions {
             open_timeout: Duration::from_millis(READER_OPEN_TIMEOUT_MS),
             keep_outcomes: false,
             checkpoint: None,
+            memory_budget: None,
         }
     }
 }

@@ -191,6 +191,17 @@ pub(crate) struct Progress {
     pub counts: Counts,
 }
 
+impl Progress {
+    /// Whether nothing that a waiter or a reader looks for differs.
+    pub(crate) fn is_like(&self, other: &Self) -> bool {
+        let of = |progress: &Self| {
+            let Self { phase, generation, served, catch_up, end, .. } = *progress;
+            (phase, generation, served, catch_up, end)
+        };
+        of(self) == of(other) && self.trouble == other.trouble
+    }
+}
+
 /// What a read looks at.
 #[derive(Debug)]
 struct Hot {
@@ -248,6 +259,11 @@ impl ProgressBoard {
     /// The pictures from now on.
     pub(crate) fn watch(&self) -> watch::Receiver<Progress> {
         self.picture.subscribe()
+    }
+
+    /// Whether somebody waits for a picture.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.picture.receiver_count() > 0
     }
 
     /// Changes the picture and what reads see of it. Only the tail calls this.

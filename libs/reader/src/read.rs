@@ -221,15 +221,16 @@ impl Shared {
         reads: impl FnOnce(ReadAt<'_>) -> Result<T>,
     ) -> Result<T> {
         self.closing.check()?;
+        let Some(bound) = age_max else {
+            let at = ReadAt::by(&*self.parts.clock).serve_partial(self.options.serve_partial);
+            return reads(at).map_err(|error| self.explained(error, None));
+        };
         let now = self.parts.clock.now();
         let at = ReadAt::new(now).serve_partial(self.options.serve_partial);
-        let Some(bound) = age_max else {
-            return reads(at).map_err(|error| self.explained(error, now, None));
-        };
         let options = &self.index.schemas().newest().definition.options;
         check_bound(bound, options).map_err(|error| error.with_store(&self.name))?;
         let admission = |partition: PartitionId| self.admission(partition, now, bound);
-        reads(at.admission(&admission)).map_err(|error| self.explained(error, now, age_max))
+        reads(at.admission(&admission)).map_err(|error| self.explained(error, Some((now, bound))))
     }
 
     fn admission(&self, partition: PartitionId, now: Timestamp, bound: Duration) -> Admission {
@@ -243,7 +244,7 @@ impl Shared {
     }
 
     /// The same refusal with what this reader knows of its cause. Names the store.
-    fn explained(&self, error: Error, now: Timestamp, age_max: Option<Duration>) -> Error {
+    fn explained(&self, error: Error, bound: Option<(Timestamp, Duration)>) -> Error {
         let followed = error.context().partition.and_then(|id| self.partition(id).ok());
         let known = followed.and_then(|partition| match error.code() {
             ErrorCode::Unavailable | ErrorCode::Internal => {
@@ -251,7 +252,8 @@ impl Shared {
                 (!partition.serves(&picture)).then(|| not_serving(partition.at, &picture))
             }
             ErrorCode::Stale => {
-                let stale = partition.board.freshness().check(now, age_max?).err()?;
+                let (now, age_max) = bound?;
+                let stale = partition.board.freshness().check(now, age_max).err()?;
                 Some(stale.with_partition(partition.at.partition))
             }
             ErrorCode::Corrupt => {

@@ -1,5 +1,6 @@
 //! The reader itself: opens, waits, tells how it is, and closes.
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,17 +9,21 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{
     ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence, StoreId,
 };
-use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS};
+use forebay_core::limits::{
+    READER_COPY_LOOK_SOON_MS, READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS,
+};
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, Result};
-use forebay_index::Index;
+use forebay_index::{Index, LiveDirectory, MemoryLines};
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::age::check_bound;
-use crate::checkpoint::CheckpointDirectory;
+use crate::budget::MemoryBudget;
+use crate::checkpoint::{CheckpointDirectory, Checkpoints, blocking};
 use crate::closing::{Closing, closed};
+use crate::follow::{Follower, take_over};
 use crate::metrics::ReaderMetrics;
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::partition::Partition;
@@ -73,18 +78,14 @@ impl Reader {
         });
         let at_store = |error: Error| error.with_store(&name);
         let versions = found.map_err(at_store)?;
-        let shared = Arc::new(share(options, parts, versions).map_err(at_store)?);
-        let directory = CheckpointDirectory::open(&shared).map_err(at_store)?;
-        let tail = |partition: &Arc<Partition>| {
-            let checkpoints = directory.as_ref().map(|dir| dir.checkpoints(partition.at));
-            Tail::new(Arc::clone(&shared), Arc::clone(partition), checkpoints)
+        let directory = CheckpointDirectory::open(&options, &parts).map_err(at_store)?;
+        let opened = match directory {
+            Some(directory) if directory.is_shared() && !options.keep_outcomes => {
+                open_shared(options, parts, versions, directory).await
+            }
+            directory => open_alone(options, parts, versions, directory),
         };
-        let tails = shared.followed().map(tail).collect::<Result<Vec<_>>>().map_err(at_store)?;
-        for tail in tails {
-            tokio::spawn(tail.run());
-        }
-        tokio::spawn(watch_readiness(Arc::clone(&shared)));
-        Ok(Self::over(shared))
+        Ok(Self::over(opened.map_err(at_store)?))
     }
 
     /// The reader of what is set up already.
@@ -179,6 +180,15 @@ impl Reader {
         ReaderMetrics::of(self.shared())
     }
 
+    /// The memory of the documents, for measuring what an access to it costs.
+    ///
+    /// # Errors
+    /// `Unavailable` when a shared copy cannot be mapped.
+    #[doc(hidden)]
+    pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
+        self.shared().index.memory_lines()
+    }
+
     /// Waits until everything that the token speaks of is applied here, at most `timeout` long.
     /// Positions of partitions that this reader does not follow are not waited for.
     ///
@@ -257,6 +267,100 @@ impl Reader {
     }
 }
 
+/// Starts a reader that has its copies for itself.
+fn open_alone(
+    options: ReaderOptions,
+    parts: ReaderParts,
+    versions: Vec<Arc<SchemaAt>>,
+    directory: Option<Arc<CheckpointDirectory>>,
+) -> Result<Arc<Shared>> {
+    let shared = Arc::new(share(options, parts, versions, None)?);
+    let tail = |partition: &Arc<Partition>| {
+        let kept = directory.as_ref().map(|directory| directory.keep(partition.at)).transpose()?;
+        Tail::new(Arc::clone(&shared), Arc::clone(partition), kept)
+    };
+    let tails = shared.followed().map(tail).collect::<Result<Vec<_>>>()?;
+    if let Some(directory) = directory.filter(|directory| directory.is_of_host()) {
+        // Nobody goes on with a copy that readers shared before: it would stay as it was.
+        let followed = shared.followed().map(|partition| partition.at.partition);
+        directory.live().remove(shared.store, followed);
+    }
+    for tail in tails {
+        tokio::spawn(tail.run());
+    }
+    tokio::spawn(watch_readiness(Arc::clone(&shared)));
+    Ok(shared)
+}
+
+/// Starts a reader whose copies other readers of the directory answer from too.
+async fn open_shared(
+    options: ReaderOptions,
+    parts: ReaderParts,
+    versions: Vec<Arc<SchemaAt>>,
+    directory: Arc<CheckpointDirectory>,
+) -> Result<Arc<Shared>> {
+    let newest = versions.last().ok_or_else(closed)?;
+    let (store, count) = (newest.definition.store, newest.definition.partitions);
+    options.partitions.check(count)?;
+    let followed = count.partitions().filter(|id| options.partitions.follows(*id));
+    let live = directory.live();
+    let seed = parts.entropy.next_u64()?;
+    let mut kept = BTreeMap::new();
+    let making = make_copies(&directory, &live, store, followed.collect(), seed, &mut kept);
+    tokio::time::timeout(options.open_timeout, making).await.unwrap_or_else(|_| {
+        let message = "another reader has the directory, and no copy that can be shared; close it, \
+                       or use another directory";
+        Err(Error::conflict(message))
+    })?;
+    let shared = Arc::new(share(options, parts, versions, Some(live))?);
+    let mut tails = Vec::new();
+    for partition in shared.followed() {
+        if let Some(kept) = kept.remove(&partition.at.partition) {
+            let (copy, running) = (take_over(&shared, partition)?, shared.closing.enter());
+            let (shared, partition) = (Arc::clone(&shared), Arc::clone(partition));
+            tails.push(Tail::of_copy(shared, partition, kept, copy, running));
+        } else {
+            let (shared, partition) = (Arc::clone(&shared), Arc::clone(partition));
+            tokio::spawn(Follower::new(shared, partition, Arc::clone(&directory)).run());
+        }
+    }
+    for tail in tails {
+        tokio::spawn(tail.run());
+    }
+    tokio::spawn(watch_readiness(Arc::clone(&shared)));
+    Ok(shared)
+}
+
+/// Makes the copies of these partitions that nobody keeps, and waits for the others to be there.
+async fn make_copies(
+    directory: &Arc<CheckpointDirectory>,
+    live: &LiveDirectory,
+    store: StoreId,
+    mut partitions: Vec<PartitionId>,
+    seed: u64,
+    kept: &mut BTreeMap<PartitionId, Checkpoints>,
+) -> Result<()> {
+    while !partitions.is_empty() {
+        let mut made = Vec::new();
+        for partition in &partitions {
+            if let Some(checkpoints) =
+                directory.try_keep(PartitionRef { store, partition: *partition })?
+            {
+                kept.insert(*partition, checkpoints);
+                made.push(*partition);
+            }
+        }
+        if !made.is_empty() {
+            blocking(|| live.make(store, made.iter().copied(), seed))?;
+        }
+        partitions.retain(|id| !made.contains(id) && !live.is_made(store, [*id]));
+        if !partitions.is_empty() {
+            tokio::time::sleep(Duration::from_millis(READER_COPY_LOOK_SOON_MS)).await;
+        }
+    }
+    Ok(())
+}
+
 async fn find_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<Vec<Arc<SchemaAt>>> {
     if let Ok(schema) = parts.catalog.catalog().by_name(&options.store) {
         // Known already: an unreachable log keeps nobody from opening.
@@ -288,6 +392,7 @@ pub(crate) fn share(
     options: ReaderOptions,
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
+    live: Option<LiveDirectory>,
 ) -> Result<Shared> {
     let newest = versions.last().ok_or_else(closed)?;
     let definition = &newest.definition;
@@ -301,7 +406,16 @@ pub(crate) fn share(
     };
     let partitions: Vec<_> = count.partitions().map(partition).collect();
     let followed = partitions.iter().flatten().map(|partition| partition.at.partition);
-    let index = Index::new(versions.iter().cloned(), followed, parts.entropy.next_u64()?)?;
+    let (versions, seed) = (versions.iter().cloned(), parts.entropy.next_u64()?);
+    let index = match live {
+        Some(live) => Index::live(versions, followed, seed, live)?,
+        None => Index::new(versions, followed, seed)?,
+    };
+    if let Some(budget) = MemoryBudget::new(options.memory_budget) {
+        index.limit_memory(budget.bytes);
+        let MemoryBudget { bytes, source } = budget;
+        tracing::debug!(store = %options.store, bytes, %source, "memory budget");
+    }
     Ok(Shared {
         name: options.store.clone(),
         store,
@@ -321,8 +435,17 @@ pub(crate) fn share(
 /// Looks at the readiness from time to time, so that a fall is seen while nobody asks.
 async fn watch_readiness(shared: Arc<Shared>) {
     let looks = async {
+        let mut is_warned = false;
         loop {
             shared.observe_readiness(shared.parts.clock.now());
+            let memory = shared.index.memory();
+            let is_scarce = memory.is_scarce();
+            if is_scarce && !is_warned {
+                let (used, limit) = (memory.used, memory.limit);
+                let name = &shared.name;
+                tracing::warn!(store = %name, used, limit, "the memory budget is nearly used up");
+            }
+            is_warned = is_scarce;
             tokio::time::sleep(Duration::from_millis(READER_READY_CHECK_MS)).await;
         }
     };

@@ -27,6 +27,7 @@ use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::LogRecord;
 use forebay_wire::entry::decode_entry;
 use futures::FutureExt;
+use tokio::task::JoinHandle;
 use tokio::time::Sleep;
 
 use crate::age::clock_error_us;
@@ -69,6 +70,8 @@ pub(crate) struct Tail {
     /// How long the exchange took that the clock error was measured by, in microseconds.
     clock_exchange_us: i64,
     checkpoints: Option<Checkpoints>,
+    /// Brings the shared copy into huge pages, beside the tail.
+    collapsing: Option<JoinHandle<()>>,
     /// Goes behind everything above, the lock of the checkpoints' directory too.
     _running: Running,
 }
@@ -82,7 +85,28 @@ impl Tail {
         let writer = shared.index.writer(partition.at.partition)?;
         let following = Generation::first(partition.at, shared.count, writer);
         let running = shared.closing.enter();
-        Ok(Self {
+        Ok(Self::of(shared, partition, checkpoints, following, running))
+    }
+
+    /// The tail of a copy that several readers share, and that this one keeps from now on.
+    pub(crate) fn of_copy(
+        shared: Arc<Shared>,
+        partition: Arc<Partition>,
+        kept: Checkpoints,
+        copy: Generation,
+        running: Running,
+    ) -> Self {
+        Self::of(shared, partition, Some(kept), copy, running)
+    }
+
+    fn of(
+        shared: Arc<Shared>,
+        partition: Arc<Partition>,
+        checkpoints: Option<Checkpoints>,
+        following: Generation,
+        running: Running,
+    ) -> Self {
+        Self {
             shared,
             partition,
             following,
@@ -93,8 +117,9 @@ impl Tail {
             is_clock_measured: false,
             clock_exchange_us: 0,
             checkpoints,
+            collapsing: None,
             _running: running,
-        })
+        }
     }
 
     /// Follows the log; ends when the reader closes or the partition halts, with a last checkpoint:
@@ -140,6 +165,7 @@ impl Tail {
 
     async fn session(&mut self) -> Result<Infallible, Pause> {
         self.connect().await?;
+        self.following.apply_waiting().map_err(|stop| self.pause(stop))?;
         let mut clock_check = self.next_clock_check();
         loop {
             // What reads of many keys find, and scans, they ask nobody about.
@@ -173,11 +199,22 @@ impl Tail {
             self.apply(&records.records).await?;
             self.backoff.reset();
             self.publish(|progress| progress.end = records.end);
+            self.collapse();
             if !self.is_clock_measured {
                 self.measure_by_barrier().await;
                 clock_check = self.next_clock_check();
             }
             tokio::task::yield_now().await;
+        }
+    }
+
+    /// Brings a little more of a shared copy into huge pages, one call at a time: what is read from
+    /// small ones takes up to half as long again.
+    fn collapse(&mut self) {
+        if self.collapsing.as_ref().is_none_or(JoinHandle::is_finished) {
+            let scattered = self.following.writer().scattered();
+            self.collapsing =
+                scattered.map(|memory| tokio::task::spawn_blocking(move || memory.collapse()));
         }
     }
 
@@ -225,6 +262,7 @@ impl Tail {
     fn set_clock_error(&mut self, micros: i64, exchange_us: i64) {
         self.clock_exchange_us = exchange_us;
         self.partition.board.set_clock_error(micros);
+        self.following.note_clock_error(micros);
         self.is_clock_measured = true;
     }
 
@@ -294,14 +332,7 @@ impl Tail {
             }
             outcome => outcome,
         };
-        let step = outcome.map_err(|stop| match stop {
-            Stop::NeedsDefinition(version) => Pause::Retry(unknown_definition(version)),
-            Stop::UpgradeNeeded(error) => Pause::Halt(error),
-            Stop::Broken(error) => match self.following.writer().check_sound() {
-                Ok(()) => Pause::Poison(error),
-                Err(damage) => Pause::Rebuild(damage),
-            },
-        })?;
+        let step = outcome.map_err(|stop| self.pause(stop))?;
         self.counts.read_bytes += record.entry.len() as u64;
         self.counts.repeats += step.repeats;
         self.counts.too_large += step.too_large;
@@ -310,6 +341,19 @@ impl Tail {
             Some(reason) => self.note_skipped(record, reason),
         }
         Ok(())
+    }
+
+    fn pause(&self, stop: Stop) -> Pause {
+        match stop {
+            Stop::NeedsDefinition(version) => Pause::Retry(unknown_definition(version)),
+            Stop::UpgradeNeeded(error) => Pause::Halt(error),
+            Stop::Full(error) => Pause::Retry(error),
+            Stop::NeedsRoom(error) => Pause::Rebuild(error),
+            Stop::Broken(error) => match self.following.writer().check_sound() {
+                Ok(()) => Pause::Poison(error),
+                Err(damage) => Pause::Rebuild(damage),
+            },
+        }
     }
 
     fn fold(&mut self, record: &LogRecord, entry: Result<Entry>) -> Result<Step, Stop> {
@@ -352,19 +396,24 @@ impl Tail {
     }
 
     /// Begins a new copy from the log's start; the one that is served stays beside it. Where there
-    /// is no room for another it waits for that.
+    /// is no room for another it waits for that, unless room is what the new one is for: the old
+    /// one may be the first to find some.
     async fn rebuild(&mut self, reason: Error) {
-        let (at, name) = (self.partition.at, &self.shared.name);
-        tracing::warn!(store = %name, partition = %at.partition, %reason, "building a new copy");
-        self.counts.rebuilds += 1;
+        let is_for_room = reason.code() == ErrorCode::LimitExceeded;
         let is_damage = reason.code() == ErrorCode::Corrupt;
         if is_damage && self.checkpoints.as_mut().is_some_and(Checkpoints::drop_damaged) {
             self.counts.checkpoints.damaged += 1;
         }
         while let Err(error) = self.following.start_over(reason.clone()) {
             self.note_trouble(error);
+            if is_for_room {
+                return;
+            }
             tokio::time::sleep(self.backoff.next_wait(&*self.shared.parts.entropy)).await;
         }
+        let (at, name) = (self.partition.at, &self.shared.name);
+        tracing::warn!(store = %name, partition = %at.partition, %reason, "building a new copy");
+        self.counts.rebuilds += 1;
         self.publish(|_| {});
     }
 
@@ -391,6 +440,15 @@ impl Tail {
             Ok(files) => files,
             Err(error) => return self.note_ignored(&error),
         };
+        if self.following.is_opened() {
+            // Another reader has kept it until now, further than any checkpoint.
+            self.counts.checkpoints.restored += 1;
+            let clock_error_us = self.following.clock_error_us();
+            clock_error_us
+                .into_iter()
+                .for_each(|micros| self.partition.board.set_clock_error(micros));
+            return self.publish(|_| {});
+        }
         files.truncate(CHECKPOINT_FILES_MAX);
         for file in files {
             match self.restore_from(&file).await {
@@ -476,7 +534,9 @@ impl Tail {
         }
         let (following, counts) = (&mut self.following, self.counts);
         self.partition.board.publish(|progress| {
-            progress.trouble = None;
+            if !following.is_waiting() {
+                progress.trouble = None;
+            }
             progress.counts = counts;
             following.show(progress);
             change(progress);

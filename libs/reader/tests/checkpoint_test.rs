@@ -394,7 +394,8 @@ async fn a_restart_on_a_real_disk_and_real_threads_goes_on_from_its_checkpoint()
     let (world, rim) = rimmed(1).await;
     let dir = tempfile::tempdir().unwrap();
     let every = Duration::from_millis(20);
-    let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(dir.path().join("a/b")) };
+    let alone = CheckpointOptions { is_shared: false, ..CheckpointOptions::new(dir.path()) };
+    let checkpoint = CheckpointOptions { every, dir: dir.path().join("a/b"), ..alone };
     let options = ReaderOptions { checkpoint: Some(checkpoint), ..world.options() };
     let parts = ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
     world.put("ann", 1).await;

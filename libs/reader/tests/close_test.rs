@@ -199,7 +199,8 @@ async fn on_a_real_disk_a_close_frees_the_directory_at_once_and_loses_nothing() 
     let world = World::new(4).await;
     let dir = tempfile::tempdir().unwrap();
     let mut options = rarely(&world);
-    options.checkpoint.as_mut().unwrap().dir = dir.path().join("checkpoints");
+    let checkpoint = options.checkpoint.as_mut().unwrap();
+    (checkpoint.dir, checkpoint.is_shared) = (dir.path().join("checkpoints"), false);
     let parts = ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
     for round in 0..20 {
         let put = world.put("ann", round).await;

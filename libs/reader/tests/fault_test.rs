@@ -427,3 +427,31 @@ async fn a_token_ahead_of_a_bootstrapping_partition_is_waited_for() {
     let error = reader.wait_token(&token(0, LOG, 50), SECOND).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::DeadlineExceeded);
 }
+
+#[tokio::test(start_paused = true)]
+async fn without_room_in_its_budget_a_reader_stops_applying_and_says_what_to_raise() {
+    let world = World::new(1).await;
+    let options = ReaderOptions { memory_budget: Some(256 * 1024), ..world.options() };
+    let reader = world.open_with(options).await;
+    reader.await_ready(10 * SECOND).await.unwrap();
+    let mut last = world.put("key-0", 0).await;
+    for n in 1..20_000 {
+        last = world.put(&format!("key-{n}"), n).await;
+    }
+    let error = reader.wait_token(&last, 30 * SECOND).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::DeadlineExceeded, "{error}");
+    let status = reader.status().partitions[0].clone();
+    let trouble = status.trouble.clone().unwrap();
+    assert_eq!(trouble.code(), ErrorCode::LimitExceeded, "{trouble}");
+    assert!(trouble.message().contains("memory budget"), "{trouble}");
+    // What was applied is there, as of one position, and nothing behind it.
+    assert_eq!(status.phase, Phase::Serving);
+    let applied = status.documents as i64;
+    assert!(applied > 1_000 && applied < 19_000, "{applied}");
+    assert_eq!(age(&reader, &format!("key-{}", applied - 1)).unwrap(), Some(applied - 1));
+    assert_eq!(age(&reader, &format!("key-{applied}")).unwrap(), None);
+    let stale = reader.read_local(Some(5 * SECOND), |view| view.get_document("key-0"));
+    assert_eq!(stale.unwrap_err().code(), ErrorCode::Stale);
+    let memory = reader.metrics().memory;
+    assert!(memory.used <= 256 * 1024, "{memory:?}");
+}

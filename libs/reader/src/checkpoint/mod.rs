@@ -31,19 +31,19 @@ use forebay_core::fold::PartitionState;
 use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::limits::{CHECKPOINT_BYTES_MAX, CHECKPOINT_EVERY_MS};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_index::Image;
+use forebay_index::{Image, LiveDirectory};
 use forebay_log::disk::{Disk, DiskLock};
 use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Sleep;
 
 use crate::generation::Generation;
-use crate::shared::Shared;
+use crate::options::{ReaderOptions, ReaderParts};
 
 use self::file::refused;
 
 pub(crate) use self::format::Head;
 
-const LOCK_FILE: &str = "lock";
+const SUFFIX_LOCK: &str = ".lock";
 const SUFFIX: &str = ".checkpoint";
 const SUFFIX_NEW: &str = ".checkpoint.new";
 /// A tail spends at most one part in this many, plus one, on checkpoints.
@@ -52,8 +52,17 @@ const REST_FACTOR: u32 = 19;
 /// Where a reader writes checkpoints, and how often.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CheckpointOptions {
-    /// Directory for them; made when it is missing. One reader uses it at a time.
+    /// Directory for them; made when it is missing.
     pub dir: PathBuf,
+    /// Whether readers of other processes, and others of this one, may use the directory too: they
+    /// all answer from one copy of each partition, which one of them keeps; another goes on with
+    /// it when that one ends, however it ends. Without it, and on a disk that is not the host's,
+    /// one reader uses a partition's files at a time.
+    pub is_shared: bool,
+    /// Directory of a memory file system for the documents of shared copies, which lie in `dir`
+    /// where there is none or it has no room. They stay there when the last reader ends, for the
+    /// next one to go on with, until the machine restarts or a reader finds their `dir` removed.
+    pub memory_dir: Option<PathBuf>,
     /// Time between two checkpoints of a partition; more where writing one takes long.
     pub every: Duration,
     /// Largest partition, in bytes of its keys and rows, of which checkpoints are written: while
@@ -62,18 +71,19 @@ pub struct CheckpointOptions {
 }
 
 impl CheckpointOptions {
-    /// Checkpoints in this directory, every 10 s, of partitions of up to 4 GiB.
+    /// Checkpoints in this directory, shared, with the documents in the host's shared memory
+    /// (`/dev/shm`) where there is one; every 10 s, of partitions of up to 4 GiB.
     pub fn new(dir: impl Into<PathBuf>) -> Self {
         let every = Duration::from_millis(CHECKPOINT_EVERY_MS);
-        Self { dir: dir.into(), every, bytes_max: CHECKPOINT_BYTES_MAX }
+        let LiveDirectory { dir, memory_dir } = LiveDirectory::new(dir);
+        Self { dir, is_shared: true, memory_dir, every, bytes_max: CHECKPOINT_BYTES_MAX }
     }
 }
 
-/// The directory of one reader's checkpoints, locked until the last of its tails has ended.
+/// The directory of a reader's checkpoints, and of the copies that it shares.
 pub(crate) struct CheckpointDirectory {
     options: CheckpointOptions,
     disk: Arc<dyn Disk>,
-    _lock: Box<dyn DiskLock>,
 }
 
 impl fmt::Debug for CheckpointDirectory {
@@ -83,40 +93,79 @@ impl fmt::Debug for CheckpointDirectory {
 }
 
 impl CheckpointDirectory {
-    /// Opens and locks the directory, if the reader is asked to write checkpoints.
+    /// Opens the directory, if the reader is asked to write checkpoints.
     ///
     /// # Errors
-    /// `InvalidArgument` for options that cannot be, `Conflict` when another reader uses the
-    /// directory, `Unavailable` when it cannot be used.
-    pub(crate) fn open(shared: &Shared) -> Result<Option<Arc<Self>>> {
-        let Some(options) = shared.options.checkpoint.clone() else { return Ok(None) };
+    /// `InvalidArgument` for options that cannot be, `Unavailable` when it cannot be used.
+    pub(crate) fn open(options: &ReaderOptions, parts: &ReaderParts) -> Result<Option<Arc<Self>>> {
+        let Some(options) = options.checkpoint.clone() else { return Ok(None) };
         if options.every.is_zero() {
             let message = "checkpoints every 0 s leave no time for anything else; raise `every`";
             return Err(Error::invalid_argument(message));
         }
-        let disk = shared.parts.disk.clone().ok_or_else(|| {
+        let disk = parts.disk.clone().ok_or_else(|| {
             Error::invalid_argument("checkpoints need a disk; pass one in the reader's parts")
         })?;
-        let lock =
-            make_dir(&*disk, &options.dir).and_then(|()| disk.lock(&options.dir.join(LOCK_FILE)));
-        let lock = lock.map_err(|error| match error.kind() {
-            io::ErrorKind::WouldBlock => Error::conflict(format!(
-                "{} is used by another reader; close it, or use another directory",
-                options.dir.display()
-            )),
-            _ => Error::unavailable(format!(
-                "could not use {} for checkpoints: {error}; correct the directory",
-                options.dir.display()
-            )),
-        })?;
-        Ok(Some(Arc::new(Self { options, disk, _lock: lock })))
+        let directory = Self { options, disk };
+        make_dir(&*directory.disk, &directory.options.dir)
+            .map_err(|error| directory.unusable(&error))?;
+        Ok(Some(Arc::new(directory)))
     }
 
-    /// The checkpoints of one partition.
-    pub(crate) fn checkpoints(self: &Arc<Self>, at: PartitionRef) -> Checkpoints {
+    /// Where the copies lie that are shared here.
+    pub(crate) fn live(&self) -> LiveDirectory {
+        let CheckpointOptions { dir, memory_dir, .. } = self.options.clone();
+        LiveDirectory { dir, memory_dir }
+    }
+
+    /// Whether other readers may answer from the copies that are kept here.
+    pub(crate) fn is_shared(&self) -> bool {
+        self.options.is_shared && self.is_of_host()
+    }
+
+    /// Whether other processes find it.
+    pub(crate) fn is_of_host(&self) -> bool {
+        self.disk.is_of_host()
+    }
+
+    fn unusable(&self, error: &io::Error) -> Error {
+        Error::unavailable(format!(
+            "could not use {} for checkpoints: {error}; correct the directory",
+            self.options.dir.display()
+        ))
+    }
+
+    /// The checkpoints of one partition, for the one reader that keeps them; `None` while that is
+    /// another one.
+    ///
+    /// # Errors
+    /// `Unavailable` when the directory cannot be used.
+    pub(crate) fn try_keep(self: &Arc<Self>, at: PartitionRef) -> Result<Option<Checkpoints>> {
+        let name = format!("{:016x}-{:04}{SUFFIX_LOCK}", at.store.0, at.partition.0);
+        let lock = match self.disk.lock(&self.options.dir.join(name)) {
+            Ok(lock) => lock,
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(None),
+            Err(error) => return Err(self.unusable(&error)),
+        };
         let due = Box::pin(tokio::time::sleep(self.options.every));
         let (directory, last, kept, trouble) = (Arc::clone(self), None, None, None);
-        Checkpoints { directory, at, serial: 0, due, last, restored: None, kept, trouble }
+        let restored = None;
+        let of = Checkpoints { directory, at, serial: 0, due, last, restored, kept, trouble, lock };
+        Ok(Some(of))
+    }
+
+    /// As [`CheckpointDirectory::try_keep`], where nobody else may use the directory.
+    ///
+    /// # Errors
+    /// `Conflict` while another reader does; `Unavailable`.
+    pub(crate) fn keep(self: &Arc<Self>, at: PartitionRef) -> Result<Checkpoints> {
+        self.try_keep(at)?.ok_or_else(|| {
+            let message = format!(
+                "{} is used by another reader; close it, or use another directory",
+                self.options.dir.display()
+            );
+            Error::conflict(message).with_partition(at.partition)
+        })
     }
 }
 
@@ -151,6 +200,9 @@ pub(crate) struct Checkpoints {
     kept: Option<(LogId, Offset)>,
     /// Why the last one was not written, if it was not.
     trouble: Option<ErrorCode>,
+    /// Held until the tail ends.
+    #[expect(dead_code, reason = "held, and let go by its drop")]
+    lock: Box<dyn DiskLock>,
 }
 
 /// Returns when a checkpoint is due.

@@ -64,6 +64,6 @@ pub async fn end(reader: Reader) {
 
 pub fn files(disk: &SimDisk) -> Vec<PathBuf> {
     let mut files = disk.files(DIR.as_ref()).unwrap();
-    files.retain(|path| !path.ends_with("lock"));
+    files.retain(|path| path.extension().is_none_or(|extension| extension != "lock"));
     files
 }

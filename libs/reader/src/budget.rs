@@ -1,0 +1,117 @@
+//! How much memory a reader may take where nobody says: half of what its container or its host has.
+
+use std::fmt;
+use std::path::Path;
+
+/// A bound of memory, and where it comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MemoryBudget {
+    pub bytes: u64,
+    pub source: Source,
+}
+
+/// Where a bound comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Source {
+    Options,
+    HalfOfGroup,
+    HalfOfHost,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Options => "the reader's options",
+            Self::HalfOfGroup => "half of the control group's limit",
+            Self::HalfOfHost => "half of the host's memory",
+        })
+    }
+}
+
+impl MemoryBudget {
+    /// The bound that was asked for, else half of the smaller of the control group's limit and the
+    /// host's memory; `None` where the system tells neither.
+    pub(crate) fn new(asked: Option<u64>) -> Option<Self> {
+        if let Some(bytes) = asked {
+            return Some(Self { bytes, source: Source::Options });
+        }
+        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let host = read(Path::new("/proc/meminfo")).and_then(|text| total_of(&text));
+        Self::half_of(host, group_limit(&read))
+    }
+
+    fn half_of(host: Option<u64>, group: Option<u64>) -> Option<Self> {
+        let is_group = group.is_some_and(|group| host.is_none_or(|host| group < host));
+        let source = if is_group { Source::HalfOfGroup } else { Source::HalfOfHost };
+        let bytes = if is_group { group } else { host };
+        bytes.map(|bytes| Self { bytes: bytes / 2, source })
+    }
+}
+
+/// The host's memory, as `/proc/meminfo` tells it.
+fn total_of(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"))?;
+    let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    kib.checked_mul(1_024)
+}
+
+/// The lowest memory limit of the process's control groups, of either version.
+fn group_limit(read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+    let groups = read(Path::new("/proc/self/cgroup"))?;
+    let limits = groups.lines().flat_map(|line| {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (controllers, path) = (parts.next().unwrap_or(""), parts.next().unwrap_or("/"));
+        let (root, name) = match controllers {
+            "" => ("/sys/fs/cgroup", "memory.max"),
+            "memory" => ("/sys/fs/cgroup/memory", "memory.limit_in_bytes"),
+            _ => return Vec::new(),
+        };
+        // A limit of a group above holds as well. In a container the path may be the host's.
+        let above = Path::new(path.trim_start_matches('/')).ancestors();
+        above.map(|group| Path::new(root).join(group).join(name)).collect()
+    });
+    limits.filter_map(|path| read(&path)?.trim().parse().ok()).min()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeMap;
+
+    use super::*;
+
+    fn limit(files: &[(&str, &str)]) -> Option<u64> {
+        let files: BTreeMap<_, _> = files.iter().copied().collect();
+        group_limit(&|path| files.get(path.to_str()?).map(|text| (*text).to_owned()))
+    }
+
+    #[test]
+    fn the_lowest_limit_of_the_groups_counts() {
+        let of_process = ("/proc/self/cgroup", "0::/a/b\n");
+        assert_eq!(limit(&[]), None);
+        assert_eq!(limit(&[of_process]), None);
+        let (b, a) = ("/sys/fs/cgroup/a/b/memory.max", "/sys/fs/cgroup/a/memory.max");
+        assert_eq!(limit(&[of_process, (b, "max\n")]), None);
+        assert_eq!(limit(&[of_process, (b, "max\n"), (a, "7000\n")]), Some(7_000));
+        assert_eq!(limit(&[of_process, (b, "500\n"), (a, "7000\n")]), Some(500));
+        // In a container: the path is the host's, and the container's own limit stands at the top.
+        let top = "/sys/fs/cgroup/memory.max";
+        assert_eq!(limit(&[of_process, (top, "9000\n")]), Some(9_000));
+        let first = ("/proc/self/cgroup", "5:cpu:/x\n4:memory:/x\n");
+        let of_first = "/sys/fs/cgroup/memory/x/memory.limit_in_bytes";
+        assert_eq!(limit(&[first, (of_first, "4096\n")]), Some(4_096));
+    }
+
+    #[test]
+    fn without_a_word_it_is_half_of_the_smaller() {
+        let of = MemoryBudget::half_of;
+        let budget = |bytes, source| Some(MemoryBudget { bytes, source });
+        assert_eq!(of(None, None), None);
+        assert_eq!(of(Some(100), None), budget(50, Source::HalfOfHost));
+        assert_eq!(of(Some(100), Some(1 << 62)), budget(50, Source::HalfOfHost));
+        assert_eq!(of(Some(100), Some(60)), budget(30, Source::HalfOfGroup));
+        assert_eq!(of(None, Some(60)), budget(30, Source::HalfOfGroup));
+        assert_eq!(total_of("MemFree: 1 kB\nMemTotal:   24 kB\n"), Some(24 * 1_024));
+        assert_eq!(total_of("nothing"), None);
+        assert_eq!(MemoryBudget::new(Some(9)), budget(9, Source::Options));
+    }
+}

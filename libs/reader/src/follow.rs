@@ -1,0 +1,173 @@
+//! A partition whose copy another reader keeps: of another process, or of this one.
+//!
+//! Its documents are read from the shared copy at any moment, whether or not anything here runs.
+//! What runs here looks at the copy's header and shows it, as a tail would, to those who wait and
+//! to those who ask for the age; and it tries for the lock that the other one holds. When that
+//! ends, however it ends, whoever gets the lock goes on with the copy as its tail.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::limits::{READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_TAKE_OVER_MS};
+use forebay_core::{Error, Result};
+use forebay_index::{PartitionPhase, PartitionStatus};
+
+use crate::checkpoint::{CheckpointDirectory, Checkpoints, blocking};
+use crate::closing::Running;
+use crate::connect::connect;
+use crate::generation::Generation;
+use crate::partition::Partition;
+use crate::progress::{CatchUp, Phase, Progress, Served};
+use crate::shared::Shared;
+use crate::tail::{Tail, reader_backoff};
+
+/// Follows a copy that another reader keeps, until this one keeps it.
+pub(crate) struct Follower {
+    shared: Arc<Shared>,
+    partition: Arc<Partition>,
+    directory: Arc<CheckpointDirectory>,
+    running: Running,
+}
+
+impl Follower {
+    pub(crate) fn new(
+        shared: Arc<Shared>,
+        partition: Arc<Partition>,
+        directory: Arc<CheckpointDirectory>,
+    ) -> Self {
+        let running = shared.closing.enter();
+        Self { shared, partition, directory, running }
+    }
+
+    /// Follows until the reader closes, at last as the copy's tail.
+    pub(crate) async fn run(self) {
+        let closing = Arc::clone(&self.shared.closing);
+        let (kept, copy) = tokio::select! {
+            biased;
+            () = closing.closed() => return,
+            taken = self.take_over() => taken,
+        };
+        let Self { shared, partition, running, .. } = self;
+        Tail::of_copy(shared, partition, kept, copy, running).run().await;
+    }
+
+    /// Waits until this reader can go on with the copy.
+    async fn take_over(&self) -> (Checkpoints, Generation) {
+        let mut backoff = reader_backoff();
+        loop {
+            let kept = self.follow().await;
+            match take_over(&self.shared, &self.partition) {
+                Ok(copy) => {
+                    let (at, name) = (self.partition.at, &self.shared.name);
+                    tracing::info!(store = %name, partition = %at.partition, "keeps the copy now");
+                    return (kept, copy);
+                }
+                Err(error) => self.note_trouble(error),
+            }
+            drop(kept);
+            tokio::time::sleep(backoff.next_wait(&*self.shared.parts.entropy)).await;
+        }
+    }
+
+    /// Looks at the copy until this reader keeps it.
+    async fn follow(&self) -> Checkpoints {
+        let board = &self.partition.board;
+        let mut until_try = Duration::ZERO;
+        loop {
+            if until_try.is_zero() {
+                match self.directory.try_keep(self.partition.at) {
+                    Ok(Some(kept)) => return kept,
+                    Ok(None) => {}
+                    Err(error) => self.note_trouble(error),
+                }
+                until_try = Duration::from_millis(READER_TAKE_OVER_MS);
+            }
+            if let Err(error) = self.look() {
+                self.note_trouble(error);
+            }
+            let is_soon = board.is_watched() || board.phase() != Phase::Serving;
+            let wait_ms = if is_soon { READER_COPY_LOOK_SOON_MS } else { READER_COPY_LOOK_MS };
+            let wait = Duration::from_millis(wait_ms).min(until_try);
+            tokio::select! {
+                biased;
+                () = board.asked() => self.check_log().await,
+                () = tokio::time::sleep(wait) => until_try -= wait,
+            }
+        }
+    }
+
+    /// Shows what the copy's header says.
+    fn look(&self) -> Result<()> {
+        self.shared.index.tidy();
+        let status = self.shared.index.status(self.partition.at.partition)?;
+        let version = status.progress.schema_version;
+        if self.shared.index.schemas().get(version).is_none() && version.0 > 0 {
+            self.shared.learn_definitions(version)?;
+        }
+        if let Some(micros) = status.following.clock_error_us {
+            self.partition.board.set_clock_error(micros);
+        }
+        let picture = self.partition.board.picture();
+        let mut next = Progress { trouble: None, ..picture.clone() };
+        show(&mut next, &status);
+        if next.is_like(&picture) {
+            return Ok(());
+        }
+        self.partition.board.publish(|progress| *progress = next);
+        self.shared.note_progress(version);
+        Ok(())
+    }
+
+    /// Asks the log which one it is, for a wait that has a token of another.
+    async fn check_log(&self) {
+        let (asked, parts) = (self.partition.board.checks_asked(), &self.shared.parts);
+        match connect(&*parts.log, self.partition.at, &*parts.clock).await {
+            Ok(connected) => self.partition.board.publish(|progress| {
+                progress.end = connected.bounds.end;
+                progress.checked = asked;
+                progress.checked_log_id = connected.log_id;
+            }),
+            Err(error) => self.note_trouble(error),
+        }
+    }
+
+    fn note_trouble(&self, error: Error) {
+        let (at, name) = (self.partition.at, &self.shared.name);
+        if self.partition.board.picture().trouble.as_ref() != Some(&error) {
+            tracing::warn!(store = %name, partition = %at.partition, %error, "held up");
+        }
+        self.partition.board.publish(|progress| progress.trouble = Some(error));
+    }
+}
+
+/// Goes on with a copy for which this reader has the lock.
+///
+/// # Errors
+/// Those of [`Index::hold`](forebay_index::Index::hold).
+pub(crate) fn take_over(shared: &Shared, partition: &Partition) -> Result<Generation> {
+    let (writer, resumed) = blocking(|| shared.index.hold(partition.at.partition))?;
+    Ok(match resumed {
+        Some(resumed) => Generation::resumed(writer, resumed),
+        None => Generation::first(partition.at, shared.count, writer),
+    })
+}
+
+fn show(progress: &mut Progress, status: &PartitionStatus) {
+    let (at, following) = (&status.progress, &status.following);
+    progress.phase = match status.phase {
+        PartitionPhase::Bootstrapping => Phase::Bootstrapping,
+        PartitionPhase::Serving => Phase::Serving,
+        PartitionPhase::Poisoned => Phase::Poisoned,
+    };
+    progress.generation = following.copy;
+    progress.served = Served {
+        log_id: following.log_id,
+        position: following.log_id.map(|_| at.position),
+        offset_applied: at.offset_applied,
+        append_time: following.append_time,
+        schema_version: at.schema_version,
+    };
+    let (start, target) = following.opened.unwrap_or_default();
+    progress.catch_up = CatchUp { start, offset_applied: at.offset_applied, target };
+    progress.end = progress.end.max(at.offset_applied).max(target);
+}

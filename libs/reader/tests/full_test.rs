@@ -1,0 +1,307 @@
+//! Live copies on file systems that run full: in memory, and in the directory. Nothing is lost or
+//! half done, readers answer from what is there, and it goes on by itself once there is room.
+//!
+//! The small file systems are tmpfs, which a process may mount in a name space of its own: this
+//! binary again, by `unshare`. Where the system allows none, the test says so and passes.
+
+mod world;
+
+use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::change::{Change, ClientBatch, EntryBody, Verb};
+use forebay_core::id::{ClientId, Sequence};
+use forebay_log::disk::RealDisk;
+use forebay_reader::{CheckpointOptions, Read, Reader, ReaderOptions, ReaderParts};
+use forebay_wire::token::Token;
+
+use world::kept::{status, until};
+use world::{LOG, World, age, change, token};
+
+const LONG: Duration = Duration::from_secs(60);
+/// Where the process that this binary is started as finds its folder.
+const FOLDER: &str = "FOREBAY_FULL_FOLDER";
+const MEMORY_MIB: u64 = 48;
+const DIR_MIB: u64 = 64;
+/// Documents per entry, each of about a KiB.
+const PER_ENTRY: u64 = 100;
+/// Entries that take more than a few free blocks of a copy have room for.
+const ENTRIES: u64 = 120;
+
+/// Two small file systems, a store, and what was written to it.
+struct Small {
+    world: World,
+    memory: PathBuf,
+    dir: PathBuf,
+    entries: u64,
+}
+
+impl Small {
+    async fn new(folder: &Path, name: &str) -> Self {
+        let at = |part: &str, mib: u64| {
+            let path = folder.join(format!("{name}-{part}"));
+            std::fs::create_dir(&path).unwrap();
+            let mut mount = Command::new("mount");
+            mount.args(["-t", "tmpfs", "-o", &format!("size={mib}m"), "none"]).arg(&path);
+            assert!(mount.status().unwrap().success());
+            path
+        };
+        let (memory, dir) = (at("memory", MEMORY_MIB), at("dir", DIR_MIB));
+        let world = World::new(1).await;
+        world.put("steady", 7).await;
+        Self { world, memory, dir, entries: 0 }
+    }
+
+    fn options(&self) -> ReaderOptions {
+        // No checkpoint is written, which would take room as well.
+        let memory_dir = Some(self.memory.clone());
+        let checkpoint =
+            CheckpointOptions { memory_dir, bytes_max: 0, ..CheckpointOptions::new(&self.dir) };
+        ReaderOptions { checkpoint: Some(checkpoint), ..self.world.options() }
+    }
+
+    fn parts(&self) -> ReaderParts {
+        ReaderParts { disk: Some(Arc::new(RealDisk)), ..self.world.parts() }
+    }
+
+    async fn open(&self) -> Reader {
+        let reader = Reader::open(self.options(), self.parts()).await.unwrap();
+        reader.await_ready(LONG).await.unwrap();
+        assert_eq!(age(&reader, "steady").unwrap(), Some(7));
+        reader
+    }
+
+    /// Writes some MiB, as entries of many documents; answers the token of the last one.
+    async fn write_much(&mut self) -> Token {
+        let mut last = None;
+        for _ in 0..ENTRIES {
+            let changes = (0..PER_ENTRY).map(|i| {
+                let n = self.entries * PER_ENTRY + i;
+                let sequence = Sequence(n + 1);
+                Change { sequence, ..change(&key(n), Verb::Put, &[("age", n as i64)]) }
+            });
+            let changes = changes.collect();
+            let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(99), changes }]);
+            last = Some(self.world.append_to(0, LOG, body).await.offset.0);
+            self.entries += 1;
+        }
+        token(0, LOG, last.unwrap())
+    }
+
+    /// Which of the entries are there; each is there as a whole or not at all, in their order.
+    fn entries_of(&self, reader: &Reader) -> u64 {
+        let mut found = Vec::new();
+        for entry in 0..self.entries {
+            let ages = [0, PER_ENTRY - 1].map(|i| {
+                let n = entry * PER_ENTRY + i;
+                let age = age(reader, &key(n)).unwrap();
+                assert!(age.is_none_or(|age| age == n as i64));
+                age.is_some()
+            });
+            assert_eq!(ages[0], ages[1], "half of entry {entry}");
+            found.push(ages[0]);
+        }
+        let first_absent = found.iter().position(|is_there| !is_there).unwrap_or(found.len());
+        assert!(!found[first_absent..].contains(&true), "an entry behind one that is not there");
+        first_absent as u64
+    }
+
+    fn spaces(&self) -> [usize; 2] {
+        [&self.memory, &self.dir].map(|dir| {
+            let names = std::fs::read_dir(dir).unwrap().map(|file| file.unwrap().file_name());
+            names.filter(|name| name.to_str().unwrap().starts_with("forebay-")).count()
+        })
+    }
+}
+
+fn key(n: u64) -> String {
+    format!("{n:->900}")
+}
+
+/// A file that takes all room of its file system, until it is dropped.
+struct Filler(PathBuf);
+
+impl Filler {
+    fn of(dir: &Path) -> Self {
+        let path = dir.join("filler");
+        let mut file = std::fs::File::create(&path).unwrap();
+        let mut bytes = vec![1; 1 << 20];
+        while !bytes.is_empty() {
+            match file.write(&bytes) {
+                Ok(written) if written > 0 => {}
+                _ => bytes.truncate(bytes.len() / 2),
+            }
+        }
+        Self(path)
+    }
+}
+
+impl Drop for Filler {
+    fn drop(&mut self) {
+        std::fs::remove_file(&self.0).unwrap();
+    }
+}
+
+/// Reads without end, in a thread of its own; each read must answer.
+struct Reads(Arc<AtomicBool>, std::thread::JoinHandle<u64>);
+
+impl Reads {
+    fn of(reader: &Reader) -> Self {
+        let (reader, stop) = (reader.clone(), Arc::new(AtomicBool::new(false)));
+        let stopped = Arc::clone(&stop);
+        let thread = std::thread::spawn(move || {
+            let mut reads = 0;
+            while !stopped.load(Ordering::Relaxed) {
+                assert_eq!(age(&reader, "steady").unwrap(), Some(7));
+                reads += 1;
+                std::thread::yield_now();
+            }
+            reads
+        });
+        Self(stop, thread)
+    }
+
+    fn end(self) {
+        self.0.store(true, Ordering::Relaxed);
+        assert!(self.1.join().unwrap() > 0);
+    }
+}
+
+async fn until_full(reader: &Reader) {
+    let is_limit = |error: &forebay_core::Error| error.code() == ErrorCode::LimitExceeded;
+    until(reader, |status| status.trouble.as_ref().is_some_and(is_limit)).await;
+}
+
+/// Refuses reads by their age, though the log goes on.
+async fn until_stale(small: &Small, reader: &Reader) {
+    let code = || {
+        let bound = Some(Duration::from_secs(2));
+        let read = reader.read_local(bound, |view| view.get_document("steady"));
+        read.err().map(|error| error.code())
+    };
+    while code() != Some(ErrorCode::Stale) {
+        small.world.heartbeat(0).await;
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+async fn a_full_memory_moves_to_the_directory_and_waits_there(folder: &Path) {
+    let mut small = Small::new(folder, "moves").await;
+    let (keeper, beside) = (small.open().await, small.open().await);
+    let reads = [&keeper, &beside].map(Reads::of);
+    assert_eq!(small.spaces(), [1, 0]);
+    let _memory = Filler::of(&small.memory);
+    let written = small.write_much().await;
+    for reader in [&keeper, &beside] {
+        reader.wait_token(&written, LONG).await.unwrap();
+        assert_eq!(small.entries_of(reader), ENTRIES);
+        assert_eq!(status(reader).generation, 2);
+    }
+    assert_eq!(small.spaces(), [0, 1]);
+
+    let room = Filler::of(&small.dir);
+    let more = small.write_much().await;
+    until_full(&keeper).await;
+    let held = small.entries_of(&keeper);
+    assert!((ENTRIES..2 * ENTRIES).contains(&held), "{held} entries have found room");
+    for reader in [&keeper, &beside] {
+        until_stale(&small, reader).await;
+        assert_eq!(small.entries_of(reader), held);
+    }
+    // Who comes now shares what is there, and who takes over waits as well.
+    let options = ReaderOptions { ready_age_max: LONG * 60, ..small.options() };
+    let late = Reader::open(options, small.parts()).await.unwrap();
+    assert_eq!(small.entries_of(&late), held);
+    reads.into_iter().for_each(Reads::end);
+    keeper.shut_down(LONG).await.unwrap();
+    let taken_over = async {
+        while [&beside, &late].iter().all(|reader| status(reader).trouble.is_none()) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(LONG, taken_over).await.unwrap();
+    let reads = [&beside, &late].map(Reads::of);
+    assert_eq!(small.entries_of(&beside), held);
+
+    drop(room);
+    for reader in [&beside, &late] {
+        reader.wait_token(&more, LONG).await.unwrap();
+        assert_eq!(small.entries_of(reader), 2 * ENTRIES);
+        small.world.heartbeat(0).await;
+        let partitions = [reader.partition_of("steady").unwrap()];
+        reader.wait(&Read::latest(LONG), &partitions).await.unwrap();
+        reader.read_local(Some(LONG), |view| view.get_document("steady")).unwrap();
+    }
+    reads.into_iter().for_each(Reads::end);
+    assert_eq!(small.spaces(), [0, 1]);
+}
+
+async fn with_both_full_it_waits_until_one_has_room(folder: &Path, is_of_memory: bool) {
+    let mut small = Small::new(folder, if is_of_memory { "memory" } else { "dir" }).await;
+    let (keeper, beside) = (small.open().await, small.open().await);
+    let reads = [&keeper, &beside].map(Reads::of);
+    let [memory, dir] = [&small.memory, &small.dir].map(|at| Filler::of(at));
+    let written = small.write_much().await;
+    until_full(&keeper).await;
+    let held = small.entries_of(&keeper);
+    assert!(held < ENTRIES);
+    until_stale(&small, &beside).await;
+    until_full(&keeper).await;
+    assert_eq!([small.entries_of(&keeper), small.entries_of(&beside)], [held; 2]);
+    let fillers = if is_of_memory { (memory, dir) } else { (dir, memory) };
+    drop(fillers.0);
+    for reader in [&keeper, &beside] {
+        reader.wait_token(&written, LONG).await.unwrap();
+        assert_eq!(small.entries_of(reader), ENTRIES);
+    }
+    reads.into_iter().for_each(Reads::end);
+    assert_eq!(small.spaces(), if is_of_memory { [1, 0] } else { [0, 1] });
+}
+
+async fn without_any_room_nothing_opens(folder: &Path) {
+    let small = Small::new(folder, "nothing").await;
+    let (_memory, dir) = (Filler::of(&small.memory), Filler::of(&small.dir));
+    let refused = Reader::open(small.options(), small.parts()).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::LimitExceeded, "{refused}");
+    drop(dir);
+    small.open().await;
+    assert_eq!(small.spaces(), [0, 1]);
+}
+
+/// What runs in the name space.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn on_small_file_systems() {
+    let Some(folder) = std::env::var_os(FOLDER).map(PathBuf::from) else { return };
+    a_full_memory_moves_to_the_directory_and_waits_there(&folder).await;
+    with_both_full_it_waits_until_one_has_room(&folder, false).await;
+    with_both_full_it_waits_until_one_has_room(&folder, true).await;
+    without_any_room_nothing_opens(&folder).await;
+}
+
+#[test]
+fn a_live_copy_without_room_answers_and_goes_on_once_there_is_some() {
+    let folder = tempfile::tempdir().unwrap();
+    let within = |program: &Path| {
+        let mut command = Command::new("unshare");
+        command.args(["--map-root-user", "--mount"]).arg(program);
+        command
+    };
+    let mut probe = within("mount".as_ref());
+    probe.args(["-t", "tmpfs", "-o", "size=1m", "none"]).arg(folder.path());
+    match probe.output() {
+        Ok(probed) if probed.status.success() => {}
+        refused => {
+            println!("not run: the system mounts no file system here ({refused:?})");
+            return;
+        }
+    }
+    let mut command = within(&std::env::current_exe().unwrap());
+    command.args(["on_small_file_systems", "--exact", "--nocapture", "--test-threads=1"]);
+    let status = command.env(FOLDER, folder.path()).status().unwrap();
+    assert!(status.success(), "{status}");
+}

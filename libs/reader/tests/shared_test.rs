@@ -1,0 +1,240 @@
+//! Readers that share a directory: one copy, one of them keeps it, and another goes on when that
+//! one ends. (Killed processes: the index's `live` test and the Python client's.)
+
+mod world;
+
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::id::PartitionId;
+use forebay_core::schema::Alteration;
+use forebay_log::disk::RealDisk;
+use forebay_reader::{
+    CheckpointOptions, PartitionFilter, Phase, Read, Reader, ReaderOptions, ReaderParts,
+};
+
+use world::kept::{counts, status, until};
+use world::{LOG, Rim, SECOND, World, age, key_in};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn options(world: &World, dir: &Path) -> ReaderOptions {
+    let checkpoint = CheckpointOptions { memory_dir: None, ..CheckpointOptions::new(dir) };
+    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
+}
+
+fn parts(world: &World) -> ReaderParts {
+    ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() }
+}
+
+async fn open(world: &World, dir: &Path) -> Reader {
+    let reader = Reader::open(options(world, dir), parts(world)).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    reader
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_of_one_directory_answer_alike_and_one_reads_the_log() {
+    let world = World::new(2).await;
+    let dir = tempfile::tempdir().unwrap();
+    let put = world.put("ann", 1).await;
+    let (first, second) = (open(&world, dir.path()).await, open(&world, dir.path()).await);
+    for (reader, expected) in [(&first, 1), (&second, 1)] {
+        reader.wait_token(&put, LONG).await.unwrap();
+        assert_eq!(age(reader, "ann").unwrap(), Some(expected));
+    }
+    let put = world.put("ann", 2).await;
+    second.wait_token(&put, LONG).await.unwrap();
+    assert_eq!(age(&second, "ann").unwrap(), Some(2));
+    assert_eq!(age(&first, "ann").unwrap(), Some(2), "the documents are the same ones");
+    first.wait_token(&put, LONG).await.unwrap();
+    let partition = world.partition_of("ann") as usize;
+    let statuses = [&first, &second].map(|reader| reader.status().partitions[partition].clone());
+    let told = statuses.each_ref().map(|at| {
+        (at.phase, at.generation, at.log_id, at.position, at.offset_applied, at.documents)
+    });
+    assert_eq!(told[0], told[1]);
+    assert!(statuses[0].counts.applied > 0);
+    assert_eq!(statuses[1].counts.applied, 0, "only the one that keeps the copy reads the log");
+    let aged = second.read_local(Some(LONG), |view| view.get_document("ann")).unwrap();
+    assert!(aged.is_some(), "its age is told by the copy's header");
+    // A wait for the log's end goes by the same copy.
+    world.put("ann", 3).await;
+    let partitions = [second.partition_of("ann").unwrap()];
+    second.wait(&Read::latest(LONG), &partitions).await.unwrap();
+    assert_eq!(age(&second, "ann").unwrap(), Some(3));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn when_the_keeper_closes_another_goes_on_and_reads_never_stop() {
+    let world = Arc::new(World::new(2).await);
+    let dir = tempfile::tempdir().unwrap();
+    for n in 0..200 {
+        world.put(&format!("key-{n}"), 0).await;
+    }
+    let mut keeper = open(&world, dir.path()).await;
+    let (watched, done) = (open(&world, dir.path()).await, Arc::new(AtomicBool::new(false)));
+    let (reader, stop) = (watched.clone(), done.clone());
+    let reads = std::thread::spawn(move || {
+        let (mut reads, mut last) = (0_u64, 0);
+        while !stop.load(Ordering::Relaxed) {
+            let seen = age(&reader, "key-7").unwrap().expect("it is never deleted");
+            assert!(seen >= last, "it fell from {last} to {seen}");
+            (reads, last) = (reads + 1, seen);
+        }
+        reads
+    });
+    for round in 1..=6 {
+        let next = open(&world, dir.path()).await;
+        keeper.close();
+        for n in 0..200 {
+            world.put(&format!("key-{n}"), round).await;
+        }
+        let put = world.put("key-7", round).await;
+        watched.wait_token(&put, LONG).await.unwrap();
+        next.wait_token(&put, LONG).await.unwrap();
+        assert_eq!(age(&watched, "key-7").unwrap(), Some(round));
+        keeper = next;
+    }
+    done.store(true, Ordering::Relaxed);
+    assert!(reads.join().unwrap() > 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_stays_when_its_last_reader_ends_and_is_gone_on_with_without_the_log() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let dir = tempfile::tempdir().unwrap();
+    world.put("ann", 1).await;
+    let reader = open(&world, dir.path()).await;
+    let before = status(&reader);
+    reader.shut_down(LONG).await.unwrap();
+    for path in std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path()) {
+        if path.extension().is_some_and(|extension| extension == "checkpoint") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    rim.is_off.store(true, Ordering::SeqCst);
+    let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
+    until(&reader, |status| status.phase == Phase::Serving).await;
+    assert_eq!((age(&reader, "ann").unwrap(), age(&reader, "bob").unwrap()), (Some(1), None));
+    let now = status(&reader);
+    assert_eq!((now.position, now.log_id), (before.position, before.log_id));
+    assert_eq!(counts(&reader).restored, 1);
+    rim.is_off.store(false, Ordering::SeqCst);
+    let put = world.put("ann", 2).await;
+    reader.wait_token(&put, LONG).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let dir = tempfile::tempdir().unwrap();
+    world.put("ann", 1).await;
+    let reader = open(&world, dir.path()).await;
+    let before = status(&reader);
+    reader.shut_down(LONG).await.unwrap();
+    // As a restart of the machine would.
+    for path in std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path()) {
+        if path.extension().is_none_or(|extension| extension != "checkpoint") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    // The first one is made of the checkpoint, the second one finds it so, and neither reads on.
+    rim.is_off.store(true, Ordering::SeqCst);
+    for _ in 0..2 {
+        let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
+        until(&reader, |status| status.phase == Phase::Serving).await;
+        let now = status(&reader);
+        assert_eq!((now.position, now.log_id), (before.position, before.log_id));
+        assert_eq!((counts(&reader).restored, age(&reader, "ann").unwrap()), (1, Some(1)));
+        reader.shut_down(LONG).await.unwrap();
+    }
+    rim.is_off.store(false, Ordering::SeqCst);
+    let put = world.put("ann", 2).await;
+    let reader = open(&world, dir.path()).await;
+    reader.wait_token(&put, LONG).await.unwrap();
+    assert_eq!(age(&reader, "ann").unwrap(), Some(2));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_with_other_filters_share_the_partitions_that_both_follow() {
+    let world = World::new(2).await;
+    let dir = tempfile::tempdir().unwrap();
+    let keys = [key_in(&world, 0), key_in(&world, 1)];
+    for key in &keys {
+        world.put(key, 1).await;
+    }
+    let mut only = options(&world, dir.path());
+    only.partitions = PartitionFilter::Only(BTreeSet::from([PartitionId(1)]));
+    let one = Reader::open(only, parts(&world)).await.unwrap();
+    one.await_ready(LONG).await.unwrap();
+    let all = open(&world, dir.path()).await;
+    assert_eq!(age(&one, &keys[1]).unwrap(), Some(1));
+    assert_eq!(age(&one, &keys[0]).unwrap_err().code(), ErrorCode::InvalidArgument);
+    for key in &keys {
+        assert_eq!(age(&all, key).unwrap(), Some(1));
+    }
+    let applied =
+        all.status().partitions.iter().map(|at| at.counts.applied > 0).collect::<Vec<_>>();
+    assert_eq!(applied, [true, false], "each partition is kept by whoever came first");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_definition_and_another_log_come_to_all_readers_of_a_copy() {
+    let world = World::new(1).await;
+    let dir = tempfile::tempdir().unwrap();
+    let put = world.put("ann", 1).await;
+    let (first, second) = (open(&world, dir.path()).await, open(&world, dir.path()).await);
+    second.wait_token(&put, LONG).await.unwrap();
+    let dropped = world.definition.altered(&[Alteration::DropField("score".into())]).unwrap();
+    world.define(&dropped).await;
+    let entry = forebay_core::change::EntryBody::Definition;
+    let mut with_it = world.entry(LOG, dropped.version, entry);
+    with_it.schema_version = dropped.version;
+    let bytes = forebay_wire::entry::encode_entry(&with_it).unwrap();
+    world.append_bytes(0, bytes).await;
+    for reader in [&first, &second] {
+        until(reader, |status| status.schema_version == dropped.version).await;
+        assert_eq!(reader.schema().definition.version, dropped.version);
+        assert_eq!(age(reader, "ann").unwrap(), Some(1));
+    }
+    // Another log: a new copy is built beside the one that is served, and all come to it.
+    let other = forebay_core::id::LogId(0xbeef);
+    world.replace_logs(other).await;
+    let put =
+        world.write_to(other, world::change("ann", forebay_core::change::Verb::Put, &[("age", 7)]));
+    let put = put.await;
+    for reader in [&first, &second] {
+        reader.wait_token(&put, LONG).await.unwrap();
+        assert_eq!(age(reader, "ann").unwrap(), Some(7));
+        until(reader, |status| status.log_id == Some(other) && status.generation == 2).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_shares_nothing_is_alone_in_its_directory() {
+    let world = World::new(1).await;
+    let dir = tempfile::tempdir().unwrap();
+    world.put("ann", 1).await;
+    let shared = open(&world, dir.path()).await;
+    let mut alone = options(&world, dir.path());
+    alone.checkpoint.as_mut().unwrap().is_shared = false;
+    let error = Reader::open(alone.clone(), parts(&world)).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+    shared.shut_down(LONG).await.unwrap();
+    let alone = Reader::open(alone, parts(&world)).await.unwrap();
+    alone.await_ready(LONG).await.unwrap();
+    let beside = ReaderOptions { open_timeout: SECOND, ..options(&world, dir.path()) };
+    let error = Reader::open(beside, parts(&world)).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+    alone.shut_down(LONG).await.unwrap();
+    let shared = open(&world, dir.path()).await;
+    assert_eq!(age(&shared, "ann").unwrap(), Some(1));
+}
