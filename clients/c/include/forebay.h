@@ -270,9 +270,15 @@ typedef struct fb_reader_options {
     uint64_t open_timeout_ms;  /* 0 for 10,000 */
     uint32_t serve_partial;
     uint32_t reserved;
-    fb_text checkpoint_dir;        /* of this reader alone; empty for no checkpoints */
+    fb_text checkpoint_dir;        /* readers of one share a copy; empty for none */
     uint64_t checkpoint_every_ms;  /* 0 for 10,000 */
     uint64_t checkpoint_bytes_max; /* larger partitions are not written; 0 for 4 GiB */
+    /*
+     * Bytes that its documents and their index may take; 0 for half of the control group's limit or
+     * of the host's memory. Where an entry needs more the reader stops applying, and its metrics
+     * say why; it answers on, and turns stale by its bounds.
+     */
+    uint64_t memory_budget;
 } fb_reader_options;
 
 /* Where the caller hears of events: a callback, or without one an inbox, under a ticket. */
@@ -465,6 +471,15 @@ int32_t fb_reader_get_document(
 int32_t fb_reader_get_many(
     uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read *read, fb_packed *packed,
     fb_error *error);
+/*
+ * As fb_reader_get_many, into the caller's memory: values has room for capacity bytes, ends for a
+ * uint64_t per key, statuses and presences for a byte per key; none of the three is NULL. length
+ * tells the bytes of all values; when that is more than capacity nothing else is written.
+ */
+int32_t fb_reader_get_many_into(
+    uint64_t reader, uint64_t field, const fb_keys *keys, const fb_read *read, uint8_t *values,
+    uint64_t capacity, uint64_t *ends, uint8_t *statuses, uint8_t *presences, uint64_t *length,
+    fb_error *error);
 /* Per key: status u8, and the document, packed, where it was found. */
 int32_t fb_reader_get_documents(
     uint64_t reader, const fb_keys *keys, const fb_read *read, fb_bytes *documents,
@@ -499,12 +514,13 @@ int32_t fb_scan_next(
     uint64_t *count, fb_error *error);
 
 /*
- * Counts and status, packed: hits, misses, memory bytes, records applied, bytes read, skipped,
- * repeats, too large, log errors, rebuilds, checkpoints written, failed, restored, damaged and
- * ignored, each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3 poisoned) |
- * percent u8 | remaining i64 | age i64 (microseconds) | schema version u32 | partitions u32, and
- * per partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag in records
- * u64 | age i64 | schema version u32 | documents u64 | bytes u64 | why it applies nothing TEXT
+ * Counts and status, packed: hits, misses, memory bytes, memory used, memory budget (all bits set
+ * for none), records applied, bytes read, skipped, repeats, too large, log errors, rebuilds,
+ * checkpoints written, failed, restored, damaged and ignored, each u64 | store TEXT | ready u8 |
+ * phase u8 (1 bootstrapping, 2 serving, 3 poisoned) | percent u8 | remaining i64 | age i64
+ * (microseconds) | schema version u32 | partitions u32, and per partition: id u32 | phase u8 |
+ * generation u32 | offset applied u64 | end u64 | lag in records u64 | age i64 | schema version u32
+ * | documents u64 | bytes u64 | why it applies nothing TEXT
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 

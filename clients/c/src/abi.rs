@@ -172,6 +172,7 @@ pub struct FbReaderOptions {
     pub checkpoint_dir: FbText,
     pub checkpoint_every_ms: u64,
     pub checkpoint_bytes_max: u64,
+    pub memory_budget: u64,
 }
 
 /// Where a caller hears of what happens later.

@@ -179,7 +179,11 @@ pub(crate) fn key_type_of(code: u32) -> Result<KeyType> {
     }
 }
 
-fn key_value_of(code: u32, bytes: &[u8]) -> Result<KeyValue<'_>> {
+/// A key of a type of the header.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that are not of the type, and for another type.
+pub(crate) fn key_value_of(code: u32, bytes: &[u8]) -> Result<KeyValue<'_>> {
     Ok(match key_type_of(code)? {
         KeyType::Bytes => KeyValue::Bytes(bytes),
         KeyType::String => KeyValue::String(std::str::from_utf8(bytes).map_err(|_| {

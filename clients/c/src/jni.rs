@@ -2,7 +2,8 @@
 //!
 //! They are called in two ways: by JNI, as the native methods of `io.forebay.JniCalls`, and as
 //! plain functions by the foreign functions of `io.forebay.ForeignCalls`, with null for environment
-//! and class, which only the last two here look at.
+//! and class, which only the last two here look at. Java's second artifact asks for the C functions
+//! themselves, which it passes memory segments to.
 //!
 //! Java lays the structs of `forebay.h` out in off-heap buffers and passes their addresses; nothing
 //! here looks at them. Ids and sizes are the bits of Java's `long`. Three calls touch Java's heap:
@@ -13,7 +14,7 @@ use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 use crate::abi::FbText;
 
 /// Which entry points and structs there are; raised with each change of either.
-const ABI_VERSION: jint = 4;
+const ABI_VERSION: jint = 7;
 
 fn at<T>(address: jlong) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address as usize)
@@ -187,6 +188,25 @@ calls! {
 #[unsafe(no_mangle)]
 pub extern "system" fn Java_io_forebay_JniCalls_version(_: *mut JNIEnv, _: jclass) -> jint {
     ABI_VERSION
+}
+
+/// The address of a function of the C ABI that writes to the caller's memory, for foreign functions
+/// that hold on to this memory while it runs; 0 for a number that is none.
+#[unsafe(no_mangle)]
+pub extern "system" fn Java_io_forebay_JniCalls_function(
+    _: *mut JNIEnv,
+    _: jclass,
+    number: jlong,
+) -> jlong {
+    let function: *const () = match number {
+        0 => crate::read::fb_reader_get_bytes as *const (),
+        1 => crate::many::fb_reader_get_many_into as *const (),
+        2 => crate::many::fb_reader_gather_f32 as *const (),
+        3 => crate::many::fb_reader_gather_f64 as *const (),
+        4 => crate::many::fb_reader_gather_i64 as *const (),
+        _ => std::ptr::null(),
+    };
+    function.expose_provenance() as jlong
 }
 
 /// Where a direct buffer starts; 0 for a buffer on the heap.

@@ -15,6 +15,7 @@ mod admin;
 mod event;
 mod fault;
 mod field;
+mod heap;
 mod input;
 mod jni;
 mod keys;

@@ -1,8 +1,8 @@
 //! Reads of many documents: packed values, gathers into the caller's matrix, scans.
 
 use forebay::{
-    Conversion, Element, Error, GatherColumns, GatherField, GatherOut, GatherPlan, KeyAnswer,
-    KeyStatus, PackedValues, Presence, Result, Scan,
+    Conversion, Element, Error, FieldHandle, GatherColumns, GatherField, GatherOut, GatherPlan,
+    KeyAnswer, KeyStatus, PackedValues, Presence, Result, Scan,
 };
 
 use crate::abi::{FbBytes, FbError, FbGatherField, FbKeys, FbPacked, FbRead};
@@ -52,6 +52,23 @@ impl OpenReader {
         }
         Ok(())
     }
+
+    /// # Safety
+    /// Pointers are as the header says.
+    unsafe fn packed(
+        &self,
+        handle: &FieldHandle,
+        given: *const FbKeys,
+        read: *const FbRead,
+    ) -> Result<PackedValues> {
+        // SAFETY: the caller vouches for them.
+        let (given, how) = unsafe { (keys(given)?, how(read)?) };
+        self.wait_for(&how, &given)?;
+        let mut values = PackedValues::default();
+        self.reader
+            .read_local(how.age_max, |view| view.multi_get_packed(&given, handle, &mut values))?;
+        Ok(values)
+    }
 }
 
 /// Reads a string or bytes field of many documents.
@@ -72,13 +89,9 @@ pub unsafe extern "C" fn fb_reader_get_many(
         let found = open.reader()?;
         let handle = found.fields.get(reader, field)?;
         // SAFETY: the caller keeps the header's rules.
-        let (given, how) = unsafe { (keys(given)?, how(read)?) };
-        found.wait_for(&how, &given)?;
-        let mut values = PackedValues::default();
-        found
-            .reader
-            .read_local(how.age_max, |view| view.multi_get_packed(&given, handle, &mut values))?;
-        let ends: Vec<u8> = values.ends.iter().flat_map(|end| end.to_le_bytes()).collect();
+        let values = unsafe { found.packed(handle, given, read)? };
+        let mut ends = Vec::with_capacity(8 * values.ends.len());
+        values.ends.iter().for_each(|end| ends.extend_from_slice(&end.to_le_bytes()));
         let statuses: Vec<u8> = values.statuses.iter().map(|status| *status as u8).collect();
         let presences: Vec<u8> = values.presences.iter().copied().map(presence_code).collect();
         let answer = FbPacked {
@@ -89,6 +102,52 @@ pub unsafe extern "C" fn fb_reader_get_many(
         };
         // SAFETY: as above.
         unsafe { put(packed, answer) };
+        Ok(())
+    })
+}
+
+/// As `fb_reader_get_many`, into the caller's memory; copies nothing when the values are longer
+/// than `capacity`, and tells their length.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_get_many_into(
+    reader: u64,
+    field: u64,
+    given: *const FbKeys,
+    read: *const FbRead,
+    values: *mut u8,
+    capacity: u64,
+    ends: *mut u64,
+    statuses: *mut u8,
+    presences: *mut u8,
+    length: *mut u64,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        let found = open.reader()?;
+        let handle = found.fields.get(reader, field)?;
+        // SAFETY: the caller keeps the header's rules.
+        let packed = unsafe { found.packed(handle, given, read)? };
+        let (keys, bytes) = (packed.ends.len() as u64, packed.bytes.len() as u64);
+        // SAFETY: as above; each slice is checked before the first is written, and none of them is
+        // alive when the next one is made to be written.
+        unsafe {
+            slice_mut(ends, keys)?;
+            slice_mut(statuses, keys)?;
+            slice_mut(presences, keys)?;
+            if bytes <= capacity {
+                slice_mut(values, bytes)?.copy_from_slice(&packed.bytes);
+                slice_mut(ends, keys)?.copy_from_slice(&packed.ends);
+                let codes = packed.statuses.iter().map(|status| *status as u8);
+                slice_mut(statuses, keys)?.iter_mut().zip(codes).for_each(|(at, code)| *at = code);
+                let codes = packed.presences.iter().copied().map(presence_code);
+                slice_mut(presences, keys)?.iter_mut().zip(codes).for_each(|(at, code)| *at = code);
+            }
+            put(length, bytes);
+        }
         Ok(())
     })
 }

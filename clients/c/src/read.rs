@@ -153,6 +153,7 @@ impl FbReaderOptions {
             }
             options.checkpoint = Some(checkpoint);
         }
+        options.memory_budget = (self.memory_budget > 0).then_some(self.memory_budget);
         Ok(options)
     }
 }

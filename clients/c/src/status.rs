@@ -13,6 +13,8 @@ impl Packer {
             metrics.reads.hits,
             metrics.reads.misses,
             metrics.memory_bytes,
+            metrics.memory.used,
+            metrics.memory.limit.unwrap_or(u64::MAX),
             records.applied,
             records.read_bytes,
             records.skipped,

@@ -5,9 +5,12 @@
 #[allow(missing_docs, dead_code)]
 mod abi;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io::{BufRead, BufReader};
 use std::mem::offset_of;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -66,9 +69,28 @@ fn start_node(folder: &Path) -> (Node, String) {
     (node, address)
 }
 
+/// The shared copies of the readers below a folder, which a test leaves to nobody.
+struct Copies<'a>(&'a Path);
+
+impl Drop for Copies<'_> {
+    fn drop(&mut self) {
+        let files = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
+        for file in files.filter(|file| file.file_name().as_bytes().starts_with(b"forebay-")) {
+            let mut header = [0; 1_024];
+            // Each file names the header that leads to it, here.
+            let read = fs::File::open(file.path()).and_then(|it| it.read_at(&mut header, 1_024));
+            let name = header.split(|byte| *byte == 0).next().unwrap_or_default();
+            if read.is_ok() && Path::new(OsStr::from_bytes(name)).starts_with(self.0) {
+                fs::remove_file(file.path()).unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn a_c_program_writes_reads_gathers_and_closes() {
     let folder = tempfile::tempdir().unwrap();
+    let _copies = Copies(folder.path());
     let program = compile(folder.path());
     let (_node, address) = start_node(folder.path());
     let output =
@@ -119,6 +141,7 @@ fn the_header_and_the_library_agree_on_every_layout() {
         ("fb_reader_options.checkpoint_every_ms", {
             offset_of!(FbReaderOptions, checkpoint_every_ms)
         }),
+        ("fb_reader_options.memory_budget", { offset_of!(FbReaderOptions, memory_budget) }),
         ("fb_sink.ticket", offset_of!(FbSink, ticket)),
         ("fb_stream_summary.token", offset_of!(FbStreamSummary, token)),
         ("fb_scalar.real", offset_of!(FbScalar, real)),

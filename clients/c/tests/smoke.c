@@ -122,6 +122,26 @@ static void gather(uint64_t reader)
     check(fb_close(plan, &failure), "close the plan");
 }
 
+static void get_many(uint64_t reader)
+{
+    uint64_t ends[3] = {2, 4, 6}, into[3] = {9, 9, 9}, city = 0, length = 0;
+    fb_keys keys = {FB_KEY_STRING, 0, 3, text("u2u1u1"), ends, {NULL, 0}, NULL};
+    uint8_t values[8], statuses[3] = {9, 9, 9}, presences[3];
+
+    check(fb_reader_field(reader, text("city"), 0, &city, NULL, &failure), "field");
+    check(fb_reader_get_many_into(reader, city, &keys, NULL, values, 7, into, statuses, presences,
+                                  &length, &failure), "get many into too small a buffer");
+    expect(length == 8 && into[0] == 9 && statuses[0] == 9, "it tells what it needs, and no more");
+    check(fb_reader_get_many_into(reader, city, &keys, NULL, values, 8, into, statuses, presences,
+                                  &length, &failure), "get many");
+    expect(length == 8 && memcmp(values, "BernBern", 8) == 0, "the texts");
+    expect(into[0] == 0 && into[1] == 4 && into[2] == 8, "where each ends");
+    expect(statuses[0] == FB_KEY_ABSENT && statuses[2] == FB_KEY_FOUND, "a status per key");
+    expect(presences[0] == FB_ABSENT && presences[2] == FB_VALUE, "a presence per key");
+    expect(fb_reader_get_many_into(reader, city, &keys, NULL, values, 8, NULL, statuses, presences,
+                                   &length, NULL) == FB_INVALID_ARGUMENT, "ends have a place");
+}
+
 /* How often a callback was told; its thread is the library's. */
 static atomic_int told;
 
@@ -167,6 +187,61 @@ static fb_bytes stream(uint64_t store)
     return summary.token;
 }
 
+/* Documents of a KiB each, of which the reader's budget holds some. */
+static void over_budget(uint64_t client)
+{
+    static uint8_t kibibyte[1024];
+    fb_field_spec field = {text("raw"), FB_TYPE_BYTES, 0, {0, 0, {NULL, 0}}, -1};
+    fb_store_spec spec = {text("c-large"), FB_KEY_INT64, 1, {NULL, 0}, &field, 1, {-1, 0, 0}, 0, 0};
+    fb_op op = {FB_OP_SET, 0, text("raw"), {FB_TYPE_BYTES, 0, {kibibyte, 1024}}, -1};
+    fb_reader_options options;
+    fb_bytes token = {NULL, 0}, metrics;
+    fb_text last;
+    uint64_t store = 0, reader = 0, raw = 0, length = 0, used, budget, at;
+    uint32_t presence = 0;
+    uint8_t buffer[1024];
+    int64_t number;
+    int is_said = 0;
+
+    check(fb_store_create(client, &spec, &store, &failure), "create a large store");
+    memset(&options, 0, sizeof options);
+    options.store = spec.name;
+    options.memory_budget = 512 << 10;
+    check(fb_reader_open(client, &options, &reader, &failure), "open with a budget");
+    check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready within a budget");
+    for (number = 0; number < 1000; number++) {
+        fb_key large = {FB_KEY_INT64, 0, {(const uint8_t *)&number, 8}, {NULL, 0}};
+        fb_change change = {FB_VERB_PUT, FB_IF_ALWAYS, large, &op, 1, -1, 0, {NULL, 0}};
+        fb_bytes_free(&token);
+        check(fb_store_write(store, &change, 1, 0, NULL, &token, &failure), "write more");
+    }
+    last.data = token.data;
+    last.length = token.length;
+    expect(fb_reader_await_token(reader, last, 1000, NULL) == FB_DEADLINE_EXCEEDED,
+           "it stops applying");
+    while (!is_said) {
+        check(fb_reader_metrics(reader, &metrics, &failure), "metrics");
+        memcpy(&used, metrics.data + 24, 8);
+        memcpy(&budget, metrics.data + 32, 8);
+        expect(used <= budget && budget == 512 << 10, "it keeps its budget");
+        for (at = 0; at + 13 <= metrics.length; at++)
+            is_said |= memcmp(metrics.data + at, "memory budget", 13) == 0;
+        fb_bytes_free(&metrics);
+        thrd_yield();
+    }
+    check(fb_reader_field(reader, text("raw"), 0, &raw, NULL, &failure), "field");
+    number = 0;
+    {
+        fb_key first = {FB_KEY_INT64, 0, {(const uint8_t *)&number, 8}, {NULL, 0}};
+        check(fb_reader_get_bytes(reader, raw, &first, NULL, buffer, 1024, &length, &presence,
+                                  &failure), "get what was applied");
+    }
+    expect(presence == FB_VALUE && length == 1024, "it answers on");
+    fb_bytes_free(&token);
+    check(fb_close(reader, &failure), "close the reader with a budget");
+    check(fb_close(store, &failure), "close the large store");
+}
+
 static void print_layouts(void)
 {
 #define FIELD(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))
@@ -180,7 +255,8 @@ static void print_layouts(void)
     FIELD(fb_read, token); FIELD(fb_field_spec, fallback); FIELD(fb_store_spec, options);
     FIELD(fb_alteration, options); FIELD(fb_op, value); FIELD(fb_change, if_newer);
     FIELD(fb_outcome, error); FIELD(fb_reader_options, serve_partial);
-    FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_sink, ticket);
+    FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_reader_options, memory_budget);
+    FIELD(fb_sink, ticket);
     FIELD(fb_stream_summary, token); FIELD(fb_scalar, real);
 }
 
@@ -207,6 +283,7 @@ int main(int arguments_count, char **arguments)
     check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready");
     read_one(reader, token);
     gather(reader);
+    get_many(reader);
     check(fb_reader_schema_version(reader, &version, &failure), "schema version");
     expect(version == 1, "the first version");
     check(fb_reader_on_schema_change(reader, &sink, &failure), "ask for changes");
@@ -225,6 +302,7 @@ int main(int arguments_count, char **arguments)
     check(fb_close(reader, &failure), "close the reader");
     expect(fb_close(reader, NULL) == FB_CLOSED, "a second close says so");
     expect(fb_reader_await_ready(reader, 1, NULL) == FB_CLOSED, "and so does a use");
+    over_budget(client);
     check(fb_close(client, &failure), "close the client");
     expect(fb_store_write(store, NULL, 0, 0, NULL, NULL, NULL) == FB_CLOSED,
            "a store ends with its client");

@@ -1,32 +1,66 @@
-//! Follows a store with checkpoints, until its input ends: `follow ADDRESS STORE DIRECTORY`.
+//! Follows a store with checkpoints until its input ends: `follow ADDRESS STORE DIRECTORY [alone]`.
 //!
-//! However the process ends, the next one on the same directory goes on from exactly one position:
-//! behind an orderly end where this one was, behind a crash at the last checkpoint.
+//! Any number of these processes on one directory answer from one copy; with `alone`, one uses it
+//! at a time. However a process ends, the next one on the same directory goes on from exactly one
+//! position: where the copy is, or at the last checkpoint where nothing else is left. Each line of
+//! the input is a token, in hex digits: all documents are printed as of it, then an empty line.
 
 use std::time::Duration;
 
-use forebay::{CheckpointOptions, Error, Read, Reader, ReaderOptions};
+use forebay::{
+    CheckpointOptions, Error, Read, Reader, ReaderOptions, Result, ScannedDocument, Token,
+};
+
+const PATIENCE: Duration = Duration::from_secs(30);
 
 #[tokio::main]
-async fn main() -> forebay::Result<()> {
-    let usage = || Error::invalid_argument("usage: follow ADDRESS STORE DIRECTORY");
-    let [address, store, directory] =
-        std::env::args().skip(1).collect::<Vec<_>>().try_into().map_err(|_| usage())?;
+async fn main() -> Result<()> {
+    let usage = || Error::invalid_argument("usage: follow ADDRESS STORE DIRECTORY [alone]");
+    let arguments: Vec<_> = std::env::args().skip(1).collect();
+    let (address, store, directory, is_shared) = match &arguments[..] {
+        [address, store, directory] => (address, store, directory, true),
+        [address, store, directory, how] if how == "alone" => (address, store, directory, false),
+        _ => return Err(usage()),
+    };
     let every = Duration::from_millis(10);
-    let checkpoint = CheckpointOptions { every, ..CheckpointOptions::new(directory) };
+    let checkpoint = CheckpointOptions { every, is_shared, ..CheckpointOptions::new(directory) };
     let options = ReaderOptions { checkpoint: Some(checkpoint), ..ReaderOptions::new(store) };
-    let reader = Reader::open(&address, options).await?;
-    reader.await_ready(Duration::from_secs(30)).await?;
+    let reader = Reader::open(address, options).await?;
+    reader.await_ready(PATIENCE).await?;
     // Ready is fresh enough; behind this it has all that was acknowledged before.
     let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
-    reader.wait(&Read::latest(Duration::from_secs(30)), &partitions).await?;
+    reader.wait(&Read::latest(PATIENCE), &partitions).await?;
     println!("ready, {} partitions restored", reader.metrics().records.checkpoints.restored);
 
     // Whatever ends the input ends the process.
-    let _ =
-        tokio::task::spawn_blocking(|| std::io::copy(&mut std::io::stdin(), &mut std::io::sink()))
-            .await;
+    while let Some(line) = next_line().await {
+        reader.wait_token(&token(&line)?, PATIENCE).await?;
+        print_documents(&reader)?;
+    }
     reader.shut_down(Duration::from_secs(10)).await?;
     println!("{} checkpoints written", reader.metrics().records.checkpoints.written);
+    Ok(())
+}
+
+async fn next_line() -> Option<String> {
+    tokio::task::spawn_blocking(|| std::io::stdin().lines().next()?.ok()).await.ok()?
+}
+
+fn token(line: &str) -> Result<Token> {
+    let digits: Option<Vec<u8>> = line.chars().map(|at| Some(at.to_digit(16)? as u8)).collect();
+    let digits = digits.ok_or_else(|| Error::invalid_argument("a token has hex digits only"))?;
+    let bytes: Vec<u8> = digits.as_chunks::<2>().0.iter().map(|[a, b]| a << 4 | b).collect();
+    Token::decode(&bytes)
+}
+
+fn print_documents(reader: &Reader) -> Result<()> {
+    let print = |found: ScannedDocument<'_>| {
+        let key = found.key.primary().with_bytes(|key| String::from_utf8_lossy(key).into_owned());
+        println!("{key} {:?}", found.row.document()?);
+        Ok(())
+    };
+    let mut scan = reader.scan();
+    while reader.scan_next(&mut scan, None, 1_000, print)? > 0 {}
+    println!();
     Ok(())
 }

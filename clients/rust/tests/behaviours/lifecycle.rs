@@ -176,8 +176,15 @@ pub async fn restart_from_checkpoint() {
             let expected = FieldRead::Value(2 * round as i64 - 1);
             assert_eq!(scalar(&reader, &n, key).unwrap(), expected, "round {round}");
         }
-        let second = opened.client.reader(options.clone()).await;
-        refused(second, ErrorCode::Conflict);
+        // One that may share the files does; one that wants them for itself is refused.
+        let second = ready_reader(&opened.client, options.clone()).await;
+        let a_count = scalar(&second, &n, &keys[0]).unwrap();
+        assert_eq!(a_count, FieldRead::Value(2 * round as i64 - 1));
+        assert!(second.status().partitions.iter().all(|at| at.counts.applied == 0));
+        second.shut_down(PATIENCE).await.unwrap();
+        let mut alone = options.clone();
+        alone.checkpoint.as_mut().unwrap().is_shared = false;
+        refused(opened.client.reader(alone).await, ErrorCode::Conflict);
         reader.shut_down(PATIENCE).await.unwrap();
         let is_restart = u64::from(round > 1);
         for partition in reader.status().partitions {

@@ -4,9 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use forebay::{
-    Clock, Conversion, Element, ErrorCode, FieldRead, FieldSpec, FieldType, GatherField, GatherOut,
-    GatherPlan, KeyStatus, KeyType, PartitionFilter, PartitionId, Phase, Presence, Read, Reader,
-    ReaderOptions, ScalarType, SystemClock, Token, Value, VectorType,
+    Clock, Conversion, CopyOut, Element, ErrorCode, FieldHandle, FieldRead, FieldSpec, FieldType,
+    GatherField, GatherOut, GatherPlan, KeyStatus, KeyType, PartitionFilter, PartitionId, Phase,
+    Presence, Read, Reader, ReaderOptions, ScalarType, SystemClock, Token, Value, VectorType,
 };
 use half::f16;
 
@@ -47,6 +47,37 @@ pub async fn absent_null_empty() {
         assert_eq!(read("absent"), FieldRead::Absent);
         assert_eq!(read("none"), FieldRead::Absent);
     }
+}
+
+pub async fn get_into_a_buffer() {
+    let opened = Opened::with([("s", STRING), ("b", BYTES)]).await;
+    let put = opened.store.put("k").set("s", "h\u{e9}llo").set("b", b"".as_slice());
+    opened.write_all([put, opened.store.put("null").set_null("s")]).await;
+    let text = opened.reader.handle("s", STRING).unwrap();
+    let bytes = opened.reader.handle("b", BYTES).unwrap();
+    for (room, answer, left) in [
+        (8, CopyOut::Length(6), "h\u{e9}llo..".as_bytes()),
+        (6, CopyOut::Length(6), "h\u{e9}llo".as_bytes()),
+        (5, CopyOut::SizeNeeded(6), b"....."),
+        (0, CopyOut::SizeNeeded(6), b""),
+    ] {
+        let mut buffer = vec![b'.'; room];
+        let read = opened.reader.read_local(None, |view| view.get_str(&text, "k", &mut buffer));
+        assert_eq!((read.unwrap(), &buffer[..]), (answer, left));
+    }
+    let mut buffer = *b"..";
+    let mut read = |handle: &FieldHandle, key| {
+        let read = opened.reader.read_local(None, |view| match handle.asked() {
+            STRING => view.get_str(handle, key, &mut buffer),
+            _ => view.get_bytes(handle, key, &mut buffer),
+        });
+        assert_eq!(&buffer, b"..");
+        read.unwrap()
+    };
+    assert_eq!(read(&bytes, "k"), CopyOut::Length(0));
+    assert_eq!(read(&text, "null"), CopyOut::Null);
+    assert_eq!(read(&bytes, "null"), CopyOut::Absent);
+    assert_eq!(read(&text, "none"), CopyOut::Absent);
 }
 
 pub async fn ttl_exact() {

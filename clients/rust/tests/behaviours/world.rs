@@ -253,7 +253,7 @@ pub fn iterate(reader: &Reader) -> BTreeMap<String, Fields> {
 /// The fields of a document, by their names of now.
 pub fn named(document: Document, definition: &Definition) -> Fields {
     let name = |field| definition.field_by_id(field).unwrap().name.clone();
-    document.into_cells().into_iter().map(|cell| (name(cell.field), cell.value)).collect()
+    document.cells().iter().map(|cell| (name(cell.field), cell.value.clone())).collect()
 }
 
 pub fn fields<const N: usize>(values: [(&str, Value); N]) -> Fields {

@@ -1,10 +1,9 @@
 //! A reader's process that is killed at any moment while it writes checkpoints: its directory opens
-//! at exactly one position of each partition's log, and the next reader goes on from there.
+//! at exactly one position of each partition's log, and the next reader goes on from there. Both
+//! where readers share a copy, which lies beside the checkpoints, and where each maps a checkpoint.
 
 use std::collections::{BTreeMap, HashSet};
-use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -21,47 +20,23 @@ use forebay_log::disk::RealDisk;
 use forebay_log::faulty::{FaultRates, FaultyLog};
 use forebay_log::{CatalogFollower, ChangeLog, ReadLimit};
 use forebay_reader::{LogBarriers, Reader, ReaderParts};
-use forebay_testkit::tree;
 use forebay_wire::entry::decode_entry;
 use futures::future::join_all;
 
+use crate::follower::{Follower, Kept};
 use crate::gate::GatedLog;
 use crate::world::{INT64, PATIENCE, SOON, World, counters};
 
-const ROUNDS: u64 = 60;
+const ROUNDS: u64 = 40;
 const KEYS: u64 = 400;
-/// Kills come at most so many milliseconds behind the start of the process.
+/// Kills come at most so many milliseconds behind the start of the process, or, every other time,
+/// behind its being ready.
 const KILL_MS_MAX: u64 = 120;
+/// In one of so many rounds the copy is lost that readers share, as by a restart of the machine.
+const ROUNDS_PER_LOSS: u64 = 5;
 
 fn key(number: u64) -> String {
     format!("key-{number}")
-}
-
-/// The example `follow` as a process of its own; killed at the latest when it is dropped.
-struct Follower(Child);
-
-impl Follower {
-    fn start(world: &World, directory: &Path) -> Self {
-        let mut command = Command::new(tree::built("follow").unwrap());
-        command.args([&world.endpoint(), "counters"]).arg(directory);
-        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
-        Self(command.spawn().unwrap())
-    }
-
-    /// The next line that it prints.
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        BufReader::new(self.0.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
-        line
-    }
-}
-
-impl Drop for Follower {
-    fn drop(&mut self) {
-        // By SIGKILL, in the middle of whatever it does.
-        let _ = self.0.kill();
-        self.0.wait().unwrap();
-    }
 }
 
 /// What each key's count is when the entries below an offset are applied: a change counts once,
@@ -103,7 +78,7 @@ struct Looker {
 }
 
 impl Looker {
-    fn new(world: &World, directory: &Path) -> Self {
+    fn new(world: &World, directory: &Path, is_shared: bool) -> Self {
         let unreachable =
             FaultRates { read_refused: 10_000, bounds_refused: 10_000, ..FaultRates::default() };
         let reached: Arc<dyn ChangeLog> = world.log.clone();
@@ -121,7 +96,8 @@ impl Looker {
             on_skipped: None,
             disk: Some(Arc::new(RealDisk)),
         };
-        let checkpoint = Some(CheckpointOptions::new(directory));
+        let checkpoint = CheckpointOptions { is_shared, ..CheckpointOptions::new(directory) };
+        let checkpoint = Some(checkpoint);
         Self { parts, options: ReaderOptions { checkpoint, ..ReaderOptions::new("counters") } }
     }
 
@@ -197,11 +173,20 @@ async fn write(store: Store, seed: u64, stop: Arc<AtomicBool>) -> i64 {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_that_is_killed_while_it_writes_checkpoints_opens_at_one_position() {
+    kill_and_look(false).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_is_killed_while_others_may_share_its_copy_opens_at_one_position() {
+    kill_and_look(true).await;
+}
+
+async fn kill_and_look(is_shared: bool) {
     let world = World::start().await;
     let client = world.client().await;
     let store = counters(&client, 4).await;
-    let directory = tempfile::tempdir().unwrap();
-    let looker = Looker::new(&world, directory.path());
+    let kept = Kept::new(store.definition().store);
+    let looker = Looker::new(&world, kept.path(), is_shared);
     tokio::time::timeout(PATIENCE, looker.knows_the_store()).await.unwrap();
     // Answers that get lost: the log holds some changes twice.
     world.log.set_rates(FaultRates { append_in_doubt_appended: 300, ..FaultRates::default() });
@@ -212,11 +197,20 @@ async fn a_reader_that_is_killed_while_it_writes_checkpoints_opens_at_one_positi
     let delays = SeededEntropy::new(SystemEntropy.next_u64().unwrap());
     let (mut offsets, mut restored, mut unfinished) = (vec![0; 4], 0, 0);
     for round in 0..ROUNDS {
-        let follower = Follower::start(&world, directory.path());
+        let mut follower = Follower::start(&world, kept.path(), is_shared);
+        if round % 2 == 1 {
+            // Ready, or ended by an answer that got lost. On a busy machine all others may die
+            // before they have come to a checkpoint.
+            tokio::task::block_in_place(|| follower.line());
+        }
         let delay = delays.next_u64().unwrap() % (KILL_MS_MAX * 1_000);
         tokio::time::sleep(Duration::from_micros(delay)).await;
         drop(follower);
-        let (has_files, is_unfinished) = files(directory.path());
+        if is_shared && round % ROUNDS_PER_LOSS == 0 {
+            kept.lose_copies();
+            offsets = vec![0; 4];
+        }
+        let (has_files, is_unfinished) = files(kept.path());
         unfinished += u64::from(is_unfinished);
         restored += u64::from(has_files.contains(&true));
         let look = looker.look(&world, &store, &has_files);
@@ -232,23 +226,43 @@ async fn a_reader_that_is_killed_while_it_writes_checkpoints_opens_at_one_positi
     let written: i64 = join_all(writers).await.into_iter().map(Result::unwrap).sum();
     // A barrier of the last process whose answer got lost would end it.
     world.log.set_rates(FaultRates::default());
-    assert_goes_on(&world, &store, directory.path(), written).await;
+    assert_goes_on(&world, &store, &kept, is_shared, written).await;
 }
 
-/// A last process goes on, is alone in the directory, and ends in order; what it leaves is all that
-/// was written, each once.
-async fn assert_goes_on(world: &World, store: &Store, directory: &Path, written: i64) {
+/// A last process goes on, and ends in order; what it leaves is all that was written, each once. It
+/// is alone in the directory, or shares it.
+async fn assert_goes_on(world: &World, store: &Store, kept: &Kept, is_shared: bool, written: i64) {
     // A slow machine may have killed each follower before some partition's first checkpoint.
-    let checkpoints = files(directory).0.into_iter().filter(|is_whole| *is_whole).count();
-    let mut follower = Follower::start(world, directory);
+    let checkpoints = files(kept.path()).0.into_iter().filter(|is_whole| *is_whole).count();
+    let mut follower = Follower::start(world, kept.path(), is_shared);
     assert_eq!(follower.line(), format!("ready, {checkpoints} partitions restored\n"));
-    let looker = Looker::new(world, directory);
+    let looker = Looker::new(world, kept.path(), is_shared);
     tokio::time::timeout(PATIENCE, looker.knows_the_store()).await.unwrap();
-    let second = Reader::open(looker.options.clone(), looker.parts.clone()).await;
-    assert_eq!(second.unwrap_err().code(), ErrorCode::Conflict);
-    drop(follower.0.stdin.take());
+    match Reader::open(looker.options.clone(), looker.parts.clone()).await {
+        Ok(second) => {
+            assert!(is_shared);
+            // Without the log it answers from what the process keeps.
+            let n = second.handle("n", INT64).unwrap();
+            let total = || {
+                (0..KEYS).map(|number| {
+                    let found = second
+                        .read_local(None, |view| view.get_scalar::<i64>(&n, key(number).as_str()));
+                    match found.unwrap() {
+                        FieldRead::Value(count) => count,
+                        _ => 0,
+                    }
+                })
+            };
+            assert_eq!(total().sum::<i64>(), written);
+            let counts = second.status().partitions.into_iter().map(|at| at.counts);
+            assert!(counts.into_iter().all(|counts| counts.applied == 0));
+            second.shut_down(PATIENCE).await.unwrap();
+        }
+        Err(error) => assert_eq!((error.code(), is_shared), (ErrorCode::Conflict, false)),
+    }
+    follower.end_input();
     assert!(follower.line().ends_with("checkpoints written\n"));
-    assert!(follower.0.wait().unwrap().success());
+    assert!(follower.process.wait().unwrap().success());
 
     let look = looker.look(world, store, &[true; 4]);
     let offsets = tokio::time::timeout(PATIENCE, look).await.unwrap();

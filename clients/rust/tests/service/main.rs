@@ -4,7 +4,9 @@ mod admin_test;
 #[path = "../common/mod.rs"]
 mod common;
 mod fault_test;
+mod follower;
 mod gate;
+mod keepers_test;
 mod kill_test;
 mod stream_test;
 mod value_test;

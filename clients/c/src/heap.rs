@@ -1,0 +1,206 @@
+//! Reads between arrays on Java's heap, for `io.forebay.ForeignHeapCalls`.
+//!
+//! They are critical foreign functions: the thread stays in Java, so the arrays stand still, and a
+//! collector's pause waits until the call is back. So they wait for nothing and call nothing back.
+//! An answer is one number: a length, or why there is none. Java asks again, by the ordinary
+//! function, for what has failed, and hears there why.
+
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+use forebay::{
+    CopyOut, DocumentKey, Error, FieldHandle, FieldType, KeyList, KeyType, PackedKeys,
+    PackedValues, Result, ScalarType,
+};
+
+use crate::input::{key_type_of, key_value_of, slice, slice_mut};
+use crate::output::presence_code;
+use crate::read::OpenReader;
+use crate::registry;
+
+/// There is no document, or it has no such field.
+const ABSENT: i64 = -1;
+/// The field is null.
+const NULL: i64 = -2;
+/// To be asked by the ordinary function.
+const FAILED: i64 = -3;
+
+fn answered(read: impl FnOnce() -> Result<i64>) -> i64 {
+    catch_unwind(AssertUnwindSafe(read)).ok().and_then(Result::ok).unwrap_or(FAILED)
+}
+
+/// Copies a string or bytes into an array, if it has room.
+fn get(reader: u64, field: u64, key: DocumentKey<'_>, out: &mut [u8]) -> Result<i64> {
+    let open = registry::open(reader)?;
+    let found = open.reader()?;
+    let handle = found.fields.get(reader, field)?;
+    let copied = found.reader.read_local(None, |view| match handle.asked() {
+        FieldType::Scalar(ScalarType::String) => view.get_str(handle, key, out),
+        _ => view.get_bytes(handle, key, out),
+    })?;
+    Ok(match copied {
+        CopyOut::Absent => ABSENT,
+        CopyOut::Null => NULL,
+        CopyOut::Length(bytes) | CopyOut::SizeNeeded(bytes) => bytes as i64,
+    })
+}
+
+/// Reads a string or bytes field by a key of any type. Answers the value's length, which is beyond
+/// `capacity` where nothing is copied; or -1 (absent), -2 (null), -3 (failed).
+///
+/// # Safety
+/// `key` and `out` point to as many bytes as are said, which nobody else changes or reads.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Java_io_forebay_HeapCalls_get(
+    reader: u64,
+    field: u64,
+    key_type: u32,
+    key: *const u8,
+    key_length: u64,
+    out: *mut u8,
+    capacity: u64,
+) -> i64 {
+    answered(|| {
+        // SAFETY: the caller keeps the rules above.
+        let (key, out) = unsafe { (slice(key, key_length)?, slice_mut(out, capacity)?) };
+        get(reader, field, DocumentKey::new(key_value_of(key_type, key)?), out)
+    })
+}
+
+/// As `Java_io_forebay_HeapCalls_get`, by an int64 key.
+///
+/// # Safety
+/// `out` points to as many bytes as are said, which nobody else changes or reads.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Java_io_forebay_HeapCalls_getByNumber(
+    reader: u64,
+    field: u64,
+    key: i64,
+    out: *mut u8,
+    capacity: u64,
+) -> i64 {
+    answered(|| {
+        // SAFETY: the caller keeps the rules above.
+        let out = unsafe { slice_mut(out, capacity)? };
+        get(reader, field, DocumentKey::from(key), out)
+    })
+}
+
+/// Values that a thread keeps the memory of, unless it is more than this.
+const KEPT_BYTES_MAX: usize = 1 << 20;
+
+thread_local! {
+    static KEPT: Cell<PackedValues> = const { Cell::new(EMPTY) };
+}
+
+const EMPTY: PackedValues = PackedValues {
+    bytes: Vec::new(),
+    ends: Vec::new(),
+    statuses: Vec::new(),
+    presences: Vec::new(),
+};
+
+/// Where the values of many keys go.
+struct Values<'a> {
+    bytes: &'a mut [u8],
+    ends: &'a mut [u64],
+    statuses: &'a mut [u8],
+    presences: &'a mut [u8],
+}
+
+impl Values<'_> {
+    /// Reads all keys; answers the values' length, and writes them if they have room.
+    fn read<K: KeyList + ?Sized>(
+        &mut self,
+        found: &OpenReader,
+        handle: &FieldHandle,
+        keys: &K,
+    ) -> Result<i64> {
+        if keys.count() != self.ends.len() {
+            return Err(Error::invalid_argument("int64 keys have 8 bytes each, little-endian"));
+        }
+        let mut packed = KEPT.try_with(Cell::take).unwrap_or_default();
+        let capacity = self.bytes.len();
+        // No more is copied than there is room for: a collector's pause may be waiting.
+        let length = found.reader.read_local(None, |view| {
+            view.multi_get_packed_within(keys, handle, capacity, &mut packed)
+        })?;
+        if let Some(room) = self.bytes.get_mut(..length) {
+            room.copy_from_slice(&packed.bytes);
+            self.ends.copy_from_slice(&packed.ends);
+            let statuses = packed.statuses.iter().map(|status| *status as u8);
+            self.statuses.iter_mut().zip(statuses).for_each(|(at, code)| *at = code);
+            let presences = packed.presences.iter().copied().map(presence_code);
+            self.presences.iter_mut().zip(presences).for_each(|(at, code)| *at = code);
+        }
+        if packed.bytes.capacity() <= KEPT_BYTES_MAX {
+            // While the thread's own data is torn down nothing is kept.
+            let _ = KEPT.try_with(|kept| kept.set(packed));
+        }
+        Ok(length as i64)
+    }
+}
+
+/// Reads a string or bytes field of many documents. Answers the values' length, which is beyond
+/// `capacity` where they have no room, and nothing is written; -3 when it has failed.
+///
+/// # Safety
+/// `keys` points to `key_bytes` bytes, and unless the keys are int64 `ends` to `count` numbers;
+/// `values` points to `capacity` bytes; `value_ends`, `statuses` and `presences` point to `count`
+/// numbers, bytes and bytes. Nobody else changes them, nor reads what is written.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn Java_io_forebay_HeapCalls_getMany(
+    reader: u64,
+    field: u64,
+    key_type: u32,
+    count: u64,
+    keys: *const u8,
+    key_bytes: u64,
+    ends: *const u64,
+    values: *mut u8,
+    capacity: u64,
+    value_ends: *mut u64,
+    statuses: *mut u8,
+    presences: *mut u8,
+) -> i64 {
+    answered(|| {
+        let open = registry::open(reader)?;
+        let found = open.reader()?;
+        let handle = found.fields.get(reader, field)?;
+        // SAFETY: the caller keeps the rules above.
+        let (keys, mut values) = unsafe {
+            let values = Values {
+                bytes: slice_mut(values, capacity)?,
+                ends: slice_mut(value_ends, count)?,
+                statuses: slice_mut(statuses, count)?,
+                presences: slice_mut(presences, count)?,
+            };
+            (slice(keys, key_bytes)?, values)
+        };
+        let key_type = key_type_of(key_type)?;
+        if key_type == KeyType::Int64 {
+            let numbers = Numbers(keys.as_chunks().0);
+            return values.read(found, handle, &numbers);
+        }
+        // SAFETY: as above.
+        let ends = unsafe { slice(ends, count)? };
+        let packed = match key_type {
+            KeyType::String => PackedKeys::strings(keys, ends)?,
+            _ => PackedKeys::bytes(keys, ends)?,
+        };
+        values.read(found, handle, &packed)
+    })
+}
+
+/// Int64 keys, one behind another.
+struct Numbers<'a>(&'a [[u8; 8]]);
+
+impl KeyList for Numbers<'_> {
+    fn count(&self) -> usize {
+        self.0.len()
+    }
+
+    fn key(&self, place: usize) -> DocumentKey<'_> {
+        DocumentKey::from(i64::from_le_bytes(self.0[place]))
+    }
+}

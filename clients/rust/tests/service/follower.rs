@@ -1,0 +1,103 @@
+//! A reader in a process of its own, over checkpoints, which can be killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::path::Path;
+use std::process::{Child, ChildStdout, Command, Stdio};
+
+use forebay::{StoreId, Token};
+use forebay_core::id::PartitionId;
+use forebay_index::LiveDirectory;
+use forebay_testkit::tree;
+use tempfile::TempDir;
+
+use crate::world::World;
+
+/// The example `follow` as a process of its own; killed at the latest when it is dropped.
+pub struct Follower {
+    pub process: Child,
+    output: BufReader<ChildStdout>,
+    is_ready: bool,
+}
+
+impl Follower {
+    /// Starts one on the store `counters`.
+    pub fn start(world: &World, directory: &Path, is_shared: bool) -> Self {
+        let mut command = Command::new(tree::built("follow").unwrap());
+        command.args([&world.endpoint(), "counters"]).arg(directory);
+        command.args((!is_shared).then_some("alone"));
+        let mut process = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let output = BufReader::new(process.stdout.take().unwrap());
+        Self { process, output, is_ready: false }
+    }
+
+    /// The next line that it prints; empty where it has ended.
+    pub fn line(&mut self) -> String {
+        let mut line = String::new();
+        self.output.read_line(&mut line).unwrap();
+        line
+    }
+
+    /// Waits until it has said that it is ready.
+    pub fn await_ready(&mut self) {
+        if !self.is_ready {
+            let line = self.line();
+            assert!(line.starts_with("ready"), "it ended: {line}");
+            self.is_ready = true;
+        }
+    }
+
+    /// All documents as of a token, a line for each, in the order of their keys.
+    pub fn documents(&mut self, token: &Token) -> Vec<String> {
+        self.await_ready();
+        let digits: String = token.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        writeln!(self.process.stdin.as_mut().unwrap(), "{digits}").unwrap();
+        let lines = std::iter::from_fn(|| {
+            let line = self.line();
+            assert!(line.ends_with('\n'), "it ended: {line}");
+            Some(line.trim_end().to_owned()).filter(|line| !line.is_empty())
+        });
+        let mut documents: Vec<_> = lines.collect();
+        documents.sort();
+        documents
+    }
+
+    /// Ends its input, and so the process.
+    pub fn end_input(&mut self) {
+        drop(self.process.stdin.take());
+    }
+}
+
+impl Drop for Follower {
+    fn drop(&mut self) {
+        // By SIGKILL, in the middle of whatever it does.
+        let _ = self.process.kill();
+        self.process.wait().unwrap();
+    }
+}
+
+/// A directory for checkpoints; what readers share of it goes with it.
+pub struct Kept {
+    directory: TempDir,
+    store: StoreId,
+}
+
+impl Kept {
+    pub fn new(store: StoreId) -> Self {
+        Self { directory: tempfile::tempdir().unwrap(), store }
+    }
+
+    pub fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Leaves what a restart of the machine would leave: the checkpoints.
+    pub fn lose_copies(&self) {
+        LiveDirectory::new(self.path()).remove(self.store, (0..4).map(PartitionId));
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.lose_copies();
+    }
+}
