@@ -1,16 +1,26 @@
 """The development install: puts the native module that cargo built into the package.
 
-`cargo build --workspace --all-targets` builds it; nothing is compiled here. Run by itself, or by
-the tests before they import the package. FOREBAY_BIN names the folder that cargo built into.
+`cargo build --workspace --all-targets` builds it for Python 3.11 and newer, `cargo run -p xtask --
+test --only python` one for each older version; nothing is compiled here. Run by itself, or by the
+tests before they import the package. FOREBAY_BIN names the folder that cargo built into.
 """
 
 import os
 import shutil
+import sys
+from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-BUILT = "libforebay_python.so"
-INSTALLED = HERE / "forebay" / "_native.abi3.so"
+if sys.version_info >= (3, 11):
+    BUILT = "libforebay_python.so"
+    BUILD = "cargo build --workspace --all-targets --locked"
+    INSTALLED = HERE / "forebay" / "_native.abi3.so"
+else:
+    BUILT = f"libforebay_cp3{sys.version_info.minor}.so"
+    BUILD = "cargo run --locked -p xtask -- test --only python"
+    # The version's own suffix, which its interpreter looks for before that of the stable ABI.
+    INSTALLED = HERE / "forebay" / f"_native{EXTENSION_SUFFIXES[0]}"
 
 
 def programs() -> Path:
@@ -23,7 +33,7 @@ def install() -> Path:
     """Copy the built module into the package, unless that very one is there already."""
     built = programs() / BUILT
     if not built.is_file():
-        raise SystemExit(f"no {built}; run: cargo build --workspace --all-targets --locked")
+        raise SystemExit(f"no {built}; run: {BUILD}")
     source = built.stat()
     if INSTALLED.is_file():
         there = INSTALLED.stat()

@@ -1,9 +1,14 @@
 """A real forebayd for the tests, and what several of them share."""
 
+from __future__ import annotations
+
+import contextlib
+import fcntl
 import itertools
 import os
 import select
 import signal
+import struct
 import subprocess
 import time
 from collections.abc import Callable
@@ -31,6 +36,38 @@ def eventually(what: str, holds: Callable[[], bool]) -> None:
         time.sleep(0.02)
 
 
+def forget_copies(folder: Path) -> None:
+    """Remove the shared copies of the readers below a folder, as a restart of the machine does.
+
+    Their documents lie in shared memory; each file there names the header that leads to it.
+    """
+    for space in Path("/dev/shm").glob("forebay-*"):
+        with contextlib.suppress(FileNotFoundError), space.open("rb") as opened:
+            header = os.pread(opened.fileno(), 1024, 1024).split(b"\0")[0]
+            if folder in Path(os.fsdecode(header)).parents:
+                space.unlink()
+    for left in folder.rglob("live-*"):
+        left.unlink()
+
+
+def keepers(folder: Path) -> list[int | None]:
+    """Return the process that keeps each copy of a folder, by its lock; None for nobody.
+
+    Not where this process keeps one: closing a lock's file lets go of the lock.
+    """
+    return [_holder(lock) for lock in sorted(folder.glob("*.lock"))]
+
+
+def _holder(lock: Path) -> int | None:
+    # `struct flock`: kind, origin, start, length and process.
+    layout = "hhqqi4x"
+    with lock.open("r+b") as opened:
+        asked = struct.pack(layout, fcntl.F_WRLCK, os.SEEK_SET, 0, 0, 0)
+        answered = fcntl.fcntl(opened, fcntl.F_GETLK, asked)
+    kind, _, _, _, pid = struct.unpack(layout, answered)
+    return None if kind == fcntl.F_UNLCK else pid
+
+
 class Server:
     """A forebayd on loopback, started and stopped by the test."""
 
@@ -40,7 +77,7 @@ class Server:
         self.endpoint = "127.0.0.1:0"
         self._process = self._start()
 
-    def _start(self) -> "subprocess.Popen[bytes]":
+    def _start(self) -> subprocess.Popen[bytes]:
         command = [str(programs() / "forebayd"), "dev", "--listen", self.endpoint]
         command += ["--data-dir", str(self.folder / "data"), "--durability", "buffered"]
         with (self.folder / "forebayd.log").open("ab") as log:

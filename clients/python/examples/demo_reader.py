@@ -3,6 +3,8 @@ are while the load runs, then reads, ranks and dumps what it holds. Speaks the m
 `tools/demo/README.md`.
 """
 
+from __future__ import annotations
+
 import argparse
 import json
 import os
@@ -13,7 +15,7 @@ import time
 from array import array
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any, TextIO
 
@@ -56,7 +58,7 @@ GATHERED = (
     "low_count",
 )
 
-EPOCH = datetime.fromtimestamp(0, UTC)
+EPOCH = datetime.fromtimestamp(0, timezone.utc)
 MICROSECOND = timedelta(microseconds=1)
 
 Figures = dict[str, Any]
@@ -68,7 +70,7 @@ Rows = dict[int, forebay.Document]
 class Times:
     """Durations in nanoseconds; a load is bounded, and a probe of it is eight bytes here."""
 
-    taken: "array[int]" = field(default_factory=lambda: array("q"))
+    taken: array[int] = field(default_factory=lambda: array("q"))
 
     def nanos(self, quantile: float) -> int:
         """Return the time that this share of them stays within; 0 without any."""
@@ -248,7 +250,7 @@ def rank(readers: Readers, user: int, candidates: npt.NDArray[np.int64]) -> list
     genres = readers.movies.get_many(candidates, "genres")
     counted = readers.users.get_document(user) or {}
     shares = np.array([share(counted, of_movie) for of_movie in genres])
-    scores = zip(candidates.tolist(), (means * (1.0 + shares)).tolist(), strict=True)
+    scores = zip(candidates.tolist(), (means * (1.0 + shares)).tolist())
     return sorted(scores, key=lambda scored: (-scored[1], scored[0]))[:TOP]
 
 

@@ -5,12 +5,11 @@ holds a live copy of a store in this process and answers from its own memory. Al
 `Error`; each code has its class. What the library has to say goes to the logger `forebay`.
 """
 
+import importlib
 import os
+from typing import TYPE_CHECKING
 
 from forebay import _native
-from forebay._aio import AsyncClient
-from forebay._aio_reader import AsyncReader
-from forebay._async_verbs import AsyncAcknowledgement, AsyncStore, AsyncWriteStream
 from forebay._changes import (
     delete,
     increment,
@@ -42,32 +41,7 @@ from forebay._errors import (
     Unsupported,
     UpgradeNeeded,
 )
-from forebay._memory import InMemoryReader
-from forebay._model import (
-    ABSENT,
-    Absent,
-    BatchOutcome,
-    CheckpointCounts,
-    Counts,
-    Definition,
-    Document,
-    Field,
-    Fields,
-    FieldValue,
-    Key,
-    Keys,
-    KeyStatus,
-    PackedValues,
-    PartitionedKey,
-    PartitionStatus,
-    Presence,
-    ReaderMetrics,
-    ReaderStatus,
-    StreamSummary,
-    Value,
-    Vector,
-    WriteOutcome,
-)
+from forebay._model import ABSENT, Absent, KeyStatus, PartitionedKey, Presence
 from forebay._native import (
     Alteration,
     Change,
@@ -79,6 +53,26 @@ from forebay._native import (
 )
 from forebay._reader import Reader
 from forebay._verbs import Acknowledgement, Store, WriteStream
+
+if TYPE_CHECKING:
+    from forebay._aio import AsyncClient
+    from forebay._aio_reader import AsyncReader
+    from forebay._answers import (
+        BatchOutcome,
+        CheckpointCounts,
+        Counts,
+        Definition,
+        Field,
+        PackedValues,
+        PartitionStatus,
+        ReaderMetrics,
+        ReaderStatus,
+        StreamSummary,
+        WriteOutcome,
+    )
+    from forebay._async_verbs import AsyncAcknowledgement, AsyncStore, AsyncWriteStream
+    from forebay._memory import InMemoryReader
+    from forebay._types import Document, Fields, FieldValue, Key, Keys, Value, Vector
 
 # A fork copies no threads: what the parent has open answers `Closed` in the child.
 os.register_at_fork(after_in_child=_native.after_fork_in_child)
@@ -152,3 +146,31 @@ __all__ = [
     "set_remove",
     "upsert",
 ]
+
+# What asyncio, NumPy or data classes are needed for is imported when it is first asked for: with
+# all of it `import forebay` would take five times as long.
+_LATER = {
+    "_aio": "AsyncClient",
+    "_aio_reader": "AsyncReader",
+    "_answers": "BatchOutcome CheckpointCounts Counts Definition Field PackedValues "
+    "PartitionStatus ReaderMetrics ReaderStatus StreamSummary WriteOutcome",
+    "_async_verbs": "AsyncAcknowledgement AsyncStore AsyncWriteStream",
+    "_memory": "InMemoryReader",
+    "_types": "Document Fields FieldValue Key Keys Value Vector",
+}
+_MODULES = {name: module for module, names in _LATER.items() for name in names.split()}
+
+
+def __getattr__(name: str) -> object:
+    """Import a name of the package with the first use of it."""
+    module = _MODULES.get(name)
+    if module is None:
+        raise AttributeError(f"module 'forebay' has no attribute {name!r}")
+    found: object = getattr(importlib.import_module(f"forebay.{module}"), name)
+    globals()[name] = found
+    return found
+
+
+def __dir__() -> list[str]:
+    """Name what is there, imported or not."""
+    return sorted({*globals(), *__all__})

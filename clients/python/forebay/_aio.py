@@ -1,5 +1,7 @@
 """The client for asyncio: the same calls, awaited instead of waited for."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -76,8 +78,9 @@ class AsyncClient(AsyncClientVerbs):
         serve_partial: bool = False,
         ready_age_max: float | None = None,
         open_timeout: float | None = None,
-        checkpoint_dir: "str | os.PathLike[str] | None" = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
+        memory_budget: int | None = None,
     ) -> AsyncReader:
         """Open an embedded reader over this client's connection; see `Client.reader`."""
         native, calls = self._open()
@@ -90,6 +93,7 @@ class AsyncClient(AsyncClientVerbs):
             open_timeout=open_timeout,
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,
+            memory_budget=memory_budget,
         )
         opened = await calls.run(opening)
         return AsyncReader(Reader(opened, store))

@@ -1,15 +1,22 @@
 """Reads that wait, awaited: the forms for asyncio of what `Reader` waits for."""
 
-from types import TracebackType
-from typing import Any, TypeVar, overload
+from __future__ import annotations
 
-import numpy as np
-import numpy.typing as npt
+import asyncio
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from forebay import _native
 from forebay._await import Calls
-from forebay._model import ABSENT, Absent, Document, FieldValue, Key, Keys, PackedValues
+from forebay._model import ABSENT, Absent
 from forebay._reader import Reader
+
+if TYPE_CHECKING:
+    import numpy as np
+    import numpy.typing as npt
+
+    from forebay._answers import PackedValues
+    from forebay._types import Document, FieldValue, Key, Keys
 
 Self = TypeVar("Self", bound="AsyncReader")
 Default = TypeVar("Default")
@@ -56,15 +63,30 @@ class AsyncReader:
 
     async def await_ready(self, timeout: float) -> None:
         """Wait until it is ready; see `Reader.await_ready`."""
-        await self._calls.run(self.reader.await_ready_call(timeout))
+        left = timeout - await self._attach(timeout)
+        await self._calls.run(self.reader.await_ready_call(left))
 
     async def wait_token(self, token: bytes, timeout: float) -> None:
         """Wait until everything that the token speaks of is here."""
-        await self._calls.run(self.reader.wait_token_call(token, timeout))
+        left = timeout - await self._attach(timeout)
+        await self._calls.run(self.reader.wait_token_call(token, left))
+
+    async def _attach(self, timeout: float | None) -> float:
+        """Open the reader again where a fork made that due; return how much of the time it took."""
+        opening = self.reader.attach_call(timeout)
+        if opening is None:
+            return 0.0
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        await self._calls.run(opening)
+        took = loop.time() - begun
+        return took if timeout is None else min(took, timeout)
 
     async def _wait(
         self, keys: Keys, after: bytes | None, latest: bool, timeout: float | None
     ) -> None:
+        took = await self._attach(timeout)
+        timeout = None if timeout is None else timeout - took
         if after is not None or latest:
             call = self.reader.wait_call(keys, after=after, latest=latest, timeout=timeout)
             await self._calls.run(call)
@@ -108,6 +130,21 @@ class AsyncReader:
         """Return a field of a document, behind what the read waits for; see `Reader.get`."""
         await self._wait([key], after, latest, timeout)
         return self.reader.get(key, field, default, max_age=max_age)
+
+    async def get_into(
+        self,
+        key: Key,
+        field: str | _native.FieldHandle,
+        buffer: bytearray | memoryview | npt.NDArray[np.uint8],
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> int | None | Absent:
+        """Copy a string or bytes field to a buffer; see `Reader.get_into`."""
+        await self._wait([key], after, latest, timeout)
+        return self.reader.get_into(key, field, buffer, max_age=max_age)
 
     async def get_document(
         self,

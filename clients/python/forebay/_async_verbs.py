@@ -4,17 +4,22 @@ This file is the one source of both clients: `_verbs.py` is made of it by `sync_
 takes the awaiting out. So a docstring here speaks of either.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from forebay import _changes as changes
 from forebay import _native
 from forebay._await import Calls
 from forebay._definition import FieldTypes, store_spec
 from forebay._errors import Error, pending_of
-from forebay._model import BatchOutcome, Definition, Fields, Key, StreamSummary, WriteOutcome
+
+if TYPE_CHECKING:
+    from forebay._answers import BatchOutcome, Definition, StreamSummary, WriteOutcome
+    from forebay._types import Fields, Key
 
 Self = TypeVar("Self", bound="AsyncWriteStream")
 
@@ -26,7 +31,7 @@ class AsyncClientVerbs:
         """Return the native client and what makes its calls. Raises `Closed`."""
         raise NotImplementedError
 
-    async def store(self, name: str) -> "AsyncStore":
+    async def store(self, name: str) -> AsyncStore:
         """Open a store. Raises `NotFound` when there is none of this name."""
         native, calls = self._open()
         return AsyncStore(await calls.run(native.store(name)), calls)
@@ -43,7 +48,7 @@ class AsyncClientVerbs:
         ttl: float | None = None,
         versioned: bool = False,
         heartbeat: float = 1.0,
-    ) -> "AsyncStore":
+    ) -> AsyncStore:
         """Create a store and open it.
 
         `fields` are types by name, or `FieldSpec`s where a field has a default or a time to live.
@@ -198,7 +203,7 @@ class AsyncStore:
         changes_max: int | None = None,
         bytes_max: int | None = None,
         deadline: float | None = None,
-    ) -> "AsyncWriteStream":
+    ) -> AsyncWriteStream:
         """Open a stream for many changes.
 
         At most `changes_max` changes (16,384 unless set) of `bytes_max` bytes (64 MiB unless set)
@@ -239,7 +244,7 @@ class AsyncWriteStream:
             if error is None:
                 raise
 
-    async def send(self, change: _native.Change) -> "AsyncAcknowledgement":
+    async def send(self, change: _native.Change) -> AsyncAcknowledgement:
         """Take a change in, once there is room, and return before it is sent.
 
         The acknowledgement may be dropped: the stream counts the write all the same. Raises

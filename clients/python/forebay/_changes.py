@@ -1,9 +1,14 @@
 """Changes and operations: what a write does to a document and to its fields."""
 
-from collections.abc import Iterable, Mapping
+from __future__ import annotations
 
-from forebay._model import Fields, Key, Value
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
 from forebay._native import Change, Operation
+
+if TYPE_CHECKING:
+    from forebay._types import Fields, Key, Value
 
 
 def put(

@@ -1,5 +1,7 @@
 """The client that waits: writes to stores and administers them, from any number of threads."""
 
+from __future__ import annotations
+
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -64,8 +66,9 @@ class Client(ClientVerbs):
         serve_partial: bool = False,
         ready_age_max: float | None = None,
         open_timeout: float | None = None,
-        checkpoint_dir: "str | os.PathLike[str] | None" = None,
+        checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
+        memory_budget: int | None = None,
     ) -> Reader:
         """Open an embedded reader over this client's connection; see `Reader`."""
         return Reader(
@@ -77,4 +80,5 @@ class Client(ClientVerbs):
             open_timeout=open_timeout,
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,
+            memory_budget=memory_budget,
         )

@@ -1,10 +1,13 @@
 """Definitions of stores that are to be created."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping, Sequence
+from typing import Union
 
 from forebay import _native
 
-FieldTypes = Mapping[str, str] | Sequence[_native.FieldSpec]
+FieldTypes = Union[Mapping[str, str], Sequence[_native.FieldSpec]]
 
 
 def store_spec(

@@ -1,5 +1,7 @@
 """The exceptions: one class per code of Forebay's one code table, all of them `Error`."""
 
+from __future__ import annotations
+
 from typing import TYPE_CHECKING, ClassVar
 
 if TYPE_CHECKING:
@@ -26,7 +28,7 @@ class Error(Exception):
         key_digest: int | None = None,
         limit: int | None = None,
         actual: int | None = None,
-        pending: "PendingWrite | None" = None,
+        pending: PendingWrite | None = None,
     ) -> None:
         """Make the exception of a failure; what does not apply is None."""
         super().__init__(message)
@@ -116,7 +118,7 @@ class UpgradeNeeded(Error):
 
 
 class Closed(Error):
-    """The reader or client was closed, or was opened before this process was forked."""
+    """It was closed, or was opened before this process was forked and cannot be used here."""
 
     code = "Closed"
 
@@ -139,7 +141,7 @@ class Internal(Error):
     code = "Internal"
 
 
-def pending_of(error: Error) -> "PendingWrite":
+def pending_of(error: Error) -> PendingWrite:
     """Return the write of an error, or raise the error that none is left."""
     if error.pending is None:
         raise error

@@ -5,6 +5,8 @@ The native side leaves records in a list; one thread of ours takes them out and 
 take is not even recorded: its level is looked at when something is opened and once a second.
 """
 
+from __future__ import annotations
+
 import atexit
 import logging
 import os

@@ -1,22 +1,25 @@
 """Readers in memory, for the tests of programs that read."""
 
+from __future__ import annotations
+
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING, Literal
 
 from forebay import _changes as changes
 from forebay import _native
 from forebay._definition import FieldTypes, store_spec
-from forebay._model import BatchOutcome, Definition, Fields, Key, WriteOutcome
 from forebay._reader import Reader
 from forebay._verbs import Store
 from forebay._wait import Calls
 
-# Of any key type that a store has; a mapping's keys are of exactly one type.
-Rows = Mapping[Any, Fields] | Iterable[_native.Change]
+if TYPE_CHECKING:
+    from forebay._answers import BatchOutcome, Definition, WriteOutcome
+    from forebay._types import Fields, Key, Rows
+
 State = Literal["nothing", "not_ready", "stale", "closed"]
 
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _MICROSECOND = timedelta(microseconds=1)
 
 
@@ -48,7 +51,7 @@ class InMemoryReader(Reader):
     _store: Store
 
     @classmethod
-    def _open(cls, spec: _native.StoreSpec, name: str, rows: Rows) -> "InMemoryReader":
+    def _open(cls, spec: _native.StoreSpec, name: str, rows: Rows) -> InMemoryReader:
         if isinstance(rows, Mapping):
             rows = [changes.put(key, fields) for key, fields in rows.items()]
         memory = _native.Memory(spec, rows)

@@ -7,23 +7,17 @@ from typing import Any, Generic, TypeVar, final, overload
 import numpy as np
 import numpy.typing as npt
 
-from forebay._errors import Error
-from forebay._model import (
-    Absent,
+from forebay._answers import (
     BatchOutcome,
     Definition,
-    Document,
-    Fields,
-    FieldValue,
-    Key,
-    Keys,
-    Presence,
     ReaderMetrics,
     ReaderStatus,
     StreamSummary,
-    Value,
     WriteOutcome,
 )
+from forebay._errors import Error
+from forebay._model import Absent, Presence
+from forebay._types import Document, Fields, FieldValue, Key, Keys, Value
 
 _Default = TypeVar("_Default")
 _Answer = TypeVar("_Answer")
@@ -233,6 +227,7 @@ def open_reader(
     open_timeout: float | None = None,
     checkpoint_dir: str | os.PathLike[str] | None = None,
     checkpoint_every: float | None = None,
+    memory_budget: int | None = None,
 ) -> Call[OpenedReader]: ...
 
 @final
@@ -256,6 +251,7 @@ class Reader:
         open_timeout: float | None = None,
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
+        memory_budget: int | None = None,
     ) -> Reader: ...
     @property
     def store(self) -> str:
@@ -283,6 +279,17 @@ class Reader:
         max_age: float | None = None,
         timeout: float | None = None,
     ) -> FieldValue | None | _Default: ...
+    def get_into(
+        self,
+        key: Key,
+        field: str | FieldHandle,
+        buffer: bytearray | memoryview | npt.NDArray[np.uint8],
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> int | None | Absent: ...
     def presence(
         self,
         key: Key,
@@ -357,6 +364,7 @@ class Reader:
     ) -> list[tuple[Any, Document]]: ...
     def await_ready(self, timeout: float) -> None: ...
     def wait_token(self, token: bytes, timeout: float) -> None: ...
+    def attach_call(self, timeout: float | None = None) -> Call[None] | None: ...
     def await_ready_call(self, timeout: float) -> Call[None]: ...
     def wait_token_call(self, token: bytes, timeout: float) -> Call[None]: ...
     def wait_call(

@@ -1,22 +1,23 @@
 """The embedded reader: a live copy of a store in this process."""
 
-from collections.abc import Iterator, Sequence
+from __future__ import annotations
+
+from collections.abc import Iterator
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
 from forebay import _native
 from forebay._definition import FieldTypes
-from forebay._model import Document, Keys, PackedValues, Value
 
 if TYPE_CHECKING:
-    from forebay._memory import InMemoryReader, Rows
+    import numpy as np
+    import numpy.typing as npt
+
+    from forebay._answers import PackedValues
+    from forebay._memory import InMemoryReader
+    from forebay._types import Document, GatherFields, Keys, Rows
 
 Self = TypeVar("Self", bound="Reader")
-
-GatherFields = Sequence[str | tuple[str, Value]]
 
 
 class Reader(_native.Reader):
@@ -27,8 +28,19 @@ class Reader(_native.Reader):
     caught up, where absent may mean "not yet". Safe to share between threads.
 
     With a `checkpoint_dir` it writes checkpoints there, every `checkpoint_every` seconds (10 unless
-    set) and when it is closed, and is opened again from them instead of from the log's start. One
-    reader uses a directory at a time: a second one raises `Conflict`.
+    set) and when it is closed, and is opened again from them instead of from the log's start. The
+    readers of a host that name the same directory share one copy of each partition: one of them
+    keeps it, and when that one ends, however it ends, another goes on while all read on.
+
+    `memory_budget` is how many bytes its documents and their index may take: unless set, half of
+    the control group's limit or of the host's memory, whichever is less. Where an entry needs more,
+    the reader stops applying and `status` says so; it answers on, and turns stale by its bounds.
+    Readers that share a copy count it once, by the budget of the one that keeps it.
+
+    After a fork such a reader reads on in the child: its first use there opens it again, over a
+    connection of the child's own to the same node, in the time of that call (its `timeout`, else
+    `open_timeout`). A scan that the parent began raises `Closed` there, and callbacks are
+    registered anew. A reader without a directory raises `Closed` in a child.
 
     Every read takes `after` (a token: wait until that write is here), `latest` (wait until all that
     was acknowledged before is here), both at most `timeout` seconds (10 unless set), and `max_age`
@@ -42,7 +54,7 @@ class Reader(_native.Reader):
     @staticmethod
     def in_memory(
         fields: FieldTypes = (),
-        rows: "Rows" = (),
+        rows: Rows = (),
         *,
         name: str = "memory",
         key: str = "string",
@@ -52,7 +64,7 @@ class Reader(_native.Reader):
         ttl: float | None = None,
         versioned: bool = False,
         heartbeat: float = 1.0,
-    ) -> "InMemoryReader":
+    ) -> InMemoryReader:
         """Open a reader of a store in this process's memory, for tests of programs that read.
 
         It is ready at once, with these rows in it: fields by key, or changes. No file, thread, port
@@ -100,6 +112,10 @@ class Reader(_native.Reader):
 
         A key whose partition does not answer is told by its status.
         """
+        import numpy as np
+
+        from forebay._answers import PackedValues
+
         values, ends, statuses, presences = self.packed(
             keys, field, after=after, latest=latest, max_age=max_age, timeout=timeout
         )
@@ -150,6 +166,8 @@ class Reader(_native.Reader):
         """
         rows = len(keys)
         if out is None:
+            import numpy as np
+
             out = np.empty((rows, plan.width), plan.dtype)
         self.gather_into(
             plan,

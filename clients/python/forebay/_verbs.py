@@ -3,17 +3,22 @@
 Made of `_async_verbs.py` by `sync_verbs.py`: change that one.
 """
 
+from __future__ import annotations
+
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from types import TracebackType
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 from forebay import _changes as changes
 from forebay import _native
 from forebay._definition import FieldTypes, store_spec
 from forebay._errors import Error, pending_of
-from forebay._model import BatchOutcome, Definition, Fields, Key, StreamSummary, WriteOutcome
 from forebay._wait import Calls
+
+if TYPE_CHECKING:
+    from forebay._answers import BatchOutcome, Definition, StreamSummary, WriteOutcome
+    from forebay._types import Fields, Key
 
 Self = TypeVar("Self", bound="WriteStream")
 
@@ -25,7 +30,7 @@ class ClientVerbs:
         """Return the native client and what makes its calls. Raises `Closed`."""
         raise NotImplementedError
 
-    def store(self, name: str) -> "Store":
+    def store(self, name: str) -> Store:
         """Open a store. Raises `NotFound` when there is none of this name."""
         native, calls = self._open()
         return Store(calls.run(native.store(name)), calls)
@@ -42,7 +47,7 @@ class ClientVerbs:
         ttl: float | None = None,
         versioned: bool = False,
         heartbeat: float = 1.0,
-    ) -> "Store":
+    ) -> Store:
         """Create a store and open it.
 
         `fields` are types by name, or `FieldSpec`s where a field has a default or a time to live.
@@ -197,7 +202,7 @@ class Store:
         changes_max: int | None = None,
         bytes_max: int | None = None,
         deadline: float | None = None,
-    ) -> "WriteStream":
+    ) -> WriteStream:
         """Open a stream for many changes.
 
         At most `changes_max` changes (16,384 unless set) of `bytes_max` bytes (64 MiB unless set)
@@ -238,7 +243,7 @@ class WriteStream:
             if error is None:
                 raise
 
-    def send(self, change: _native.Change) -> "Acknowledgement":
+    def send(self, change: _native.Change) -> Acknowledgement:
         """Take a change in, once there is room, and return before it is sent.
 
         The acknowledgement may be dropped: the stream counts the write all the same. Raises

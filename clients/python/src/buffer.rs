@@ -13,6 +13,18 @@ pub(crate) fn typed<T: Element>(buffer: PyUntypedBuffer) -> Option<PyBuffer<T>> 
     if swapped { None } else { buffer.into_typed().ok() }
 }
 
+/// Refuses what cannot be written to from its start to its end.
+fn check_writable(buffer: &PyUntypedBuffer, what: &str) -> Result<(), Error> {
+    let why = if buffer.readonly() {
+        "is read-only; give one that can be written to"
+    } else if !buffer.is_c_contiguous() {
+        "is not C-contiguous; give numpy.ascontiguousarray of it, or no slice"
+    } else {
+        return Ok(());
+    };
+    Err(Error::invalid_argument(format!("{what} {why}")))
+}
+
 /// A writable, C-contiguous array of `T` with room for what will be written.
 pub(crate) struct OutArray<T> {
     buffer: PyBuffer<T>,
@@ -36,13 +48,7 @@ impl<T: Element> OutArray<T> {
         let refused = |why: String| Error::invalid_argument(format!("{what} {why}"));
         let untyped = PyUntypedBuffer::get(object)
             .map_err(|_| refused(format!("is no array; give a NumPy array of {dtype}")))?;
-        if untyped.readonly() {
-            return Err(refused("is read-only; give an array that can be written to".into()).into());
-        }
-        if !untyped.is_c_contiguous() {
-            let why = "is not C-contiguous; give numpy.ascontiguousarray of it, or no slice";
-            return Err(refused(why.into()).into());
-        }
+        check_writable(&untyped, what)?;
         let shape = untyped.shape().to_vec();
         let fits = match (shape.as_slice(), width) {
             ([length], None) => *length >= rows,
@@ -81,6 +87,20 @@ impl<T: Element> OutArray<T> {
 }
 
 impl OutArray<u8> {
+    /// Checks a buffer that a value's bytes go to: `bytearray`, `memoryview`, an array of uint8.
+    ///
+    /// # Errors
+    /// `InvalidArgument` that says what it must be.
+    pub(crate) fn check_bytes(object: &Bound<'_, PyAny>) -> Result<Self, Fault> {
+        let wanted = "give a bytearray, a memoryview or an array of uint8";
+        let refused = |why: &str| Error::invalid_argument(format!("buffer {why}; {wanted}"));
+        let untyped = PyUntypedBuffer::get(object).map_err(|_| refused("is none"))?;
+        check_writable(&untyped, "buffer")?;
+        let used = untyped.len_bytes();
+        let buffer = typed(untyped).ok_or_else(|| refused("is of another type"))?;
+        Ok(Self { buffer, used })
+    }
+
     /// Writes codes to the start of the array.
     pub(crate) fn fill(&mut self, codes: impl Iterator<Item = u8>) {
         // SAFETY: the interpreter is held and we call nothing of it, and the slice ends here.

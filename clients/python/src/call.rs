@@ -12,14 +12,15 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use forebay::{
-    Acknowledgement, BatchOutcome, Client, Definition, Error, PendingWrite, Reader, Store,
-    StreamSummary, WriteOutcome, WriteResult,
+    Acknowledgement, BatchOutcome, Client, Definition, Error, PendingWrite, Store, StreamSummary,
+    WriteOutcome, WriteResult,
 };
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyList};
 
+use crate::attached::Opened;
 use crate::client::{NativeClient, NativeStore};
 use crate::fault::{Fault, entry, exception};
 use crate::opening::OpenedReader;
@@ -31,7 +32,8 @@ use crate::stream::NativeAcknowledgement;
 /// What a call answers.
 pub(crate) enum Answer {
     Nothing,
-    Client(Client),
+    /// And where it is connected to.
+    Client(Client, String),
     Store(Store),
     Definition(Arc<Definition>),
     Definitions(Vec<Definition>),
@@ -39,15 +41,16 @@ pub(crate) enum Answer {
     Batch(BatchOutcome),
     Acknowledgement(Acknowledgement),
     Summary(StreamSummary),
-    /// And whether it keeps checkpoints.
-    Reader(Box<Reader>, bool),
+    Reader(Box<Opened>),
 }
 
 impl Answer {
     fn into_object(self, py: Python<'_>) -> Result<Bound<'_, PyAny>, Fault> {
         Ok(match self {
             Self::Nothing => py.None().into_bound(py),
-            Self::Client(client) => Bound::new(py, NativeClient::new(client))?.into_any(),
+            Self::Client(client, endpoint) => {
+                Bound::new(py, NativeClient::new(client, endpoint))?.into_any()
+            }
             Self::Store(store) => Bound::new(py, NativeStore::new(store))?.into_any(),
             Self::Definition(definition) => definition_object(py, &definition)?,
             Self::Definitions(all) => {
@@ -60,9 +63,7 @@ impl Answer {
                 Bound::new(py, NativeAcknowledgement::new(acknowledgement))?.into_any()
             }
             Self::Summary(summary) => summary_object(py, &summary)?,
-            Self::Reader(reader, keeps_checkpoints) => {
-                Bound::new(py, OpenedReader::new(*reader, keeps_checkpoints))?.into_any()
-            }
+            Self::Reader(opened) => Bound::new(py, OpenedReader::new(*opened))?.into_any(),
         })
     }
 }

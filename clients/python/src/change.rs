@@ -7,7 +7,7 @@ use pyo3::prelude::*;
 use pyo3::types::PyDict;
 
 use crate::fault::{Fault, entry};
-use crate::key::GivenKey;
+use crate::key::{OwnedKey, key_of};
 use crate::python::class;
 use crate::schema::duration_of;
 use crate::value::{value_of, values_of};
@@ -91,7 +91,7 @@ enum Verb {
 #[pyclass(frozen, name = "Change", module = "forebay")]
 pub(crate) struct Change {
     verb: Verb,
-    key: GivenKey,
+    key: OwnedKey,
     fields: Vec<(String, Kind)>,
     ttl: Option<Duration>,
     field_ttls: Vec<(String, Duration)>,
@@ -127,7 +127,7 @@ impl Change {
             };
             Ok(Self {
                 verb,
-                key: GivenKey::of(key)?,
+                key: OwnedKey::of(key_of(key)?),
                 fields: fields.map(fields_of).transpose()?.unwrap_or_default(),
                 ttl: ttl.map(duration_of).transpose()?,
                 field_ttls: field_ttl.map(field_ttls_of).transpose()?.unwrap_or_default(),

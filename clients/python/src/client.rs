@@ -27,7 +27,10 @@ pub(crate) fn connect(
         let mut options = ClientOptions::default();
         options.deadline = deadline.map_or(Ok(options.deadline), duration_of)?;
         options.attempt = attempt.map_or(Ok(options.attempt), duration_of)?;
-        Ok(Call::new(async move { Client::connect(&endpoint, options).await.map(Answer::Client) }))
+        Ok(Call::new(async move {
+            let connected = Client::connect(&endpoint, options).await;
+            connected.map(|client| Answer::Client(client, endpoint))
+        }))
     })
 }
 
@@ -35,11 +38,17 @@ pub(crate) fn connect(
 #[pyclass(frozen, name = "Client", module = "forebay._native")]
 pub(crate) struct NativeClient {
     client: ProcessOwned<Client>,
+    endpoint: String,
 }
 
 impl NativeClient {
-    pub(crate) fn new(client: Client) -> Self {
-        Self { client: ProcessOwned::new("client", client) }
+    pub(crate) fn new(client: Client, endpoint: String) -> Self {
+        Self { client: ProcessOwned::new("client", client), endpoint }
+    }
+
+    /// Where it is connected to.
+    pub(crate) fn endpoint(&self) -> &str {
+        &self.endpoint
     }
 
     /// The client, for as long as a call takes.

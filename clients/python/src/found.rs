@@ -3,11 +3,11 @@
 use std::time::Duration;
 
 use forebay::{
-    Document, DocumentKey, FieldHandle, FieldRead, FieldType, KeyAnswer, KeyList, KeyStatus,
-    PackedValues, Reader, RowRef, ScalarType, Value, View,
+    CopyOut, Document, DocumentKey, Error, FieldHandle, FieldRead, FieldType, KeyAnswer, KeyList,
+    KeyStatus, PackedValues, Reader, RowRef, ScalarType, Value, View,
 };
 use pyo3::prelude::*;
-use pyo3::types::{PyBytes, PyDict, PyString};
+use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyString};
 
 use crate::buffer::OutArray;
 use crate::fault::Fault;
@@ -15,10 +15,27 @@ use crate::gather::{presence_code, status_code};
 use crate::key::GivenKeys;
 use crate::value::object_of;
 
-/// A value that was found: text and bytes become objects in place, without a copy in between.
+/// Objects made in one go, in some tenths of a millisecond.
+const HELD_MAX: usize = 4_096;
+
+/// A value that was found: the plain ones become objects in place, without a copy in between.
 pub(crate) enum Got<'py> {
     Object(Bound<'py, PyAny>),
+    /// What Python's own code may run for; so not while a view holds what it has found.
     Value(Value),
+}
+
+impl<'py> Got<'py> {
+    /// The object that it is.
+    ///
+    /// # Errors
+    /// As [`object_of`].
+    pub(crate) fn into_object(self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
+        match self {
+            Self::Object(object) => Ok(object),
+            Self::Value(value) => object_of(py, &value),
+        }
+    }
 }
 
 /// One field of one document.
@@ -28,7 +45,16 @@ pub(crate) fn read_field<'py>(
     handle: &FieldHandle,
     key: DocumentKey<'_>,
 ) -> forebay::Result<FieldRead<Got<'py>>> {
-    let Some(row) = view.get(key)? else { return Ok(FieldRead::Absent) };
+    view.get(key)?.map_or(Ok(FieldRead::Absent), |row| read_value(py, &row, handle))
+}
+
+fn read_value<'py>(
+    py: Python<'py>,
+    row: &RowRef<'_>,
+    handle: &FieldHandle,
+) -> forebay::Result<FieldRead<Got<'py>>> {
+    let int = |number| Ok(Got::Object(PyInt::new(py, number).into_any()));
+    let float = |number| Ok(Got::Object(PyFloat::new(py, number).into_any()));
     match handle.asked() {
         FieldType::Scalar(ScalarType::String) => {
             row.str(handle)?.try_map(|text| Ok(Got::Object(PyString::new(py, text).into_any())))
@@ -36,43 +62,128 @@ pub(crate) fn read_field<'py>(
         FieldType::Scalar(ScalarType::Bytes) => {
             row.bytes(handle)?.try_map(|bytes| Ok(Got::Object(PyBytes::new(py, bytes).into_any())))
         }
+        FieldType::Scalar(ScalarType::Int64) => row.scalar::<i64>(handle)?.try_map(int),
+        FieldType::Scalar(ScalarType::Int32) => {
+            row.scalar::<i32>(handle)?.try_map(|number| int(number.into()))
+        }
+        FieldType::Scalar(ScalarType::Float64) => row.scalar::<f64>(handle)?.try_map(float),
+        FieldType::Scalar(ScalarType::Float32) => {
+            row.scalar::<f32>(handle)?.try_map(|number| float(number.into()))
+        }
         _ => row.value(handle)?.try_map(|value| Ok(Got::Value(value))),
+    }
+}
+
+/// A string or bytes field of one document, copied to where its caller wants it.
+pub(crate) fn copy_field(
+    view: &View<'_>,
+    handle: &FieldHandle,
+    key: DocumentKey<'_>,
+    out: &mut [u8],
+) -> forebay::Result<CopyOut> {
+    match handle.asked() {
+        FieldType::Scalar(ScalarType::String) => view.get_str(handle, key, out),
+        FieldType::Scalar(ScalarType::Bytes) => view.get_bytes(handle, key, out),
+        other => {
+            let message = format!("a {other} is no string or bytes; read it by get or gather");
+            Err(Error::invalid_argument(message).with_field(handle.name()))
+        }
     }
 }
 
 /// The array that takes a status per key, checked.
 pub(crate) fn check_statuses(
     statuses: Option<&Bound<'_, PyAny>>,
-    keys: &GivenKeys,
+    keys: &GivenKeys<'_>,
 ) -> Result<Option<OutArray<u8>>, Fault> {
     let check = |all| OutArray::check(all, "statuses", "uint8", keys.count(), None);
     statuses.map(check).transpose()
 }
 
-/// Reads many documents with the interpreter released. Without statuses a key whose partition does
-/// not answer is an error, for it would pass for an absent one.
-pub(crate) fn read_many<T: Send>(
+/// What a read of many keys asks for.
+pub(crate) struct Many<'a> {
+    pub(crate) keys: &'a GivenKeys<'a>,
+    pub(crate) max_age: Option<Duration>,
+    /// Whether a status per key is asked for. Without it a key whose partition does not answer is
+    /// an error, for it would pass for an absent one.
+    pub(crate) statuses: bool,
+}
+
+impl Many<'_> {
+    /// Visits the documents in the order of the keys, and answers the statuses if they are asked
+    /// for.
+    fn read(
+        &self,
+        view: &View<'_>,
+        mut visit: impl FnMut(Option<&RowRef<'_>>) -> forebay::Result<()>,
+    ) -> forebay::Result<Vec<u8>> {
+        let mut codes = Vec::with_capacity(if self.statuses { self.keys.count() } else { 0 });
+        view.multi_get(self.keys, |place, answer| {
+            if self.statuses {
+                codes.push(status_code(answer.status()));
+            }
+            match answer {
+                KeyAnswer::Found(row) => visit(Some(&row)),
+                KeyAnswer::None(status) if self.statuses || status == KeyStatus::Absent => {
+                    visit(None)
+                }
+                // The single read says why.
+                KeyAnswer::None(_) => visit(view.get(self.keys.key(place))?.as_ref()),
+            }
+        })?;
+        Ok(codes)
+    }
+}
+
+/// Reads one field of many documents: what `default` stands for absent, in the order of the keys.
+///
+/// Objects are made where the values lie, which takes the interpreter; other threads get it between
+/// every [`HELD_MAX`] of them.
+pub(crate) fn read_values<'py>(
+    py: Python<'py>,
+    reader: &Reader,
+    asked: &Many<'_>,
+    handle: &FieldHandle,
+    default: &Bound<'py, PyAny>,
+) -> Result<(Vec<Bound<'py, PyAny>>, Vec<u8>), Fault> {
+    let mut objects: Vec<Bound<'py, PyAny>> = Vec::with_capacity(asked.keys.count());
+    let mut later = Vec::new();
+    let codes = reader.read_local(asked.max_age, |view| {
+        asked.read(view, |row| {
+            let place = objects.len();
+            if place % HELD_MAX == HELD_MAX - 1 {
+                py.detach(|| ());
+            }
+            let read = row.map_or(Ok(FieldRead::Absent), |row| read_value(py, row, handle))?;
+            objects.push(match read {
+                FieldRead::Value(Got::Object(object)) => object,
+                FieldRead::Value(Got::Value(value)) => {
+                    later.push((place, value));
+                    py.None().into_bound(py)
+                }
+                FieldRead::Null => py.None().into_bound(py),
+                FieldRead::Absent => default.clone(),
+            });
+            Ok(())
+        })
+    })?;
+    for (place, value) in later {
+        objects[place] = object_of(py, &value)?;
+    }
+    Ok((objects, codes))
+}
+
+/// Reads many documents with the interpreter released.
+pub(crate) fn read_documents(
     py: Python<'_>,
     reader: &Reader,
-    keys: &GivenKeys,
-    max_age: Option<Duration>,
-    with_statuses: bool,
-    read: impl Fn(&RowRef<'_>) -> forebay::Result<T> + Sync,
-) -> Result<(Vec<Option<T>>, Vec<u8>), Fault> {
+    asked: &Many<'_>,
+) -> Result<(Vec<Option<Document>>, Vec<u8>), Fault> {
     let answers = py.detach(|| {
-        reader.read_local(max_age, |view| {
-            let (mut found, mut codes) = (Vec::new(), Vec::new());
-            view.multi_get(keys, |place, answer| {
-                codes.push(status_code(answer.status()));
-                found.push(match answer {
-                    KeyAnswer::Found(row) => Some(read(&row)?),
-                    KeyAnswer::None(KeyStatus::Absent) => None,
-                    KeyAnswer::None(_) if with_statuses => None,
-                    // The single read says why.
-                    KeyAnswer::None(_) => {
-                        view.get(keys.key(place))?.map(|row| read(&row)).transpose()?
-                    }
-                });
+        reader.read_local(asked.max_age, |view| {
+            let mut found = Vec::with_capacity(asked.keys.count());
+            let codes = asked.read(view, |row| {
+                found.push(row.map(RowRef::document).transpose()?);
                 Ok(())
             })?;
             Ok((found, codes))
@@ -90,24 +201,32 @@ pub(crate) type Packed<'py> =
 pub(crate) fn read_packed<'py>(
     py: Python<'py>,
     reader: &Reader,
-    keys: &GivenKeys,
+    keys: &GivenKeys<'_>,
     max_age: Option<Duration>,
     handle: &FieldHandle,
 ) -> Result<Packed<'py>, Fault> {
-    let packed = py.detach(|| {
-        let mut packed = PackedValues::default();
-        let read =
-            reader.read_local(max_age, |view| view.multi_get_packed(keys, handle, &mut packed));
-        read.map(|()| {
-            let ends: Vec<u8> = packed.ends.iter().flat_map(|end| end.to_le_bytes()).collect();
-            let statuses: Vec<u8> = packed.statuses.iter().copied().map(status_code).collect();
-            let cells: Vec<u8> = packed.presences.iter().copied().map(presence_code).collect();
-            (packed.bytes, ends, statuses, cells)
-        })
-    });
-    let (values, ends, statuses, cells) = packed?;
-    let bytes = |all: &[u8]| PyBytes::new(py, all);
-    Ok((bytes(&values), bytes(&ends), bytes(&statuses), bytes(&cells)))
+    let mut packed = PackedValues::default();
+    py.detach(|| {
+        reader.read_local(max_age, |view| view.multi_get_packed(keys, handle, &mut packed))
+    })?;
+    let (statuses, presences) = (packed.statuses.into_iter(), packed.presences.into_iter());
+    Ok((
+        PyBytes::new(py, &packed.bytes),
+        bytes_of(py, packed.ends.into_iter().map(u64::to_le_bytes))?,
+        bytes_of(py, statuses.map(|status| [status_code(status)]))?,
+        bytes_of(py, presences.map(|presence| [presence_code(presence)]))?,
+    ))
+}
+
+/// Bytes of items of one size, written where they stay.
+fn bytes_of<const N: usize>(
+    py: Python<'_>,
+    items: impl ExactSizeIterator<Item = [u8; N]>,
+) -> PyResult<Bound<'_, PyBytes>> {
+    PyBytes::new_with(py, items.len() * N, |bytes| {
+        bytes.chunks_exact_mut(N).zip(items).for_each(|(at, item)| at.copy_from_slice(&item));
+        Ok(())
+    })
 }
 
 /// The dict of a document: absent fields are missing, null ones None.

@@ -129,7 +129,7 @@ pub(crate) fn gather(
     py: Python<'_>,
     reader: &Reader,
     plan: &Plan,
-    keys: &GivenKeys,
+    keys: &GivenKeys<'_>,
     arrays: &Arrays<'_, '_>,
     max_age: Option<Duration>,
 ) -> Result<(), Fault> {
@@ -141,7 +141,7 @@ fn fill<E: Element + pyo3::buffer::Element>(
     py: Python<'_>,
     reader: &Reader,
     (plan, dtype): (&GatherPlan<E>, &str),
-    keys: &GivenKeys,
+    keys: &GivenKeys<'_>,
     arrays: &Arrays<'_, '_>,
     max_age: Option<Duration>,
 ) -> Result<(), Fault> {

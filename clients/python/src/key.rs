@@ -4,93 +4,99 @@
 use forebay::{DocumentKey, Error, KeyList, KeyValue};
 use pyo3::buffer::PyUntypedBuffer;
 use pyo3::prelude::*;
-use pyo3::pybacked::{PyBackedBytes, PyBackedStr};
-use pyo3::types::{PyBytes, PyInt, PyString, PyTuple};
+use pyo3::types::{PyBytes, PyInt, PyList, PyString, PyTuple};
 
 use crate::buffer::typed;
 use crate::fault::Fault;
 use crate::python::class;
 use crate::value::{integer_of, text_of};
 
-/// A key as a caller gave it; shares the memory of the Python object, which never changes.
-pub(crate) struct GivenKey {
-    primary: Part,
-    partition_key: Option<Part>,
+/// The key that an object is; shares its memory.
+///
+/// # Errors
+/// `InvalidArgument` for an object that is no key.
+pub(crate) fn key_of<'a>(object: &'a Bound<'_, PyAny>) -> Result<DocumentKey<'a>, Fault> {
+    borrowed_key(object.as_borrowed())
 }
 
-enum Part {
-    Text(PyBackedStr),
-    Bytes(PyBackedBytes),
-    Int(i64),
+fn borrowed_key<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<DocumentKey<'a>, Fault> {
+    if let Some(primary) = plain(object)? {
+        return Ok(DocumentKey::new(primary));
+    }
+    let parts = object.cast::<PyTuple>().map_err(|_| no_key(object))?;
+    if parts.len() != 2 {
+        let message = "a key of two parts is (partition key, key)";
+        return Err(Error::invalid_argument(message).into());
+    }
+    let (partition_key, primary) = (item(parts, 0)?, item(parts, 1)?);
+    let part = |object| plain(object)?.ok_or_else(|| no_key(object));
+    Ok(DocumentKey::new(part(primary)?).with_partition_key(part(partition_key)?))
 }
 
-impl GivenKey {
-    /// The key that an object is.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for an object that is no key.
-    pub(crate) fn of(object: &Bound<'_, PyAny>) -> Result<Self, Fault> {
-        let Ok(parts) = object.cast::<PyTuple>() else {
-            return Ok(Self { primary: Part::of(object)?, partition_key: None });
-        };
-        if parts.len() != 2 {
-            let message = "a key of two parts is (partition key, key)";
-            return Err(Error::invalid_argument(message).into());
-        }
-        let partition_key = Some(Part::of(&parts.get_item(0)?)?);
-        Ok(Self { primary: Part::of(&parts.get_item(1)?)?, partition_key })
-    }
-
-    /// The key itself.
-    pub(crate) fn key(&self) -> DocumentKey<'_> {
-        let key = DocumentKey::new(self.primary.value());
-        match &self.partition_key {
-            Some(part) => key.with_partition_key(part.value()),
-            None => key,
-        }
-    }
+/// An item of a tuple, for as long as the tuple is borrowed.
+fn item<'a, 'py>(
+    tuple: Borrowed<'a, 'py, PyTuple>,
+    place: usize,
+) -> PyResult<Borrowed<'a, 'py, PyAny>> {
+    let item = tuple.get_borrowed_item(place)?;
+    // SAFETY: a tuple never changes, so its items live as long as it does.
+    #[allow(unsafe_code)]
+    Ok(unsafe { Borrowed::from_ptr(tuple.py(), item.as_ptr()) })
 }
 
-impl Part {
-    fn of(object: &Bound<'_, PyAny>) -> Result<Self, Fault> {
-        if let Ok(text) = object.cast::<PyString>() {
-            text_of(text)?;
-            return Ok(Self::Text(text.clone().try_into()?));
-        }
-        if let Ok(bytes) = object.cast::<PyBytes>() {
-            return Ok(Self::Bytes(bytes.clone().into()));
-        }
-        if object.is_instance_of::<PyInt>() {
-            return integer_of(object).map(Self::Int);
-        }
-        let name = object.get_type().name()?;
-        let message = format!("a key is a str, bytes or an int, not a {name}");
-        Err(Error::invalid_argument(message).into())
+fn plain<'a>(object: Borrowed<'a, '_, PyAny>) -> Result<Option<KeyValue<'a>>, Fault> {
+    if let Ok(bytes) = object.cast::<PyBytes>() {
+        return Ok(Some(bytes_part(bytes)));
     }
-
-    fn value(&self) -> KeyValue<'_> {
-        match self {
-            Self::Text(text) => KeyValue::String(text),
-            Self::Bytes(bytes) => KeyValue::Bytes(bytes),
-            Self::Int(number) => KeyValue::Int64(*number),
-        }
+    if let Ok(text) = object.cast::<PyString>() {
+        return text_part(text).map(Some);
     }
+    if object.is_instance_of::<PyInt>() {
+        return integer_of(&object).map(|number| Some(KeyValue::Int64(number)));
+    }
+    Ok(None)
 }
 
-/// The keys of a batch, in the caller's order.
-pub(crate) enum GivenKeys {
-    /// Keys one by one.
-    Each(Vec<GivenKey>),
+#[cold]
+fn no_key(object: Borrowed<'_, '_, PyAny>) -> Fault {
+    let name = object.get_type().name().map_or_else(|_| "?".to_owned(), |name| name.to_string());
+    let message = format!("a key is a str, bytes or an int, not a {name}");
+    Error::invalid_argument(message).into()
+}
+
+fn text_part<'a>(text: Borrowed<'a, '_, PyString>) -> Result<KeyValue<'a>, Fault> {
+    let in_place = text_of(&text)?;
+    // SAFETY: whoever borrowed the object for 'a keeps it alive, and a str never changes; its UTF-8
+    // stays where it is as long as it lives.
+    #[allow(unsafe_code)]
+    let in_place: &'a str = unsafe { &*std::ptr::from_ref(in_place) };
+    Ok(KeyValue::String(in_place))
+}
+
+fn bytes_part<'a>(bytes: Borrowed<'a, '_, PyBytes>) -> KeyValue<'a> {
+    // SAFETY: as for a str; bytes never change either.
+    #[allow(unsafe_code)]
+    let in_place: &'a [u8] = unsafe { &*std::ptr::from_ref(bytes.as_bytes()) };
+    KeyValue::Bytes(in_place)
+}
+
+/// What a caller gave as the keys of a batch, held until the batch has been read.
+pub(crate) enum KeyObjects<'py> {
+    /// Keys one by one. A tuple, for nobody changes it while the interpreter is released.
+    Each(Bound<'py, PyTuple>),
     /// A NumPy array of int64.
     Ints(Vec<i64>),
 }
 
-impl GivenKeys {
-    /// The keys of a sequence, or of an array of int64.
+impl<'py> KeyObjects<'py> {
+    /// Takes a sequence, or an array of int64.
     ///
     /// # Errors
     /// `InvalidArgument` for something that holds no keys.
-    pub(crate) fn of(objects: &Bound<'_, PyAny>) -> Result<Self, Fault> {
+    pub(crate) fn of(objects: &Bound<'py, PyAny>) -> Result<Self, Fault> {
+        if let Ok(list) = objects.cast::<PyList>() {
+            return Ok(Self::Each(list.to_tuple()));
+        }
         if objects.is_instance_of::<PyString>() || objects.is_instance_of::<PyBytes>() {
             let message = "give the keys as a list; a str or bytes is one key";
             return Err(Error::invalid_argument(message).into());
@@ -102,12 +108,37 @@ impl GivenKeys {
             }
             return Ok(Self::Ints(numbers.to_vec(objects.py())?));
         }
-        let each = objects.try_iter()?.map(|object| GivenKey::of(&object?));
-        each.collect::<Result<_, _>>().map(Self::Each)
+        let each = objects.try_iter()?.collect::<PyResult<Vec<_>>>()?;
+        Ok(Self::Each(PyTuple::new(objects.py(), each)?))
+    }
+
+    /// The keys, in their memory.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an object that is no key.
+    pub(crate) fn keys(&self) -> Result<GivenKeys<'_>, Fault> {
+        Ok(match self {
+            Self::Each(objects) => {
+                let mut keys = Vec::with_capacity(objects.len());
+                for place in 0..objects.len() {
+                    keys.push(borrowed_key(item(objects.as_borrowed(), place)?)?);
+                }
+                GivenKeys::Each(keys)
+            }
+            Self::Ints(numbers) => GivenKeys::Ints(numbers),
+        })
     }
 }
 
-impl KeyList for GivenKeys {
+/// The keys of a batch, in the caller's order.
+pub(crate) enum GivenKeys<'a> {
+    /// Keys one by one.
+    Each(Vec<DocumentKey<'a>>),
+    /// Numbers of an array.
+    Ints(&'a [i64]),
+}
+
+impl KeyList for GivenKeys<'_> {
     fn count(&self) -> usize {
         match self {
             Self::Each(keys) => keys.len(),
@@ -117,8 +148,55 @@ impl KeyList for GivenKeys {
 
     fn key(&self, place: usize) -> DocumentKey<'_> {
         match self {
-            Self::Each(keys) => keys[place].key(),
+            Self::Each(keys) => keys[place],
             Self::Ints(numbers) => DocumentKey::from(numbers[place]),
+        }
+    }
+}
+
+/// A key of its own, which needs no interpreter.
+pub(crate) struct OwnedKey {
+    primary: OwnedPart,
+    partition_key: Option<OwnedPart>,
+}
+
+enum OwnedPart {
+    Text(String),
+    Bytes(Vec<u8>),
+    Int(i64),
+}
+
+impl OwnedPart {
+    fn of(value: KeyValue<'_>) -> Self {
+        match value {
+            KeyValue::String(text) => Self::Text(text.to_owned()),
+            KeyValue::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
+            KeyValue::Int64(number) => Self::Int(number),
+        }
+    }
+
+    fn value(&self) -> KeyValue<'_> {
+        match self {
+            Self::Text(text) => KeyValue::String(text),
+            Self::Bytes(bytes) => KeyValue::Bytes(bytes),
+            Self::Int(number) => KeyValue::Int64(*number),
+        }
+    }
+}
+
+impl OwnedKey {
+    /// A copy of a key.
+    pub(crate) fn of(key: DocumentKey<'_>) -> Self {
+        let partition_key = key.partition_key().map(OwnedPart::of);
+        Self { primary: OwnedPart::of(key.primary()), partition_key }
+    }
+
+    /// The key itself.
+    pub(crate) fn key(&self) -> DocumentKey<'_> {
+        let key = DocumentKey::new(self.primary.value());
+        match &self.partition_key {
+            Some(part) => key.with_partition_key(part.value()),
+            None => key,
         }
     }
 }

@@ -5,6 +5,7 @@
 //! what is here.
 
 mod asked;
+mod attached;
 mod buffer;
 mod call;
 mod change;

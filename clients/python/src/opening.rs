@@ -6,6 +6,7 @@ use std::path::PathBuf;
 use forebay::{CheckpointOptions, Error, PartitionFilter, PartitionId, Reader, ReaderOptions};
 use pyo3::prelude::*;
 
+use crate::attached::{Again, Opened};
 use crate::call::{Answer, Call};
 use crate::client::NativeClient;
 use crate::fault::{Fault, entry};
@@ -21,6 +22,7 @@ pub(crate) struct Opening {
     pub(crate) open_timeout: Option<f64>,
     pub(crate) checkpoint_dir: Option<PathBuf>,
     pub(crate) checkpoint_every: Option<f64>,
+    pub(crate) memory_budget: Option<u64>,
 }
 
 impl Opening {
@@ -35,6 +37,7 @@ impl Opening {
         options.ready_age_max = or(self.ready_age_max, options.ready_age_max)?;
         options.open_timeout = or(self.open_timeout, options.open_timeout)?;
         options.checkpoint = checkpoint_options(self.checkpoint_dir, self.checkpoint_every)?;
+        options.memory_budget = self.memory_budget;
         Ok(options)
     }
 }
@@ -44,37 +47,38 @@ pub(crate) fn open(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
     options: ReaderOptions,
-) -> Result<impl Future<Output = forebay::Result<Reader>> + Send + use<>, Fault> {
+) -> Result<impl Future<Output = forebay::Result<Opened>> + Send + use<>, Fault> {
     log::start(py)?;
     let (client, endpoint) = match source.cast::<NativeClient>() {
-        Ok(client) => (Some(client.get().client()?), String::new()),
+        Ok(client) => (Some(client.get().client()?), client.get().endpoint().to_owned()),
         Err(_) => (None, source.extract()?),
     };
     Ok(async move {
-        match client {
-            Some(client) => client.reader(options).await,
-            None => Reader::open(&endpoint, options).await,
-        }
+        let again = Again::of(&endpoint, &options);
+        let reader = match client {
+            Some(client) => client.reader(options).await?,
+            None => Reader::open(&endpoint, options).await?,
+        };
+        Ok(Opened { reader, again })
     })
 }
 
 /// A reader that an event loop has opened; `Reader` takes it as its source.
 #[pyclass(frozen, module = "forebay._native")]
 pub(crate) struct OpenedReader {
-    reader: ProcessOwned<Reader>,
-    pub(crate) keeps_checkpoints: bool,
+    opened: ProcessOwned<Opened>,
 }
 
 impl OpenedReader {
-    pub(crate) fn new(reader: Reader, keeps_checkpoints: bool) -> Self {
-        Self { reader: ProcessOwned::new("reader", reader), keeps_checkpoints }
+    pub(crate) fn new(opened: Opened) -> Self {
+        Self { opened: ProcessOwned::new("reader", opened) }
     }
 
     /// The reader, once.
-    pub(crate) fn reader(&self) -> Result<Reader, Fault> {
-        let taken = self.reader.take();
+    pub(crate) fn take(&self) -> Result<Opened, Fault> {
+        let taken = self.opened.take();
         let taken = taken.ok_or_else(|| Error::closed("it was taken before; open another one"))?;
-        Ok(Reader::clone(&taken))
+        Ok(Opened::clone(&taken))
     }
 }
 
@@ -82,7 +86,7 @@ impl OpenedReader {
 #[pyfunction]
 #[pyo3(signature = (
     source, store, *, partitions=None, serve_partial=false, ready_age_max=None, open_timeout=None,
-    checkpoint_dir=None, checkpoint_every=None
+    checkpoint_dir=None, checkpoint_every=None, memory_budget=None
 ))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub(crate) fn open_reader(
@@ -95,6 +99,7 @@ pub(crate) fn open_reader(
     open_timeout: Option<f64>,
     checkpoint_dir: Option<PathBuf>,
     checkpoint_every: Option<f64>,
+    memory_budget: Option<u64>,
 ) -> Result<Call, Fault> {
     entry(|| {
         let opening = Opening {
@@ -104,13 +109,10 @@ pub(crate) fn open_reader(
             open_timeout,
             checkpoint_dir,
             checkpoint_every,
+            memory_budget,
         };
-        let options = opening.options(store)?;
-        let keeps_checkpoints = options.checkpoint.is_some();
-        let opening = open(py, source, options)?;
-        Ok(Call::new(async move {
-            opening.await.map(|reader| Answer::Reader(Box::new(reader), keeps_checkpoints))
-        }))
+        let opening = open(py, source, opening.options(store)?)?;
+        Ok(Call::new(async move { opening.await.map(|opened| Answer::Reader(Box::new(opened))) }))
     })
 }
 

@@ -3,7 +3,8 @@
 //! A fork copies our memory but not our threads. So each runtime belongs to one process, and what
 //! was opened before a fork answers `Closed` in the child instead of waiting for threads that are
 //! not there; in the child it is not even torn down, for a lock in it may be held by a thread that
-//! was not copied. The child may open clients and readers of its own.
+//! was not copied. The child may open clients and readers of its own, and a reader that shares a
+//! copy with other processes is opened again there (`attached.rs`).
 
 use std::future::Future;
 use std::ops::Deref;
@@ -43,16 +44,38 @@ pub(crate) fn after_fork_in_child() {
 /// Something that lives on this process's runtime, until it is closed.
 pub(crate) struct ProcessOwned<T> {
     /// `None` only while it is dropped.
-    slot: Option<ArcSwapOption<T>>,
-    forks: u32,
+    slot: Option<ArcSwapOption<Held<T>>>,
     what: &'static str,
+}
+
+/// A thing, and after how many forks it was made.
+pub(crate) struct Held<T> {
+    forks: u32,
+    thing: T,
+}
+
+impl<T> Held<T> {
+    fn new(thing: T) -> Arc<Self> {
+        Arc::new(Self { forks: FORKS.load(Ordering::Relaxed), thing })
+    }
+
+    fn is_inherited(&self) -> bool {
+        self.forks != FORKS.load(Ordering::Relaxed)
+    }
+}
+
+impl<T> Deref for Held<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        &self.thing
+    }
 }
 
 impl<T> ProcessOwned<T> {
     /// `what` names it in messages: "reader", "client".
-    pub(crate) fn new(what: &'static str, value: T) -> Self {
-        let slot = ArcSwapOption::from_pointee(value);
-        Self { slot: Some(slot), forks: FORKS.load(Ordering::Relaxed), what }
+    pub(crate) fn new(what: &'static str, thing: T) -> Self {
+        Self { slot: Some(ArcSwapOption::new(Some(Held::new(thing)))), what }
     }
 
     /// The thing itself; writes nothing that another thread reads.
@@ -60,26 +83,51 @@ impl<T> ProcessOwned<T> {
     /// # Errors
     /// `Closed` after [`ProcessOwned::take`] and in a forked child.
     pub(crate) fn get(&self) -> Result<Owned<T>> {
-        if self.is_inherited() {
-            let what = self.what;
+        let what = self.what;
+        let owned = self
+            .load()
+            .ok_or_else(|| Error::closed(format!("the {what} was closed; open another one")))?;
+        if owned.held().is_inherited() {
             let message = format!(
                 "this {what} was opened before the process forked, and its threads stayed behind; \
                  open another one in the child"
             );
             return Err(Error::closed(message));
         }
-        let held = self.slot.as_ref().map(|slot| slot.load()).filter(|held| held.is_some());
-        held.map(Owned)
-            .ok_or_else(|| Error::closed(format!("the {} was closed; open another one", self.what)))
+        Ok(owned)
     }
 
-    /// Takes it out, for good; `None` when that was done before, and in a forked child.
-    pub(crate) fn take(&self) -> Option<Arc<T>> {
-        if self.is_inherited() { None } else { self.slot.as_ref()?.swap(None) }
+    fn load(&self) -> Option<Owned<T>> {
+        let held = self.slot.as_ref().map(|slot| slot.load());
+        held.filter(|held| held.is_some()).map(Owned)
     }
 
-    fn is_inherited(&self) -> bool {
-        self.forks != FORKS.load(Ordering::Relaxed)
+    /// Whether it is open, and what a parent left behind.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.load().is_some_and(|owned| owned.held().is_inherited())
+    }
+
+    /// Puts a thing of this process's own into the place of what a parent left behind. It is
+    /// dropped when another thread did so before, or closed it.
+    pub(crate) fn replace_inherited(&self, thing: T) {
+        let (Some(slot), Some(before)) = (&self.slot, self.load()) else { return };
+        if !before.held().is_inherited() {
+            return;
+        }
+        let found = slot.compare_and_swap(&before.0, Some(Held::new(thing)));
+        if let Some(parents) = Guard::into_inner(found).filter(|found| found.is_inherited()) {
+            std::mem::forget(parents);
+        }
+    }
+
+    /// Takes it out, for good; `None` when that was done before, and for what a parent left behind.
+    pub(crate) fn take(&self) -> Option<Arc<Held<T>>> {
+        let taken = self.slot.as_ref()?.swap(None)?;
+        if taken.is_inherited() {
+            std::mem::forget(taken);
+            return None;
+        }
+        Some(taken)
     }
 }
 
@@ -92,20 +140,24 @@ impl<T> Drop for ProcessOwned<T> {
 }
 
 /// A thing that cannot go away while this is held.
-pub(crate) struct Owned<T>(Guard<Option<Arc<T>>>);
+pub(crate) struct Owned<T>(Guard<Option<Arc<Held<T>>>>);
 
 impl<T> Deref for Owned<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        self.0.as_ref().expect("an empty slot is refused before it becomes this")
+        self.held()
     }
 }
 
 impl<T> Owned<T> {
+    fn held(&self) -> &Arc<Held<T>> {
+        self.0.as_ref().expect("an empty slot is refused before it becomes this")
+    }
+
     /// The same, to be held over a wait.
-    pub(crate) fn to_arc(&self) -> Arc<T> {
-        Arc::clone(self.0.as_ref().expect("an empty slot is refused before it becomes this"))
+    pub(crate) fn to_arc(&self) -> Arc<Held<T>> {
+        Arc::clone(self.held())
     }
 }
 

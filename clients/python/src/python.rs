@@ -14,5 +14,5 @@ pub(crate) fn model<'py>(
     name: &str,
     fields: &Bound<'py, PyDict>,
 ) -> PyResult<Bound<'py, PyAny>> {
-    class(py, "forebay._model", name)?.call((), Some(fields))
+    class(py, "forebay._answers", name)?.call((), Some(fields))
 }

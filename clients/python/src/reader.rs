@@ -1,32 +1,35 @@
 //! The embedded reader: gets, batches and waits.
 //!
-//! A local get keeps the interpreter, since it takes less time than giving it back would. Batches,
-//! gathers, scans and waits release it.
+//! A local get keeps the interpreter, since it takes less time than giving it back would, and so do
+//! some thousand of them together. Batches of documents, gathers, scans and waits release it.
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay::{Error, FieldHandle, FieldRead, Reader, StoreId};
+use forebay::{CopyOut, Error, FieldHandle, FieldRead, Reader, StoreId};
 use forebay_wire::token::Token;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
 
 use crate::asked::{Default, How, wait_for};
+use crate::attached::{Attached, Opened};
+use crate::buffer::OutArray;
 use crate::call::{Answer, Call};
 use crate::fault::{Fault, entry};
 use crate::found::{
-    Got, Packed, check_statuses, document_object, read_field, read_many, read_packed,
+    Many, Packed, check_statuses, copy_field, document_object, read_documents, read_field,
+    read_packed, read_values,
 };
 use crate::gather::{Arrays, Plan, gather, plan_gather, presence_code};
-use crate::key::{GivenKey, GivenKeys};
+use crate::key::{KeyObjects, key_of};
+use crate::log;
 use crate::memory::NativeMemory;
 use crate::opening::{OpenedReader, Opening, open};
-use crate::process::{self, ProcessOwned};
+use crate::process::{self, Owned};
 use crate::python::class;
 use crate::scan::{NativeScan, Scanned};
 use crate::schema::{definition_object, duration_of, field_type_of};
 use crate::status::{metrics_object, status_object};
-use crate::value::object_of;
 
 /// A field as a reader holds it: resolved once, then bound to its id and type.
 #[pyclass(frozen, name = "FieldHandle", module = "forebay")]
@@ -57,10 +60,9 @@ impl Handle {
 /// The live copy of a store in this process.
 #[pyclass(frozen, subclass, name = "Reader", module = "forebay._native")]
 pub(crate) struct NativeReader {
-    reader: ProcessOwned<Reader>,
+    attached: Arc<Attached>,
     store: StoreId,
     name: String,
-    keeps_checkpoints: bool,
 }
 
 #[pymethods]
@@ -68,7 +70,7 @@ impl NativeReader {
     #[new]
     #[pyo3(signature = (
         source, store, *, partitions=None, serve_partial=false, ready_age_max=None,
-        open_timeout=None, checkpoint_dir=None, checkpoint_every=None
+        open_timeout=None, checkpoint_dir=None, checkpoint_every=None, memory_budget=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -81,14 +83,14 @@ impl NativeReader {
         open_timeout: Option<f64>,
         checkpoint_dir: Option<PathBuf>,
         checkpoint_every: Option<f64>,
+        memory_budget: Option<u64>,
     ) -> Result<Self, Fault> {
         entry(|| {
             if let Ok(memory) = source.cast::<NativeMemory>() {
-                return Ok(Self::over(memory.get().reader()?, false));
+                return Ok(Self::over(Opened { reader: memory.get().reader()?, again: None }));
             }
             if let Ok(opened) = source.cast::<OpenedReader>() {
-                let opened = opened.get();
-                return Ok(Self::over(opened.reader()?, opened.keeps_checkpoints));
+                return Ok(Self::over(opened.get().take()?));
             }
             let opening = Opening {
                 partitions,
@@ -97,11 +99,9 @@ impl NativeReader {
                 open_timeout,
                 checkpoint_dir,
                 checkpoint_every,
+                memory_budget,
             };
-            let options = opening.options(store)?;
-            let keeps_checkpoints = options.checkpoint.is_some();
-            let reader = process::wait(py, open(py, source, options)?)??;
-            Ok(Self::over(reader, keeps_checkpoints))
+            Ok(Self::over(process::wait(py, open(py, source, opening.options(store)?)?)??))
         })
     }
 
@@ -130,18 +130,57 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<Bound<'py, PyAny>, Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (key, field) = (GivenKey::of(key)?, self.field_of(&reader, field)?);
-            let key = key.key();
+            let (key, field) = (key_of(key)?, self.field_of(&reader, field)?);
             how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
             let read = reader
                 .read_local(how.max_age, |view| read_field(py, view, &field.get().handle, key))?;
             match read {
                 FieldRead::Absent => Ok(default.object(py)?),
                 FieldRead::Null => Ok(py.None().into_bound(py)),
-                FieldRead::Value(Got::Object(object)) => Ok(object),
-                FieldRead::Value(Got::Value(value)) => object_of(py, &value),
+                FieldRead::Value(got) => got.into_object(py),
+            }
+        })
+    }
+
+    /// Copies a string (as UTF-8) or bytes field to the start of a writable buffer and returns its
+    /// length in bytes; None for null, `ABSENT` for absent. A length above the buffer's is the size
+    /// that the value needs: nothing was copied.
+    #[pyo3(signature = (
+        key, field, buffer, *, after=None, latest=false, max_age=None, timeout=None
+    ))]
+    #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
+    fn get_into<'py>(
+        &self,
+        py: Python<'py>,
+        key: &Bound<'py, PyAny>,
+        field: &Bound<'py, PyAny>,
+        buffer: &Bound<'py, PyAny>,
+        after: Option<&[u8]>,
+        latest: bool,
+        max_age: Option<f64>,
+        timeout: Option<f64>,
+    ) -> Result<Bound<'py, PyAny>, Fault> {
+        entry(|| {
+            let (reader, timeout) = self.attached.reader(py, timeout)?;
+            let how = How::of(after, latest, max_age, timeout)?;
+            let (key, field) = (key_of(key)?, self.field_of(&reader, field)?);
+            let mut out = OutArray::check_bytes(buffer)?;
+            how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
+            let copied = reader.read_local(how.max_age, |view| {
+                // SAFETY: the slice is this read's alone: the interpreter is held and nothing of it
+                // is called before the slice ends.
+                #[allow(unsafe_code)]
+                let out = unsafe { out.as_mut_slice() };
+                copy_field(view, &field.get().handle, key, out)
+            })?;
+            match copied {
+                CopyOut::Absent => Ok(Default(None).object(py)?),
+                CopyOut::Null => Ok(py.None().into_bound(py)),
+                CopyOut::Length(bytes) | CopyOut::SizeNeeded(bytes) => {
+                    Ok(bytes.into_pyobject(py)?.into_any())
+                }
             }
         })
     }
@@ -160,10 +199,9 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<Bound<'py, PyAny>, Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (key, field) = (GivenKey::of(key)?, self.field_of(&reader, field)?);
-            let key = key.key();
+            let (key, field) = (key_of(key)?, self.field_of(&reader, field)?);
             how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
             let found =
                 reader.read_local(how.max_age, |view| view.presence(&field.get().handle, key))?;
@@ -184,11 +222,11 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<Option<Bound<'py, PyAny>>, Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let key = GivenKey::of(key)?;
-            how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key.key())?]))?;
-            let document = reader.read_local(how.max_age, |view| view.get_document(key.key()))?;
+            let key = key_of(key)?;
+            how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
+            let document = reader.read_local(how.max_age, |view| view.get_document(key))?;
             document.map(|document| document_object(py, &reader, &document)).transpose()
         })
     }
@@ -213,23 +251,16 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<Bound<'py, PyList>, Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (keys, field) = (GivenKeys::of(keys)?, self.field_of(&reader, field)?);
+            let (keys, field) = (KeyObjects::of(keys)?, self.field_of(&reader, field)?);
+            let keys = keys.keys()?;
             let mut statuses = check_statuses(statuses, &keys)?;
             how.wait(py, &reader, |reader| reader.partitions_of(&keys))?;
-            let handle = &field.get().handle;
-            let (found, codes) =
-                read_many(py, &reader, &keys, how.max_age, statuses.is_some(), |row| {
-                    row.value(handle)
-                })?;
             let default = default.object(py)?;
-            let objects = found.into_iter().map(|found| match found {
-                None | Some(FieldRead::Absent) => Ok(default.clone()),
-                Some(FieldRead::Null) => Ok(py.None().into_bound(py)),
-                Some(FieldRead::Value(value)) => object_of(py, &value),
-            });
-            let objects = PyList::new(py, objects.collect::<Result<Vec<_>, Fault>>()?)?;
+            let asked = Many { keys: &keys, max_age: how.max_age, statuses: statuses.is_some() };
+            let (objects, codes) = read_values(py, &reader, &asked, &field.get().handle, &default)?;
+            let objects = PyList::new(py, objects)?;
             statuses.iter_mut().for_each(|statuses| statuses.fill(codes.iter().copied()));
             Ok(objects)
         })
@@ -250,9 +281,10 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<Packed<'py>, Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (keys, field) = (GivenKeys::of(keys)?, self.field_of(&reader, field)?);
+            let (keys, field) = (KeyObjects::of(keys)?, self.field_of(&reader, field)?);
+            let keys = keys.keys()?;
             how.wait(py, &reader, |reader| reader.partitions_of(&keys))?;
             read_packed(py, &reader, &keys, how.max_age, &field.get().handle)
         })
@@ -274,15 +306,14 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<Bound<'py, PyList>, Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let keys = GivenKeys::of(keys)?;
+            let keys = KeyObjects::of(keys)?;
+            let keys = keys.keys()?;
             let mut statuses = check_statuses(statuses, &keys)?;
             how.wait(py, &reader, |reader| reader.partitions_of(&keys))?;
-            let (found, codes) =
-                read_many(py, &reader, &keys, how.max_age, statuses.is_some(), |row| {
-                    row.document()
-                })?;
+            let asked = Many { keys: &keys, max_age: how.max_age, statuses: statuses.is_some() };
+            let (found, codes) = read_documents(py, &reader, &asked)?;
             let objects = found.into_iter().map(|document| {
                 document.map(|document| document_object(py, &reader, &document)).transpose()
             });
@@ -295,9 +326,9 @@ impl NativeReader {
     /// Resolves a field by name or earlier name, to be read as a type: its own unless given, one
     /// that widens to it, or one that it widens to. Raises `NotFound` and `InvalidArgument`.
     #[pyo3(signature = (name, r#type=None))]
-    fn field(&self, name: &str, r#type: Option<&str>) -> Result<Handle, Fault> {
+    fn field(&self, py: Python<'_>, name: &str, r#type: Option<&str>) -> Result<Handle, Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let reader = self.reader(py)?;
             let handle = match r#type {
                 Some(asked) => reader.handle(name, field_type_of(asked)?)?,
                 None => reader.handle_of_own_type(name)?,
@@ -314,7 +345,7 @@ impl NativeReader {
         dtype: &str,
         lossy: bool,
     ) -> Result<Plan, Fault> {
-        entry(|| plan_gather(&*self.reader.get()?, self.store, fields, dtype, lossy))
+        entry(|| plan_gather(&*self.reader(fields.py())?, self.store, fields, dtype, lossy))
     }
 
     /// Fills arrays; `Reader.gather` is the friendly form.
@@ -337,18 +368,19 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<(), Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let (reader, timeout) = self.attached.reader(py, timeout)?;
             plan.check_store(self.store)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let keys = GivenKeys::of(keys)?;
+            let keys = KeyObjects::of(keys)?;
+            let keys = keys.keys()?;
             how.wait(py, &reader, |reader| reader.partitions_of(&keys))?;
             gather(py, &reader, plan, &keys, &Arrays { out, mask, statuses }, how.max_age)
         })
     }
 
     /// Starts a scan; `Reader.iterate` is the friendly form.
-    fn scan(&self) -> Result<NativeScan, Fault> {
-        entry(|| Ok(NativeScan::new(&*self.reader.get()?)))
+    fn scan(&self, py: Python<'_>) -> Result<NativeScan, Fault> {
+        entry(|| Ok(NativeScan::new(&*self.reader(py)?)))
     }
 
     /// Returns up to so many more keys and documents of a scan; none is its end.
@@ -362,7 +394,7 @@ impl NativeReader {
     ) -> Result<Vec<Scanned<'py>>, Fault> {
         entry(|| {
             let max_age = max_age.map(duration_of).transpose()?;
-            scan.next(py, &*self.reader.get()?, max_age, documents_max)
+            scan.next(py, &*self.reader(py)?, max_age, documents_max)
         })
     }
 
@@ -370,7 +402,8 @@ impl NativeReader {
     /// `Unavailable` with phase, percent and remaining time.
     fn await_ready(&self, py: Python<'_>, timeout: f64) -> Result<(), Fault> {
         entry(|| {
-            let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
+            let (reader, left) = self.attached.reader(py, Some(timeout))?;
+            let (reader, timeout) = (reader.to_arc(), duration_of(left.unwrap_or(timeout))?);
             Ok(wait_for(py, &reader, reader.await_ready(timeout))??)
         })
     }
@@ -378,16 +411,34 @@ impl NativeReader {
     /// Waits until everything that the token speaks of is here, at most `timeout` seconds.
     fn wait_token(&self, py: Python<'_>, token: &[u8], timeout: f64) -> Result<(), Fault> {
         entry(|| {
-            let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
+            let (reader, left) = self.attached.reader(py, Some(timeout))?;
+            let (reader, timeout) = (reader.to_arc(), duration_of(left.unwrap_or(timeout))?);
             let token = Token::decode(token)?;
             Ok(wait_for(py, &reader, reader.wait_token(&token, timeout))??)
+        })
+    }
+
+    /// The call that opens the reader again in a forked child, for an event loop; None where
+    /// nothing is due.
+    #[pyo3(signature = (timeout=None))]
+    fn attach_call(&self, py: Python<'_>, timeout: Option<f64>) -> Result<Option<Call>, Fault> {
+        entry(|| {
+            if !self.attached.is_due() {
+                return Ok(None);
+            }
+            log::start(py)?;
+            let within = timeout.map(duration_of).transpose()?;
+            let attached = Arc::clone(&self.attached);
+            Ok(Some(Call::new(async move {
+                attached.open_again(within).await.map(|()| Answer::Nothing)
+            })))
         })
     }
 
     /// The call that `await_ready` makes, for an event loop.
     fn await_ready_call(&self, timeout: f64) -> Result<Call, Fault> {
         entry(|| {
-            let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
+            let (reader, timeout) = (self.attached.get()?.to_arc(), duration_of(timeout)?);
             Ok(Call::new(
                 async move { reader.await_ready(timeout).await.map(|()| Answer::Nothing) },
             ))
@@ -397,7 +448,7 @@ impl NativeReader {
     /// The call that `wait_token` makes, for an event loop.
     fn wait_token_call(&self, token: &[u8], timeout: f64) -> Result<Call, Fault> {
         entry(|| {
-            let (reader, timeout) = (self.reader.get()?.to_arc(), duration_of(timeout)?);
+            let (reader, timeout) = (self.attached.get()?.to_arc(), duration_of(timeout)?);
             let token = Token::decode(token)?;
             Ok(Call::new(async move {
                 reader.wait_token(&token, timeout).await.map(|()| Answer::Nothing)
@@ -415,9 +466,9 @@ impl NativeReader {
         timeout: Option<f64>,
     ) -> Result<Call, Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let reader = self.attached.get()?;
             let how = How::of(after, latest, None, timeout)?;
-            let partitions = reader.partitions_of(&GivenKeys::of(keys)?)?;
+            let partitions = reader.partitions_of(&KeyObjects::of(keys)?.keys()?)?;
             Ok(how.call(&reader, partitions))
         })
     }
@@ -426,12 +477,12 @@ impl NativeReader {
     fn close_call(&self, timeout: f64) -> Result<Call, Fault> {
         entry(|| {
             let timeout = duration_of(timeout)?;
-            let taken = self.reader.take();
-            let (name, keeps_checkpoints) = (self.name.clone(), self.keeps_checkpoints);
+            let taken = self.attached.take();
+            let (name, keeps) = (self.name.clone(), self.attached.keeps_checkpoints());
             Ok(Call::new(async move {
                 let Some(reader) = taken else { return Ok::<_, Error>(Answer::Nothing) };
                 reader.close();
-                if keeps_checkpoints && let Err(error) = reader.shut_down(timeout).await {
+                if keeps && let Err(error) = reader.shut_down(timeout).await {
                     tracing::warn!(store = %name, %error, "closed without the last checkpoints");
                 }
                 Ok(Answer::Nothing)
@@ -441,36 +492,36 @@ impl NativeReader {
 
     /// Whether the process should get traffic.
     #[getter]
-    fn is_ready(&self) -> Result<bool, Fault> {
-        entry(|| Ok(self.reader.get()?.is_ready()))
+    fn is_ready(&self, py: Python<'_>) -> Result<bool, Fault> {
+        entry(|| Ok(self.reader(py)?.is_ready()))
     }
 
     /// Newest schema version that any partition has seen; 0 before the first entry.
     #[getter]
-    fn schema_version(&self) -> Result<u32, Fault> {
-        entry(|| Ok(self.reader.get()?.schema_version().0))
+    fn schema_version(&self, py: Python<'_>) -> Result<u32, Fault> {
+        entry(|| Ok(self.reader(py)?.schema_version().0))
     }
 
     /// Returns the definition at that version.
     fn schema<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
-        entry(|| definition_object(py, &self.reader.get()?.schema().definition))
+        entry(|| definition_object(py, &self.reader(py)?.schema().definition))
     }
 
     /// Returns how the reader and each of its partitions are at this moment.
     fn status<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
-        entry(|| status_object(py, &self.reader.get()?.status()))
+        entry(|| status_object(py, &self.reader(py)?.status()))
     }
 
     /// Returns counts and sizes since the reader was opened.
     fn metrics<'py>(&self, py: Python<'py>) -> Result<Bound<'py, PyAny>, Fault> {
-        entry(|| metrics_object(py, &self.reader.get()?.metrics()))
+        entry(|| metrics_object(py, &self.reader(py)?.metrics()))
     }
 
     /// Calls back with each schema version that the reader comes to from now on, in their order, on
     /// a thread of its own. What it raises goes to `sys.unraisablehook`.
-    fn on_schema_change(&self, callback: Py<PyAny>) -> Result<(), Fault> {
+    fn on_schema_change(&self, py: Python<'_>, callback: Py<PyAny>) -> Result<(), Fault> {
         entry(|| {
-            let reader = self.reader.get()?;
+            let reader = self.reader(py)?;
             let (versions, mut to_tell) = tokio::sync::mpsc::unbounded_channel();
             let callback = Arc::new(callback);
             // A tail waits for its callback, and must not wait for the interpreter.
@@ -498,9 +549,9 @@ impl NativeReader {
     fn close(&self, py: Python<'_>, timeout: f64) -> Result<(), Fault> {
         entry(|| {
             let timeout = duration_of(timeout)?;
-            let Some(reader) = self.reader.take() else { return Ok(()) };
+            let Some(reader) = self.attached.take() else { return Ok(()) };
             reader.close();
-            if self.keeps_checkpoints
+            if self.attached.keeps_checkpoints()
                 && let Err(error) = process::wait(py, reader.shut_down(timeout))?
             {
                 tracing::warn!(store = %self.name, %error, "closed without the last checkpoints");
@@ -511,9 +562,15 @@ impl NativeReader {
 }
 
 impl NativeReader {
-    fn over(reader: Reader, keeps_checkpoints: bool) -> Self {
-        let (store, name) = (reader.schema().definition.store, reader.store().to_owned());
-        Self { reader: ProcessOwned::new("reader", reader), store, name, keeps_checkpoints }
+    fn over(opened: Opened) -> Self {
+        let (store, name) =
+            (opened.reader.schema().definition.store, opened.reader.store().to_owned());
+        Self { attached: Arc::new(Attached::new(opened)), store, name }
+    }
+
+    /// The reader, for a call that takes no time of its own.
+    fn reader(&self, py: Python<'_>) -> Result<Owned<Reader>, Fault> {
+        Ok(self.attached.reader(py, None)?.0)
     }
 
     fn field_of<'py>(

@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use forebay::{Document, DocumentKey, KeyValue, Reader, Scan};
+use forebay::{Document, Reader, Scan};
 use parking_lot::Mutex;
 use pyo3::prelude::*;
 
 use crate::fault::Fault;
 use crate::found::document_object;
-use crate::key::key_object;
+use crate::key::{OwnedKey, key_object};
 use crate::process::ProcessOwned;
 
 /// A key and its document.
@@ -18,50 +18,6 @@ pub(crate) type Scanned<'py> = (Bound<'py, PyAny>, Bound<'py, PyAny>);
 #[pyclass(frozen, name = "Scan", module = "forebay._native")]
 pub(crate) struct NativeScan {
     scan: ProcessOwned<Mutex<Scan>>,
-}
-
-struct OwnedKey {
-    primary: OwnedPart,
-    partition_key: Option<OwnedPart>,
-}
-
-enum OwnedPart {
-    Text(String),
-    Bytes(Vec<u8>),
-    Int(i64),
-}
-
-impl OwnedPart {
-    fn of(value: KeyValue<'_>) -> Self {
-        match value {
-            KeyValue::String(text) => Self::Text(text.to_owned()),
-            KeyValue::Bytes(bytes) => Self::Bytes(bytes.to_vec()),
-            KeyValue::Int64(number) => Self::Int(number),
-        }
-    }
-
-    fn value(&self) -> KeyValue<'_> {
-        match self {
-            Self::Text(text) => KeyValue::String(text),
-            Self::Bytes(bytes) => KeyValue::Bytes(bytes),
-            Self::Int(number) => KeyValue::Int64(*number),
-        }
-    }
-}
-
-impl OwnedKey {
-    fn of(key: DocumentKey<'_>) -> Self {
-        let partition_key = key.partition_key().map(OwnedPart::of);
-        Self { primary: OwnedPart::of(key.primary()), partition_key }
-    }
-
-    fn key(&self) -> DocumentKey<'_> {
-        let key = DocumentKey::new(self.primary.value());
-        match &self.partition_key {
-            Some(part) => key.with_partition_key(part.value()),
-            None => key,
-        }
-    }
 }
 
 impl NativeScan {

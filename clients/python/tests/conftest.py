@@ -12,7 +12,14 @@ if "TEST_SRCDIR" not in os.environ:
     install_native.install()
 
 import forebay  # Only now is its native module there.
-from testing import Server, Stores
+from testing import Server, Stores, forget_copies
+
+
+@pytest.fixture(autouse=True)
+def leave_no_copies(tmp_path: Path) -> Iterator[None]:
+    """Shared copies are there for the next reader; a test has none."""
+    yield
+    forget_copies(tmp_path)
 
 
 @pytest.fixture(scope="session")

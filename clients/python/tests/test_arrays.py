@@ -145,3 +145,66 @@ def test_a_packed_batch_is_four_buffers_and_no_object_per_value() -> None:
             users.get_packed(keys, "i")
         users.force("not_ready")
         assert users.get_packed(keys, "s").statuses.tolist() == [KeyStatus.UNAVAILABLE] * 4
+
+
+def test_a_value_comes_into_the_callers_buffer() -> None:
+    text = "h\u00e9llo"
+    rows: dict[str, forebay.Fields] = {
+        "one": {"s": text, "b": b"\0\1\2"},
+        "null": {"s": None, "b": b""},
+    }
+    types = {"s": "string", "b": "bytes", "i": "int64"}
+    with forebay.Reader.in_memory(types, rows) as users:
+        array = np.full(8, 9, np.uint8)
+        assert users.get_into("one", "s", array) == 6
+        assert array.tobytes() == text.encode() + b"\t\t"
+        block = bytearray(b"x" * 8)
+        assert users.get_into("one", users.field("b"), block) == 3
+        assert block == b"\0\1\2xxxxx"
+        assert users.get_into("one", "b", memoryview(block)[5:]) == 3
+        assert block == b"\0\1\2xx\0\1\2"
+        # What stays as it was: absent, null and empty values, and one that has no room.
+        for key, field, answer in (
+            ("none", "b", forebay.ABSENT),
+            ("null", "s", None),
+            ("null", "b", 0),
+        ):
+            assert users.get_into(key, field, block) == answer
+        assert users.get_into("one", "s", memoryview(block)[:5]) == 6
+        assert users.get_into("one", "b", bytearray()) == 3
+        assert block == b"\0\1\2xx\0\1\2"
+        # The buffer is given back: an export that stayed would forbid this.
+        block.clear()
+
+
+def test_buffers_that_do_not_fit_are_refused_untouched() -> None:
+    with forebay.Reader.in_memory({"b": "bytes", "i": "int64"}, {"k": {"b": b"123"}}) as users:
+        frozen = np.full(8, 9, np.uint8)
+        frozen.flags.writeable = False
+        block = bytearray(b"x" * 8)
+        wrong: list[tuple[object, str]] = [
+            (b"x" * 8, "read-only"),
+            (memoryview(block).toreadonly(), "read-only"),
+            (frozen, "read-only"),
+            (memoryview(block)[::2], "C-contiguous"),
+            (np.full(8, 9, np.uint8)[::-1], "C-contiguous"),
+            (np.full((4, 4), 9, np.uint8)[:, :2], "C-contiguous"),
+            (np.full(8, 9, np.float32), "another type"),
+            (np.full(8, None, object), "another type"),
+            ([0] * 8, "bytearray"),
+            (None, "bytearray"),
+        ]
+        for buffer, why in wrong:
+            before = np.array(buffer)
+            with pytest.raises(forebay.InvalidArgument, match=f"^InvalidArgument: buffer .*{why}"):
+                users.get_into("k", "b", buffer)  # type: ignore[arg-type]
+            assert (np.array(buffer) == before).all()
+        for key in ("k", "none"):
+            with pytest.raises(forebay.InvalidArgument, match="int64 is no string or bytes"):
+                users.get_into(key, "i", block)
+        with pytest.raises(forebay.InvalidArgument):
+            users.get_into(7, "b", block)
+        users.force("not_ready")
+        with pytest.raises(forebay.Unavailable):
+            users.get_into("k", "b", block)
+        assert block == b"x" * 8

@@ -89,7 +89,7 @@ def test_a_cancelled_call_is_given_up(own_server: Server) -> None:
         async with forebay.AsyncClient(own_server.endpoint, deadline=30) as client:
             store = await client.create_store(new_name(), {"a": "int64"}, partitions=1)
             own_server.freeze()
-            with pytest.raises(TimeoutError):
+            with pytest.raises(asyncio.TimeoutError):
                 await asyncio.wait_for(store.upsert("k", {"a": 1}), 0.2)
             own_server.thaw()
             assert (await store.upsert("k", {"a": 2})).result == "appended"

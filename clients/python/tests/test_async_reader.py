@@ -11,7 +11,7 @@ import pytest
 from testing import Server, Stores
 
 T = TypeVar("T")
-FIELDS = {"a": "int64"}
+FIELDS = {"a": "int64", "s": "string"}
 
 
 def run(main: Coroutine[Any, Any, T]) -> T:
@@ -26,7 +26,8 @@ def test_the_loop_goes_on_while_reads_wait() -> None:
     async def main() -> None:
         async with forebay.AsyncReader(memory) as users:
             memory.force("not_ready")
-            token = memory.upsert("k", {"a": 2}).token
+            token = memory.upsert("k", {"a": 2, "s": "new"}).token
+            block = bytearray(3)
             waits: list[asyncio.Future[Any]] = [
                 asyncio.ensure_future(users.await_ready(30)),
                 asyncio.ensure_future(users.wait_token(token, 30)),
@@ -35,6 +36,8 @@ def test_the_loop_goes_on_while_reads_wait() -> None:
                 asyncio.ensure_future(users.get_many(["k", "l"], "a", after=token, timeout=30)),
                 asyncio.ensure_future(users.get_documents(["l", "k"], latest=True, timeout=30)),
                 asyncio.ensure_future(users.gather(plan, ["k"], latest=True, timeout=30)),
+                asyncio.ensure_future(users.get_into("k", "s", block, after=token, timeout=30)),
+                asyncio.ensure_future(users.get_packed(["k"], "s", after=token, timeout=30)),
             ]
             # A loop that is blocked gets to none of these.
             for _ in range(100):
@@ -42,9 +45,11 @@ def test_the_loop_goes_on_while_reads_wait() -> None:
             assert not any(wait.done() for wait in waits)
             memory.force("nothing")
             answers = await asyncio.gather(*waits)
-            assert answers[:4] == [None, None, 2, {"a": 2}]
-            assert answers[4:6] == [[2, forebay.ABSENT], [None, {"a": 2}]]
+            assert answers[:4] == [None, None, 2, {"a": 2, "s": "new"}]
+            assert answers[4:6] == [[2, forebay.ABSENT], [None, {"a": 2, "s": "new"}]]
             assert answers[6].tolist() == [[2]]
+            assert answers[7] == 3 and block == b"new"
+            assert answers[8].values == b"new"
         with pytest.raises(forebay.Closed):
             memory.get("k", "a")
 

@@ -1,9 +1,14 @@
 """The list of behaviours is the same in every language: one test per name, here too."""
 
 import ast
-import tomllib
+import sys
 from collections import Counter
 from pathlib import Path
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
 
 TESTS = Path(__file__).absolute().parent
 LIST = TESTS.parents[2] / "proto" / "vectors" / "behaviours.toml"

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from testing import Server, Stores, eventually
+from testing import Server, Stores, eventually, forget_copies
 
 LOGGER = logging.getLogger("forebay")
 
@@ -52,6 +52,7 @@ def damaged(stores: Stores, folder: Path) -> str:
         reader.await_ready(30)
     (checkpoint,) = folder.glob("*.checkpoint")
     checkpoint.write_bytes(checkpoint.read_bytes()[:-1])
+    forget_copies(folder)
     return store.definition.name
 
 
@@ -162,7 +163,11 @@ assert os.waitpid(child, 0)[1] == 0
 print(child)
 """
     child = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, check=False, timeout=60
+        # From 3.12 on Python warns of every fork beside threads.
+        [sys.executable, "-W", "ignore::DeprecationWarning", "-c", program],
+        capture_output=True,
+        check=False,
+        timeout=60,
     )
     assert (child.returncode, child.stderr) == (0, b""), child
     *records, pid = child.stdout.decode().split("\n")[:-1]

@@ -1,5 +1,7 @@
 """Behaviours of readers in memory; their rules are in proto/vectors/behaviours.toml."""
 
+from __future__ import annotations
+
 import threading
 from collections.abc import Iterator
 from datetime import timedelta

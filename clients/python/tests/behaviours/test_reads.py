@@ -29,6 +29,24 @@ def test_absent_null_empty(stores: Stores) -> None:
         assert reader.get("none", field, "default") == "default"
 
 
+def test_get_into_a_buffer(stores: Stores) -> None:
+    store, reader = stores.create({"s": "string", "b": "bytes"})
+    store.put("k", {"s": "h\u00e9llo", "b": b""})
+    store.put("null", {"s": None})
+    assert reader.get_document("null", latest=True) == {"s": None}
+    left = "h\u00e9llo..".encode()
+    for room, expected in ((8, left), (6, left[:6]), (5, b"....."), (0, b"")):
+        buffer = bytearray(b"." * room)
+        assert reader.get_into("k", "s", buffer, latest=True) == 6
+        assert buffer == expected
+    buffer = bytearray(b"..")
+    assert reader.get_into("k", "b", buffer) == 0
+    assert reader.get_into("null", "s", buffer) is None
+    assert reader.get_into("null", "b", buffer) is ABSENT
+    assert reader.get_into("none", "s", buffer) is ABSENT
+    assert buffer == b".."
+
+
 def test_ttl_exact(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64", "b": "int64"})
     # On a machine that stands still for longer than the document lives, a longer life is tried.
@@ -232,7 +250,7 @@ def test_partition_filter(stores: Stores) -> None:
         reader.await_ready(30)
         statuses = np.full(20, 9, np.uint8)
         values = reader.get_many(keys, "a", None, statuses=statuses)
-        followed = [key for key, status in zip(keys, statuses, strict=True) if status == 1]
+        followed = [key for key, status in zip(keys, statuses) if status == 1]
         assert set(statuses) == {KeyStatus.FOUND, KeyStatus.NOT_FOLLOWED}
         assert values == [1 if key in followed else None for key in keys]
         assert {key for key, _ in reader.iterate()} == set(followed)

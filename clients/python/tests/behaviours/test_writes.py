@@ -2,7 +2,7 @@
 
 import math
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import datetime, timedelta, timezone
 
 import forebay
 import numpy as np
@@ -73,7 +73,7 @@ def test_all_value_types(stores: Stores) -> None:
         "i8": "i8[2]",
     }
     store, reader = stores.create(types)
-    moment = datetime(2026, 1, 2, 3, 4, 5, 678901, UTC)
+    moment = datetime(2026, 1, 2, 3, 4, 5, 678901, timezone.utc)
     elsewhere = moment.astimezone(timezone(timedelta(hours=-7)))
     documents: list[dict[str, forebay.Value]] = [
         {
@@ -97,9 +97,9 @@ def test_all_value_types(stores: Stores) -> None:
             "int64": -(2**63),
             "float32": -math.inf,
             "float64": 5e-324,
-            "time": datetime(1, 1, 1, tzinfo=UTC),
+            "time": datetime(1, 1, 1, tzinfo=timezone.utc),
         },
-        {"time": datetime(9999, 12, 31, 23, 59, 59, 999999, UTC)},
+        {"time": datetime(9999, 12, 31, 23, 59, 59, 999999, timezone.utc)},
     ]
     for document in documents:
         token = store.put("k", document).token

@@ -1,0 +1,48 @@
+"""What `import forebay` brings with it: what every program needs, and the rest when it is used."""
+
+import ast
+import subprocess
+import sys
+
+import forebay
+
+HEAVY = {"asyncio", "dataclasses", "logging", "numpy"}
+"""Each takes longer to import than the package itself."""
+
+
+def brought(program: str) -> set[str]:
+    """Return which of the heavy modules a program of a fresh interpreter has brought in."""
+    script = (
+        f"import sys; sys.path[:] = {sys.path!r}; before = set(sys.modules)\n{program}\n"
+        "print(sorted(set(sys.modules) - before))"
+    )
+    run = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    return HEAVY & set(ast.literal_eval(run.stdout))
+
+
+def test_an_import_brings_no_numpy_and_no_asyncio() -> None:
+    assert brought("import forebay") == set()
+    assert brought("import asyncio, numpy, forebay") >= {"asyncio", "numpy"}
+
+
+def test_reads_without_arrays_do_without_numpy() -> None:
+    opened = """
+import forebay
+reader = forebay.Reader.in_memory({"n": "int64", "v": "f32[2]"}, {"a": {"n": 1}})
+assert reader.get("a", "n") == 1 and reader.get("b", "n") is forebay.ABSENT
+assert reader.get_many(["a", "b"], "n", None) == [1, None]
+assert reader.get_document("a") == {"n": 1} and reader.metrics().hits == 3
+"""
+    assert "numpy" not in brought(opened)
+    assert "numpy" in brought(opened + "reader.gather(reader.plan(['n'], 'int64'), ['a'])")
+
+
+def test_what_is_imported_later_is_there() -> None:
+    listed = set(dir(forebay))
+    for name in forebay.__all__:
+        assert name in listed
+        assert getattr(forebay, name) is not None
+    assert "asyncio" in brought("from forebay import AsyncClient")
+    assert "numpy" not in brought("from forebay import AsyncClient, ReaderStatus")
+    assert "numpy" in brought("from forebay import Value")
+    assert not hasattr(forebay, "no_such_name")

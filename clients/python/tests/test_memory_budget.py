@@ -1,0 +1,265 @@
+"""A reader's memory: what an option bounds, and what a control group does."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TypedDict
+
+import forebay
+import pytest
+from testing import WAIT_SECONDS, Server, Stores, eventually, new_name
+
+KIB, MIB = 1 << 10, 1 << 20
+BUDGET = 512 * KIB
+GROUP_BYTES = 96 * MIB
+VALUE = os.urandom(64 * KIB)
+DOCUMENTS = 3_000
+"""Twice the memory of the group."""
+
+READER = """
+import json, os, select, sys
+endpoint, name, folder, group = sys.argv[1:]
+if group:
+    with open(os.path.join(group, "cgroup.procs"), "w") as processes:
+        processes.write(str(os.getpid()))
+import forebay
+
+def told(error):
+    return None if error is None else [error.code, str(error)]
+
+def read():
+    try:
+        return len(reader.get("steady", "raw"))
+    except forebay.Error as error:
+        return told(error)
+
+reader = forebay.Reader(endpoint, name, checkpoint_dir=folder or None)
+print("open", flush=True)
+while True:
+    assert read() is not None
+    order = sys.stdin.readline().strip() if select.select([sys.stdin], [], [], 0.001)[0] else None
+    if order == "await":
+        reader.await_ready(60)
+        print("ready", flush=True)
+    elif order == "tell":
+        metrics = reader.metrics()
+        partition = metrics.status.partitions[0]
+        print(json.dumps({
+            "trouble": told(partition.trouble), "answered": read(),
+            "used": metrics.memory_used, "budget": metrics.memory_budget,
+            "documents": partition.documents,
+        }), flush=True)
+    elif order is not None:
+        break
+reader.close()
+print("closed", flush=True)
+"""
+
+
+class Told(TypedDict):
+    """What a process of a group tells."""
+
+    trouble: list[str] | None
+    answered: int | list[str]
+    used: int
+    budget: int
+    documents: int
+
+
+def test_beyond_its_budget_a_reader_stops_applying_and_answers_on(stores: Stores) -> None:
+    store = stores.client.create_store(new_name(), {"raw": "bytes"}, key="int64", partitions=1)
+    with stores.client.reader(store.definition.name, memory_budget=BUDGET) as reader:
+        reader.await_ready(WAIT_SECONDS)
+        before = reader.metrics()
+        assert before.memory_budget == BUDGET and before.memory_used <= BUDGET
+        written = [store.put(n, {"raw": VALUE[:KIB]}).token for n in range(1_000)]
+        with pytest.raises(forebay.DeadlineExceeded):
+            reader.get(999, "raw", after=written[-1], timeout=1)
+        eventually("it says why", lambda: reader.status().partitions[0].trouble is not None)
+        partition = reader.status().partitions[0]
+        assert isinstance(partition.trouble, forebay.LimitExceeded), partition
+        assert "raise the reader's memory budget" in str(partition.trouble)
+        assert partition.trouble.limit == BUDGET
+        # What was applied is there, as of one position, and nothing behind it.
+        applied = partition.documents
+        assert 100 < applied < 900 and partition.phase == "serving"
+        expected = [VALUE[:KIB]] * applied + [None] * (1_000 - applied)
+        assert reader.get_many(range(1_000), "raw", None) == expected
+        eventually("it is stale", lambda: is_stale(reader))
+        assert reader.metrics().memory_used <= BUDGET
+
+
+def is_stale(reader: forebay.Reader) -> bool:
+    """Return whether its data is older than a bound."""
+    with contextlib.suppress(forebay.Stale):
+        reader.get(0, "raw", max_age=2)
+        return False
+    return True
+
+
+class Group:
+    """A control group with a memory limit, below this process's own."""
+
+    def __init__(self, path: Path, names: tuple[str, str]) -> None:
+        """Make it, with a limit; raises OSError where that is not allowed."""
+        limit, self._events = names
+        self.path = path
+        path.mkdir()
+        try:
+            # Opened, not made: the folder may lie on no file system of control groups.
+            with (path / limit).open("r+") as file:
+                file.write(str(GROUP_BYTES))
+        except OSError:
+            path.rmdir()
+            raise
+
+    def kills(self) -> int:
+        """Return how many of its processes the system has killed for memory."""
+        lines = (self.path / self._events).read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("oom_kill "))
+
+    def remove(self) -> None:
+        """Remove it, once its last process is gone."""
+
+        def removed() -> bool:
+            with contextlib.suppress(OSError):
+                self.path.rmdir()
+            return not self.path.exists()
+
+        eventually("the control group is removed", removed)
+
+
+@pytest.fixture
+def group() -> Iterator[Group | None]:
+    """A control group, of either version; None where the system allows no memory limit."""
+    made, tried = None, []
+    for line in Path("/proc/self/cgroup").read_text().splitlines():
+        _, controllers, own = line.split(":", 2)
+        if controllers == "memory":
+            root, names = "/sys/fs/cgroup/memory", ("memory.limit_in_bytes", "memory.oom_control")
+        elif controllers == "":
+            root, names = "/sys/fs/cgroup", ("memory.max", "memory.events")
+        else:
+            continue
+        # In a container the path may be the host's, and the container's group stands at the top.
+        for above in (own, "/"):
+            path = Path(root + above) / f"forebay-test-{os.getpid()}"
+            try:
+                made = made or Group(path, names)
+            except OSError as error:
+                tried.append(f"{path}: {error}")
+    if made is None:
+        print("no control group may limit memory here:", *tried, sep="\n  ")
+    yield made
+    if made is not None:
+        made.remove()
+
+
+class Member:
+    """A process of a group that reads without end, and tells what it sees."""
+
+    def __init__(self, server: Server, name: str, folder: str, group: Group | None) -> None:
+        """Start it, and wait until its reader is open."""
+        place = "" if group is None else str(group.path)
+        command = [sys.executable, "-c", READER, server.endpoint, name, folder, place]
+        environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=environment
+        )
+        assert self._line() == "open"
+
+    def _line(self) -> str:
+        assert self._process.stdout is not None
+        line = self._process.stdout.readline().strip()
+        code = self._process.wait(WAIT_SECONDS) if not line else None
+        assert line, f"it has ended with {code}: -9 is a kill"
+        return line
+
+    def order(self, order: str) -> str:
+        """Give an order and return the answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.write(order + "\n")
+        self._process.stdin.flush()
+        return self._line()
+
+    def tell(self) -> Told:
+        """Return what it sees."""
+        told: Told = json.loads(self.order("tell"))
+        return told
+
+    def is_halted(self) -> bool:
+        """Return whether it applies nothing, for its memory."""
+        trouble = self.tell()["trouble"]
+        return trouble is not None and trouble[0] == "LimitExceeded"
+
+    def end(self) -> None:
+        """Close its reader, and wait for its end."""
+        assert self.order("close") == "closed"
+        assert self._process.wait(WAIT_SECONDS) == 0
+
+    def kill(self) -> None:
+        """End it in any case."""
+        self._process.kill()
+        self._process.communicate()
+
+
+@pytest.mark.parametrize("is_shared", [False, True], ids=["own", "shared"])
+def test_a_reader_in_a_control_group_is_never_killed_for_memory(
+    server: Server, client: forebay.Client, tmp_path: Path, group: Group | None, is_shared: bool
+) -> None:
+    if group is None:
+        return
+    store = client.create_store(new_name(), {"raw": "bytes"}, partitions=1)
+    name, folder = store.definition.name, str(tmp_path) if is_shared else ""
+    store.put("steady", {"raw": VALUE})
+    with contextlib.ExitStack() as members:
+        early = Member(server, name, folder, group)
+        members.callback(early.kill)
+        assert early.order("await") == "ready"
+        told = early.tell()
+        assert told["budget"] == GROUP_BYTES // 2 and told["used"] < told["budget"]
+        with store.write_stream() as stream:
+            for n in range(DOCUMENTS):
+                stream.send(forebay.put(f"k{n}", {"raw": VALUE}))
+        eventually("it stops applying", early.is_halted)
+        told = early.tell()
+        assert (
+            told["trouble"] is not None and "raise the reader's memory budget" in told["trouble"][1]
+        )
+        assert told["answered"] == len(VALUE) and told["used"] <= told["budget"]
+        assert 1 < told["documents"] < DOCUMENTS
+        early.end()
+        # One that comes now cannot hold what is there: it says so, and answers nothing wrong.
+        late = Member(server, name, folder, group)
+        members.callback(late.kill)
+        eventually("it stops applying too", late.is_halted)
+        told = late.tell()
+        assert told["used"] <= told["budget"] and told["documents"] < DOCUMENTS
+        assert (
+            is_shared or isinstance(told["answered"], list) and told["answered"][0] == "Unavailable"
+        )
+        late.end()
+    assert group.kills() == 0
+
+
+def test_the_control_group_kills_what_has_no_budget(group: Group | None) -> None:
+    if group is None:
+        return
+    program = "import os, sys; open(sys.argv[1], 'w').write(str(os.getpid()))\n"
+    program += "bytes = bytearray(os.urandom(1)) * int(sys.argv[2])"
+    command = [
+        sys.executable,
+        "-c",
+        program,
+        str(group.path / "cgroup.procs"),
+        str(2 * GROUP_BYTES),
+    ]
+    assert subprocess.run(command, check=False).returncode == -signal.SIGKILL
+    assert group.kills() == 1
