@@ -9,6 +9,7 @@
  */
 package io.forebay;
 
+import io.forebay.internal.Call;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.charset.StandardCharsets;
@@ -20,7 +21,7 @@ import java.util.concurrent.atomic.AtomicReferenceArray;
 import org.jspecify.annotations.Nullable;
 
 /** The off-heap memory of one call. */
-final class CallBuffer {
+final class CallBuffer implements Call {
     private static final int BLOCK_BYTES = 16 * 1024;
     private static final int SPARE_BYTES_MAX = 1024 * 1024;
     private static final int STRIPES = stripes();
@@ -64,7 +65,41 @@ final class CallBuffer {
         return new CallBuffer();
     }
 
-    void release() {
+    /** A buffer with a call's one key in it, at {@link #keyAt}. */
+    static CallBuffer with(Key key) {
+        CallBuffer call = take();
+        call.key(key);
+        return call;
+    }
+
+    /** A buffer with an int64 key in it; allocates nothing. */
+    static CallBuffer with(long key) {
+        CallBuffer call = take();
+        call.key(key);
+        return call;
+    }
+
+    /** A buffer with a string key in it; allocates nothing for keys below 5,000 characters. */
+    static CallBuffer with(String key) {
+        CallBuffer call = take();
+        try {
+            call.key(key);
+            return call;
+        } catch (ForebayException noText) {
+            call.release();
+            throw noText;
+        }
+    }
+
+    /** A buffer with a bytes key in it; allocates nothing for keys below 15 KiB. */
+    static CallBuffer with(byte[] key) {
+        CallBuffer call = take();
+        call.key(key);
+        return call;
+    }
+
+    @Override
+    public void release() {
         freeAt = FREE_AT;
         keepLargest();
         int stripe = stripe();
@@ -102,20 +137,24 @@ final class CallBuffer {
         return ByteBuffer.allocateDirect(bytes).order(ByteOrder.LITTLE_ENDIAN);
     }
 
-    long error() {
+    @Override
+    public long error() {
         return address + ERROR_AT;
     }
 
     /** The address of the n-th of eight results, of 8 bytes each. */
-    long out(int number) {
+    @Override
+    public long out(int number) {
         return address + OUT_AT + 8L * number;
     }
 
-    int outInt(int number) {
+    @Override
+    public int outInt(int number) {
         return block.getInt(OUT_AT + 8 * number);
     }
 
-    long outLong(int number) {
+    @Override
+    public long outLong(int number) {
         return block.getLong(OUT_AT + 8 * number);
     }
 
@@ -207,9 +246,80 @@ final class CallBuffer {
     }
 
     /** Writes the call's one key; answers its address. */
-    long key(Key key) {
+    @Override
+    public long key(Key key) {
         key(block, KEY_AT, key);
+        return keyAt();
+    }
+
+    /** Writes the call's one key, an int64; answers its address. */
+    @Override
+    public long key(long key) {
+        int at = freeAt;
+        block.putLong(at, key);
+        freeAt += Long.BYTES;
+        return key(KeyType.INT64, address + at, Long.BYTES);
+    }
+
+    /** Writes the call's one key, a string; answers its address. */
+    @Override
+    public long key(String key) {
+        if (!Text.fits(key, BLOCK_BYTES - freeAt)) {
+            byte[] bytes = Text.utf8(key);
+            return key(KeyType.STRING, put(bytes), bytes.length);
+        }
+        int at = freeAt;
+        int end = Text.utf8(key, block, at);
+        freeAt = Math.min(BLOCK_BYTES, (end + 7) & ~7);
+        return key(KeyType.STRING, address + at, end - at);
+    }
+
+    /** Writes the call's one key, of bytes; answers its address. */
+    @Override
+    public long key(byte[] key) {
+        return key(KeyType.BYTES, put(key), key.length);
+    }
+
+    @Override
+    public long key(KeyType type, long bytes, long length) {
+        block.putInt(KEY_AT, type.code());
+        block.putInt(KEY_AT + 4, 0);
+        block.putLong(KEY_AT + 8, bytes);
+        block.putLong(KEY_AT + 16, length);
+        block.putLong(KEY_AT + 24, 0);
+        block.putLong(KEY_AT + 32, 0);
+        return keyAt();
+    }
+
+    /** Where the call's one key is. */
+    long keyAt() {
         return address + KEY_AT;
+    }
+
+    @Override
+    public long keys(Keys keys) {
+        return keys.encode(this);
+    }
+
+    @Override
+    public long keys(KeyType type, long count, long bytes, long length, long ends) {
+        Place place = allocate(BatchKeys.BYTES);
+        place.buffer().putInt(place.at(), type.code());
+        place.buffer().putLong(place.at() + 8, count);
+        place.buffer().putLong(place.at() + 16, bytes);
+        place.buffer().putLong(place.at() + 24, length);
+        place.buffer().putLong(place.at() + 32, ends);
+        return place.address();
+    }
+
+    @Override
+    public long read(Reads reads) {
+        return read(reads.read);
+    }
+
+    @Override
+    public long room(long bytes) {
+        return allocateDirty(bytes).address();
     }
 
     /** Writes what a read waits for; answers its address, or 0 for a local read. */
@@ -226,7 +336,8 @@ final class CallBuffer {
     }
 
     /** Throws what a status stands for; 0 is good. */
-    void check(int status) {
+    @Override
+    public void check(int status) {
         if (status != 0) {
             throw ForebayException.of(failure(block, ERROR_AT, error()));
         }

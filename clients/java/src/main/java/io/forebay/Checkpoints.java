@@ -6,9 +6,10 @@ import java.time.Duration;
 
 /**
  * Checkpoints of a reader: files from which the same reader goes on after a restart, instead of
- * reading the log from its start.
+ * reading the log from its start. Readers of one folder, in one process or many, answer from one
+ * copy of the store.
  *
- * @param directory the folder for them, of one reader at a time; made when it is missing
+ * @param directory the folder for them; made when it is missing
  * @param every time between two checkpoints of a partition, in whole milliseconds; zero for 10 s
  * @param bytesMax largest partition that is written, in bytes of its keys and rows, for nothing of
  *     it is applied meanwhile; 0 for 4 GiB

@@ -85,6 +85,14 @@ public abstract class ForebayException extends RuntimeException {
         return of(Failure.of(code, message));
     }
 
+    /** A crossing that failed by itself. */
+    static ForebayException broken(Throwable cause) {
+        ForebayException broken =
+                of(ErrorCode.INTERNAL, "a call of the native core broke; report it");
+        broken.initCause(cause);
+        return broken;
+    }
+
     /**
      * The code of the failure.
      *

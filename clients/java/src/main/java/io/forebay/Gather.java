@@ -9,16 +9,16 @@ import org.jspecify.annotations.Nullable;
 
 /** A gather of one plan for some keys, made once. */
 final class Gather {
-    private final Reads reads;
+    private final KeyedReads reads;
     private final GatherPlan plan;
-    private final Keys keys;
+    private final BatchKeys keys;
     private final byte @Nullable [] statuses;
     private final byte @Nullable [] cells;
 
     Gather(
-            Reads reads,
+            KeyedReads reads,
             GatherPlan plan,
-            Keys keys,
+            BatchKeys keys,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
         this.reads = reads;
@@ -28,13 +28,28 @@ final class Gather {
         this.cells = cells;
     }
 
+    void into(float[] values) {
+        check(GatherPlan.Cell.FLOAT, values.length);
+        run(found -> found.asFloatBuffer().get(values, 0, count()));
+    }
+
+    void into(double[] values) {
+        check(GatherPlan.Cell.DOUBLE, values.length);
+        run(found -> found.asDoubleBuffer().get(values, 0, count()));
+    }
+
+    void into(long[] values) {
+        check(GatherPlan.Cell.LONG, values.length);
+        run(found -> found.asLongBuffer().get(values, 0, count()));
+    }
+
     /** The cells of the matrix, once {@link #check} has let them pass. */
-    int count() {
+    private int count() {
         return keys.size() * plan.width();
     }
 
     /** Refuses a plan of another type, and room that is too small. */
-    void check(GatherPlan.Cell cell, long room) {
+    private void check(GatherPlan.Cell cell, long room) {
         long count = (long) keys.size() * plan.width();
         if (plan.cell() != cell) {
             throw refused("the plan is for a matrix of another type; plan one for this type");
@@ -52,7 +67,7 @@ final class Gather {
     }
 
     /** Gathers into memory of the call, and hands it to a taker. */
-    void run(Consumer<ByteBuffer> taker) {
+    private void run(Consumer<ByteBuffer> taker) {
         CallBuffer call = CallBuffer.take();
         try {
             int bytes = Math.multiplyExact(plan.cell().bytes, count());
@@ -70,7 +85,7 @@ final class Gather {
     }
 
     /** Gathers into a direct buffer, at its position. */
-    void runInto(ByteBuffer values) {
+    void into(ByteBuffer values) {
         if (!values.isDirect() || values.isReadOnly()) {
             throw refused("give a direct buffer that can be written to, or an array");
         }

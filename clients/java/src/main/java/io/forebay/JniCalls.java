@@ -10,10 +10,18 @@ final class JniCalls implements NativeCalls {
     public native int version();
 
     @Override
+    public @Nullable HeapCalls heap() {
+        return null;
+    }
+
+    @Override
     public native long addressOf(ByteBuffer buffer);
 
     @Override
     public native byte @Nullable [] bytesAt(long address, int length);
+
+    @Override
+    public native long function(long number);
 
     @Override
     public native int close(long id, long error);

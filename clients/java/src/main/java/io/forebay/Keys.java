@@ -1,42 +1,64 @@
 /* The keys of a batch, packed once. */
 package io.forebay;
 
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
 import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
 import java.util.List;
+import java.util.function.Function;
 import org.jspecify.annotations.Nullable;
 
 /**
  * Many keys of one type, one behind another, as the native core takes them. Immutable; keep keys
  * that are used often.
  */
-public final class Keys {
-    private static final int BYTES = 64;
-
+public final class Keys extends BatchKeys {
     private final KeyType type;
     private final int size;
     private final Part primary;
     private final @Nullable KeyType partitionType;
     private final Part partition;
 
+    private static final int SHORT_BYTES_MAX = 64;
+    private static final VarHandle WORDS =
+            MethodHandles.byteArrayViewVarHandle(long[].class, ByteOrder.nativeOrder());
+
     private record Part(byte[] bytes, long[] ends) {
         static final Part NONE = new Part(Text.NO_BYTES, new long[0]);
 
-        static Part of(int count, java.util.function.IntFunction<byte[]> at) {
-            long[] ends = new long[count];
+        static Part of(byte[][] keys) {
+            long[] ends = new long[keys.length];
             long total = 0;
-            for (int place = 0; place < count; place++) {
-                total += at.apply(place).length;
+            for (int place = 0; place < keys.length; place++) {
+                total += keys[place].length;
                 ends[place] = total;
             }
             if (total > Integer.MAX_VALUE - 64) {
                 throw ForebayException.of(
                         ErrorCode.LIMIT_EXCEEDED, "read the keys in several calls");
             }
-            ByteBuffer bytes = ByteBuffer.allocate((int) total);
-            for (int place = 0; place < count; place++) {
-                bytes.put(at.apply(place));
+            byte[] bytes = new byte[(int) total];
+            int at = 0;
+            for (byte[] key : keys) {
+                copy(key, bytes, at);
+                at += key.length;
             }
-            return new Part(bytes.array(), ends);
+            return new Part(bytes, ends);
+        }
+
+        /** Copies a key; word by word, because most are short. */
+        private static void copy(byte[] key, byte[] bytes, int at) {
+            int length = key.length;
+            if (length < Long.BYTES || length > SHORT_BYTES_MAX) {
+                System.arraycopy(key, 0, bytes, at, length);
+                return;
+            }
+            for (int from = 0; from <= length - Long.BYTES; from += Long.BYTES) {
+                WORDS.set(bytes, at + from, (long) WORDS.get(key, from));
+            }
+            int last = length - Long.BYTES;
+            WORDS.set(bytes, at + last, (long) WORDS.get(key, last));
         }
     }
 
@@ -70,11 +92,11 @@ public final class Keys {
                         ErrorCode.INVALID_ARGUMENT, "the keys of a batch are of one type");
             }
         }
-        Part primary = Part.of(keys.size(), place -> keys.get(place).bytes());
+        Part primary = Part.of(bytes(keys, key -> key));
         Part partition =
                 partitionType == null
                         ? Part.NONE
-                        : Part.of(keys.size(), place -> partitionBytes(keys.get(place)));
+                        : Part.of(bytes(keys, Key::partitionKey));
         return new Keys(type, keys.size(), primary, partitionType, partition);
     }
 
@@ -88,9 +110,57 @@ public final class Keys {
         return of(List.of(keys));
     }
 
-    private static byte[] partitionBytes(Key key) {
-        Key partitionKey = key.partitionKey();
-        return partitionKey == null ? Text.NO_BYTES : partitionKey.bytes();
+    /**
+     * The int64 keys of a batch, without an object per key.
+     *
+     * @param keys any numbers; one may stand twice
+     * @return the keys, packed
+     */
+    public static Keys of(long[] keys) {
+        if (keys.length > Integer.MAX_VALUE / Long.BYTES) {
+            throw ForebayException.of(
+                    ErrorCode.LIMIT_EXCEEDED, "read the keys in several calls");
+        }
+        ByteBuffer bytes = ByteBuffer.allocate(Long.BYTES * keys.length);
+        bytes.order(ByteOrder.LITTLE_ENDIAN).asLongBuffer().put(keys);
+        Part part = new Part(bytes.array(), Part.NONE.ends());
+        return new Keys(KeyType.INT64, keys.length, part, null, Part.NONE);
+    }
+
+    /**
+     * The string keys of a batch, without an object per key.
+     *
+     * @param keys texts without lone surrogates; one may stand twice
+     * @return the keys, packed
+     * @throws InvalidArgumentException for a lone surrogate
+     */
+    public static Keys of(String[] keys) {
+        byte[][] texts = new byte[keys.length][];
+        for (int place = 0; place < keys.length; place++) {
+            texts[place] = Text.utf8(keys[place]);
+        }
+        Part part = Part.of(texts);
+        return new Keys(KeyType.STRING, keys.length, part, null, Part.NONE);
+    }
+
+    /**
+     * The bytes keys of a batch, without an object per key.
+     *
+     * @param keys any bytes; they are copied, and may stand twice
+     * @return the keys, packed
+     */
+    public static Keys of(byte[][] keys) {
+        Part part = Part.of(keys);
+        return new Keys(KeyType.BYTES, keys.length, part, null, Part.NONE);
+    }
+
+    private static byte[][] bytes(List<Key> keys, Function<Key, @Nullable Key> part) {
+        byte[][] bytes = new byte[keys.size()][];
+        for (int place = 0; place < bytes.length; place++) {
+            Key key = part.apply(keys.get(place));
+            bytes[place] = key == null ? Text.NO_BYTES : key.bytes();
+        }
+        return bytes;
     }
 
     /**
@@ -98,13 +168,24 @@ public final class Keys {
      *
      * @return how many there are
      */
+    @Override
     public int size() {
         return size;
     }
 
-    /** Writes an fb_keys; answers its address. */
+    @Override
+    long read(HeapCalls heap, long reader, long field, HeapCalls.ManyValues into) {
+        if (partitionType != null) {
+            return HeapCalls.FAILED;
+        }
+        return type == KeyType.INT64
+                ? heap.getMany(reader, field, primary.bytes(), into)
+                : heap.getMany(reader, field, type.code(), primary.bytes(), primary.ends(), into);
+    }
+
+    @Override
     long encode(CallBuffer call) {
-        CallBuffer.Place place = call.allocate(BYTES);
+        CallBuffer.Place place = call.allocateDirty(BYTES);
         ByteBuffer buffer = place.buffer();
         int at = place.at();
         buffer.putInt(at, type.code());

@@ -47,16 +47,22 @@ final class Native {
             loadFile(library);
         }
         NativeCalls calls = crossing();
-        if (calls.version() != NativeCalls.VERSION) {
+        requireVersion(calls.version());
+        return calls;
+    }
+
+    /** Refuses a library of another release, before anything else of it is called. */
+    static void requireVersion(int found) {
+        if (found != NativeCalls.VERSION) {
             throw ForebayException.of(
                     ErrorCode.UPGRADE_NEEDED,
-                    "the native library speaks ABI "
-                            + calls.version()
+                    library
+                            + " speaks ABI "
+                            + found
                             + ", this package "
                             + NativeCalls.VERSION
                             + "; take both from one release");
         }
-        return calls;
     }
 
     /** Foreign functions, where this Java and this jar have them; else JNI. */

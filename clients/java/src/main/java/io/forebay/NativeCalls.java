@@ -10,14 +10,20 @@ import org.jspecify.annotations.Nullable;
  */
 interface NativeCalls {
     /** The ABI that this package speaks. */
-    int VERSION = 4;
+    int VERSION = 7;
 
     int version();
+
+    /** Reads between arrays on the heap; null where this crossing cannot. */
+    @Nullable HeapCalls heap();
 
     /** The address of a direct buffer's place 0. */
     long addressOf(ByteBuffer buffer);
 
     byte @Nullable [] bytesAt(long address, int length);
+
+    /** The address of a function that writes to the caller's memory; 0 for none. */
+    long function(long number);
 
     int close(long id, long error);
 

@@ -10,15 +10,23 @@ import org.jspecify.annotations.Nullable;
 /** One field of many documents, in the order of the keys that were asked for. Immutable. */
 public final class PackedValues {
     private final byte[] values;
-    private final ByteBuffer ends;
+    private final long[] ends;
     private final byte[] statuses;
     private final byte[] presences;
 
-    PackedValues(byte[] values, byte[] ends, byte[] statuses, byte[] presences) {
+    /** Of these arrays as they are; there may be room behind the last value. */
+    PackedValues(byte[] values, long[] ends, byte[] statuses, byte[] presences) {
         this.values = values;
-        this.ends = ByteBuffer.wrap(ends).order(ByteOrder.LITTLE_ENDIAN);
+        this.ends = ends;
         this.statuses = statuses;
         this.presences = presences;
+    }
+
+    /** Of ends as the native core packs them. */
+    static PackedValues of(byte[] values, byte[] packedEnds, byte[] statuses, byte[] presences) {
+        long[] ends = new long[statuses.length];
+        ByteBuffer.wrap(packedEnds).order(ByteOrder.LITTLE_ENDIAN).asLongBuffer().get(ends);
+        return new PackedValues(values, ends, statuses, presences);
     }
 
     /**
@@ -93,6 +101,6 @@ public final class PackedValues {
     }
 
     private int end(int place) {
-        return Math.toIntExact(ends.getLong(8 * place));
+        return Math.toIntExact(ends[place]);
     }
 }

@@ -1,12 +1,17 @@
 /* Counts and sizes of a reader since it was opened. */
 package io.forebay;
 
+import java.util.OptionalLong;
+
 /**
  * A pull snapshot of a reader's counts, for whoever exports metrics.
  *
  * @param hits reads that found a document
  * @param misses reads that found none, or an expired one
  * @param memoryBytes estimated bytes of memory of all documents
+ * @param memoryUsed bytes that the partitions which this reader keeps take: documents, their index
+ *     and free space
+ * @param memoryBudget bytes that they may take; empty without a bound
  * @param recordsApplied records applied
  * @param readBytes bytes of the records read
  * @param recordsSkipped records skipped, as all replicas skip them
@@ -21,6 +26,8 @@ public record ReaderMetrics(
         long hits,
         long misses,
         long memoryBytes,
+        long memoryUsed,
+        OptionalLong memoryBudget,
         long recordsApplied,
         long readBytes,
         long recordsSkipped,
@@ -48,6 +55,8 @@ public record ReaderMetrics(
                 packed.i64(),
                 packed.i64(),
                 packed.i64(),
+                budget(packed.i64()),
+                packed.i64(),
                 packed.i64(),
                 packed.i64(),
                 packed.i64(),
@@ -57,5 +66,9 @@ public record ReaderMetrics(
                 new CheckpointCounts(
                         packed.i64(), packed.i64(), packed.i64(), packed.i64(), packed.i64()),
                 ReaderStatus.unpack(packed));
+    }
+
+    private static OptionalLong budget(long bytes) {
+        return bytes == -1 ? OptionalLong.empty() : OptionalLong.of(bytes);
     }
 }

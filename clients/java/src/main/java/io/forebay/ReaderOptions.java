@@ -17,6 +17,8 @@ import org.jspecify.annotations.Nullable;
  * @param openTimeout longest wait of the opening
  * @param checkpoints where and how often to write checkpoints, from which a restart goes on; null
  *     for none
+ * @param memoryBudget bytes that its documents and their index may take; 0 for half of the control
+ *     group's limit or of the host's memory, whichever is less
  */
 public record ReaderOptions(
         String store,
@@ -24,8 +26,9 @@ public record ReaderOptions(
         boolean servePartial,
         Duration readyAgeMax,
         Duration openTimeout,
-        @Nullable Checkpoints checkpoints) {
-    private static final int BYTES = 88;
+        @Nullable Checkpoints checkpoints,
+        long memoryBudget) {
+    private static final int BYTES = 96;
     private static final Duration TEN_SECONDS = Duration.ofSeconds(10);
 
     /**
@@ -35,7 +38,7 @@ public record ReaderOptions(
      * @return the options
      */
     public static ReaderOptions of(String store) {
-        return new ReaderOptions(store, null, false, TEN_SECONDS, TEN_SECONDS, null);
+        return new ReaderOptions(store, null, false, TEN_SECONDS, TEN_SECONDS, null, 0);
     }
 
     /**
@@ -46,7 +49,13 @@ public record ReaderOptions(
      */
     public ReaderOptions following(SortedSet<Integer> only) {
         return new ReaderOptions(
-                store, new TreeSet<>(only), servePartial, readyAgeMax, openTimeout, checkpoints);
+                store,
+                new TreeSet<>(only),
+                servePartial,
+                readyAgeMax,
+                openTimeout,
+                checkpoints,
+                memoryBudget);
     }
 
     /**
@@ -56,7 +65,7 @@ public record ReaderOptions(
      */
     public ReaderOptions servingPartial() {
         return new ReaderOptions(
-                store, partitions, true, readyAgeMax, openTimeout, checkpoints);
+                store, partitions, true, readyAgeMax, openTimeout, checkpoints, memoryBudget);
     }
 
     /**
@@ -67,10 +76,27 @@ public record ReaderOptions(
      */
     public ReaderOptions keeping(Checkpoints kept) {
         return new ReaderOptions(
-                store, partitions, servePartial, readyAgeMax, openTimeout, kept);
+                store, partitions, servePartial, readyAgeMax, openTimeout, kept, memoryBudget);
+    }
+
+    /**
+     * The same, with a memory budget. Where an entry needs more, the reader stops applying and its
+     * status says so; it answers on, and turns stale by its bounds. Readers that share a copy count
+     * it once, by the budget of the one that keeps it.
+     *
+     * @param bytes how much its documents and their index may take, not below 0; 0 for the default
+     * @return the options
+     */
+    public ReaderOptions takingAtMost(long bytes) {
+        return new ReaderOptions(
+                store, partitions, servePartial, readyAgeMax, openTimeout, checkpoints, bytes);
     }
 
     long encode(CallBuffer call) {
+        if (memoryBudget < 0) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT, "give a memory budget that is not below 0 bytes");
+        }
         CallBuffer.Place place = call.allocate(BYTES);
         call.text(place.buffer(), place.at(), store);
         if (partitions != null) {
@@ -92,6 +118,7 @@ public record ReaderOptions(
             place.buffer().putLong(place.at() + 72, Read.millis(checkpoints.every()));
             place.buffer().putLong(place.at() + 80, checkpoints.bytesMax());
         }
+        place.buffer().putLong(place.at() + 88, memoryBudget);
         return place.address();
     }
 }

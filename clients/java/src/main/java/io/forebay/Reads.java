@@ -1,11 +1,8 @@
 /* The reads of a reader, all made in one way. */
 package io.forebay;
 
-import java.lang.ref.Reference;
 import java.nio.ByteBuffer;
-import java.nio.charset.StandardCharsets;
 import java.time.Instant;
-import java.util.ArrayList;
 import java.util.List;
 import org.jspecify.annotations.Nullable;
 
@@ -17,54 +14,19 @@ import org.jspecify.annotations.Nullable;
  * <p>Every read throws {@link ClosedException} after a close, {@link UnavailableException} while
  * its partition has not caught up, and {@link InvalidArgumentException} for a key or a field of
  * another type. An absent key is no error: it gives the default.
+ *
+ * <p>Every read of one document takes a {@link Key}, or as the key an int64, a {@code String} or a
+ * {@code byte[]} as it is: no object is made for it, and none is converted.
  */
-public class Reads {
+public class Reads extends KeyedReads {
     /** What a read into a buffer answers for an absent document or field. */
     public static final int ABSENT = -1;
 
     /** What a read into a buffer answers for a field that is null. */
     public static final int NULL = -2;
 
-    private static final int VALUE = 2;
-
-    final long reader;
-    final Read read;
-
     Reads(long reader, Read read) {
-        this.reader = reader;
-        this.read = read;
-    }
-
-    /** Reads a number into results 0 to 2 of the call; answers its presence. */
-    private int scalar(CallBuffer call, FieldHandle field, FieldType wanted, Key key) {
-        call.check(
-                Native.CALLS.readerGetScalar(
-                        reader,
-                        field.id(),
-                        wanted.code(),
-                        call.key(key),
-                        call.read(read),
-                        call.out(0),
-                        call.error()));
-        return call.outInt(0);
-    }
-
-    private long integer(FieldHandle field, FieldType wanted, Key key, long fallback) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            return scalar(call, field, wanted, key) == VALUE ? call.outLong(1) : fallback;
-        } finally {
-            call.release();
-        }
-    }
-
-    private double real(FieldHandle field, FieldType wanted, Key key, double fallback) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            return scalar(call, field, wanted, key) == VALUE ? call.outDouble(2) : fallback;
-        } finally {
-            call.release();
-        }
+        super(reader, read);
     }
 
     /**
@@ -76,7 +38,7 @@ public class Reads {
      * @return the value
      */
     public long getLong(FieldHandle field, Key key, long fallback) {
-        return integer(field, FieldType.INT64, key, fallback);
+        return integer(CallBuffer.with(key), field, FieldType.INT64, fallback);
     }
 
     /**
@@ -88,7 +50,7 @@ public class Reads {
      * @return the value
      */
     public int getInt(FieldHandle field, Key key, int fallback) {
-        return (int) integer(field, FieldType.INT32, key, fallback);
+        return (int) integer(CallBuffer.with(key), field, FieldType.INT32, fallback);
     }
 
     /**
@@ -100,7 +62,7 @@ public class Reads {
      * @return the value
      */
     public boolean getBoolean(FieldHandle field, Key key, boolean fallback) {
-        return integer(field, FieldType.BOOL, key, fallback ? 1 : 0) != 0;
+        return truth(CallBuffer.with(key), field, fallback);
     }
 
     /**
@@ -112,7 +74,7 @@ public class Reads {
      * @return the microseconds
      */
     public long getTimestampMicros(FieldHandle field, Key key, long fallback) {
-        return integer(field, FieldType.TIMESTAMP, key, fallback);
+        return integer(CallBuffer.with(key), field, FieldType.TIMESTAMP, fallback);
     }
 
     /**
@@ -123,13 +85,7 @@ public class Reads {
      * @return the time, or null when absent or null
      */
     public @Nullable Instant getTimestamp(FieldHandle field, Key key) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            int presence = scalar(call, field, FieldType.TIMESTAMP, key);
-            return presence == VALUE ? Values.instant(call.outLong(1)) : null;
-        } finally {
-            call.release();
-        }
+        return instant(CallBuffer.with(key), field);
     }
 
     /**
@@ -141,7 +97,7 @@ public class Reads {
      * @return the value
      */
     public float getFloat(FieldHandle field, Key key, float fallback) {
-        return (float) real(field, FieldType.FLOAT32, key, fallback);
+        return (float) real(CallBuffer.with(key), field, FieldType.FLOAT32, fallback);
     }
 
     /**
@@ -153,7 +109,7 @@ public class Reads {
      * @return the value
      */
     public double getDouble(FieldHandle field, Key key, double fallback) {
-        return real(field, FieldType.FLOAT64, key, fallback);
+        return real(CallBuffer.with(key), field, FieldType.FLOAT64, fallback);
     }
 
     /**
@@ -164,8 +120,7 @@ public class Reads {
      * @return the value, or null when absent or null
      */
     public @Nullable String getString(FieldHandle field, Key key) {
-        byte[] bytes = copied(field, FieldType.STRING, key);
-        return bytes == null ? null : new String(bytes, StandardCharsets.UTF_8);
+        return text(copied(field, key, FieldType.STRING));
     }
 
     /**
@@ -176,7 +131,7 @@ public class Reads {
      * @return the value, or null when absent or null
      */
     public byte @Nullable [] getBytes(FieldHandle field, Key key) {
-        return copied(field, FieldType.BYTES, key);
+        return copied(field, key, FieldType.BYTES);
     }
 
     /**
@@ -190,29 +145,13 @@ public class Reads {
      * @return the value's length; {@link #ABSENT} or {@link #NULL}, with nothing copied
      */
     public int getBytes(FieldHandle field, Key key, byte[] out) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            long keyAt = call.key(key);
-            long readAt = call.read(read);
-            int room = call.roomBytes();
-            int length = bytesInto(call, field, keyAt, readAt, call.roomAddress(), room);
-            if (length < 0 || length > out.length) {
-                return length;
-            }
-            if (length <= room) {
-                call.copyRoom(out, length);
-                return length;
-            }
-            // It may have grown since; then the answer says so.
-            CallBuffer.Place place = call.allocateDirty(out.length);
-            length = bytesInto(call, field, keyAt, readAt, place.address(), out.length);
-            if (length >= 0 && length <= out.length) {
-                place.buffer().get(place.at(), out, 0, length);
-            }
-            return length;
-        } finally {
-            call.release();
-        }
+        long length =
+                key.partitionKey() == null
+                        ? HeapReads.copiedInto(this, field, key.type(), key.bytes(), out)
+                        : HeapCalls.FAILED;
+        return length == HeapCalls.FAILED
+                ? copiedInto(CallBuffer.with(key), field, out)
+                : (int) length;
     }
 
     /**
@@ -228,90 +167,7 @@ public class Reads {
      * @throws InvalidArgumentException for a buffer that is read-only
      */
     public int getBytes(FieldHandle field, Key key, ByteBuffer out) {
-        if (out.isReadOnly()) {
-            throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "the buffer is read-only; give one to write to");
-        }
-        CallBuffer call = CallBuffer.take();
-        try {
-            long keyAt = call.key(key);
-            long readAt = call.read(read);
-            int room = out.remaining();
-            if (out.isDirect()) {
-                long at = Native.CALLS.addressOf(out) + out.position();
-                return bytesInto(call, field, keyAt, readAt, at, room);
-            }
-            CallBuffer.Place place = call.allocateDirty(room);
-            int length = bytesInto(call, field, keyAt, readAt, place.address(), room);
-            if (length > 0 && length <= room) {
-                out.put(out.position(), place.buffer(), place.at(), length);
-            }
-            return length;
-        } finally {
-            Reference.reachabilityFence(out);
-            call.release();
-        }
-    }
-
-    private int bytesInto(
-            CallBuffer call, FieldHandle field, long keyAt, long readAt, long at, int capacity) {
-        call.check(
-                Native.CALLS.readerGetBytes(
-                        reader,
-                        field.id(),
-                        keyAt,
-                        readAt,
-                        at,
-                        capacity,
-                        call.out(0),
-                        call.out(1),
-                        call.error()));
-        return switch (call.outInt(1)) {
-            case VALUE -> Math.toIntExact(call.outLong(0));
-            case 1 -> NULL;
-            default -> ABSENT;
-        };
-    }
-
-    private byte @Nullable [] copied(FieldHandle field, FieldType wanted, Key key) {
-        if (!field.type().equals(wanted)) {
-            throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT,
-                    "the handle reads a " + field.type() + "; resolve one as " + wanted);
-        }
-        CallBuffer call = CallBuffer.take();
-        try {
-            long keyAddress = call.key(key);
-            long readAddress = call.read(read);
-            CallBuffer.Place room = call.room();
-            int capacity = call.roomBytes();
-            while (true) {
-                call.check(
-                        Native.CALLS.readerGetBytes(
-                                reader,
-                                field.id(),
-                                keyAddress,
-                                readAddress,
-                                room.address(),
-                                capacity,
-                                call.out(0),
-                                call.out(1),
-                                call.error()));
-                if (call.outInt(1) != VALUE) {
-                    return null;
-                }
-                int length = Math.toIntExact(call.outLong(0));
-                if (length <= capacity) {
-                    byte[] bytes = new byte[length];
-                    room.buffer().get(room.at(), bytes);
-                    return bytes;
-                }
-                room = call.allocateDirty(length);
-                capacity = length;
-            }
-        } finally {
-            call.release();
-        }
+        return copiedInto(CallBuffer.with(key), field, out);
     }
 
     /**
@@ -322,20 +178,7 @@ public class Reads {
      * @return which of the three
      */
     public Presence presence(FieldHandle field, Key key) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            call.check(
-                    Native.CALLS.readerPresence(
-                            reader,
-                            field.id(),
-                            call.key(key),
-                            call.read(read),
-                            call.out(0),
-                            call.error()));
-            return Presence.of(call.outInt(0));
-        } finally {
-            call.release();
-        }
+        return presence(CallBuffer.with(key), field);
     }
 
     /**
@@ -347,22 +190,7 @@ public class Reads {
      * @return the value, or null when absent or null
      */
     public @Nullable Object getValue(FieldHandle field, Key key) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            call.check(
-                    Native.CALLS.readerGetValue(
-                            reader,
-                            field.id(),
-                            call.key(key),
-                            call.read(read),
-                            call.out(0),
-                            call.out(2),
-                            call.error()));
-            byte[] bytes = call.takeBytes(0);
-            return call.outInt(2) == VALUE ? Values.decode(field.type(), bytes) : null;
-        } finally {
-            call.release();
-        }
+        return value(CallBuffer.with(key), field);
     }
 
     /**
@@ -372,16 +200,7 @@ public class Reads {
      * @return the document, or null when there is none
      */
     public @Nullable Document getDocument(Key key) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            call.check(
-                    Native.CALLS.readerGetDocument(
-                            reader, call.key(key), call.read(read), call.out(0), call.error()));
-            byte[] packed = call.takeBytes(0);
-            return packed.length == 0 ? null : Document.unpack(new Unpacker(packed));
-        } finally {
-            call.release();
-        }
+        return document(CallBuffer.with(key));
     }
 
     /**
@@ -392,21 +211,7 @@ public class Reads {
      * @return the values, in the order of the keys; a key without a document is absent in its place
      */
     public PackedValues multiGet(FieldHandle field, Keys keys) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            call.check(
-                    Native.CALLS.readerGetMany(
-                            reader,
-                            field.id(),
-                            keys.encode(call),
-                            call.read(read),
-                            call.out(0),
-                            call.error()));
-            return new PackedValues(
-                    call.takeBytes(0), call.takeBytes(2), call.takeBytes(4), call.takeBytes(6));
-        } finally {
-            call.release();
-        }
+        return packed(field, keys);
     }
 
     /**
@@ -416,26 +221,7 @@ public class Reads {
      * @return an answer per key, in their order
      */
     public List<DocumentAnswer> getDocuments(Keys keys) {
-        CallBuffer call = CallBuffer.take();
-        try {
-            call.check(
-                    Native.CALLS.readerGetDocuments(
-                            reader,
-                            keys.encode(call),
-                            call.read(read),
-                            call.out(0),
-                            call.error()));
-            Unpacker packed = new Unpacker(call.takeBytes(0));
-            List<DocumentAnswer> answers = new ArrayList<>(keys.size());
-            while (packed.hasMore()) {
-                KeyStatus status = KeyStatus.of(packed.u8());
-                boolean found = status == KeyStatus.FOUND;
-                answers.add(new DocumentAnswer(status, found ? Document.unpack(packed) : null));
-            }
-            return List.copyOf(answers);
-        } finally {
-            call.release();
-        }
+        return documents(keys);
     }
 
     /**
@@ -456,9 +242,7 @@ public class Reads {
             float[] values,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
-        Gather gather = new Gather(this, plan, keys, statuses, cells);
-        gather.check(GatherPlan.Cell.FLOAT, values.length);
-        gather.run(found -> found.asFloatBuffer().get(values, 0, gather.count()));
+        new Gather(this, plan, keys, statuses, cells).into(values);
     }
 
     /**
@@ -477,9 +261,7 @@ public class Reads {
             double[] values,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
-        Gather gather = new Gather(this, plan, keys, statuses, cells);
-        gather.check(GatherPlan.Cell.DOUBLE, values.length);
-        gather.run(found -> found.asDoubleBuffer().get(values, 0, gather.count()));
+        new Gather(this, plan, keys, statuses, cells).into(values);
     }
 
     /**
@@ -498,9 +280,7 @@ public class Reads {
             long[] values,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
-        Gather gather = new Gather(this, plan, keys, statuses, cells);
-        gather.check(GatherPlan.Cell.LONG, values.length);
-        gather.run(found -> found.asLongBuffer().get(values, 0, gather.count()));
+        new Gather(this, plan, keys, statuses, cells).into(values);
     }
 
     /**
@@ -522,7 +302,7 @@ public class Reads {
             ByteBuffer values,
             byte @Nullable [] statuses,
             byte @Nullable [] cells) {
-        new Gather(this, plan, keys, statuses, cells).runInto(values);
+        new Gather(this, plan, keys, statuses, cells).into(values);
     }
 
     /**

@@ -28,6 +28,7 @@ final class ForeignCalls implements NativeCalls {
     private static final SymbolLookup LIBRARY = SymbolLookup.loaderLookup();
 
     private static final MethodHandle VERSION_OF = handle("version", 0);
+    private static final MethodHandle FUNCTION = function();
     private static final MethodHandle CLOSE = handle("close", 2);
     private static final MethodHandle FREE_BYTES = handle("freeBytes", 1);
     private static final MethodHandle FREE_PACKED = handle("freePacked", 1);
@@ -94,12 +95,11 @@ final class ForeignCalls implements NativeCalls {
         return LINKER.downcallHandle(function, shape, options);
     }
 
-    private static ForebayException broken(Throwable failure) {
-        ForebayException broken =
-                ForebayException.of(
-                        ErrorCode.INTERNAL, "a call of the native core broke; report it");
-        broken.initCause(failure);
-        return broken;
+    private static MethodHandle function() {
+        MemorySegment function = LIBRARY.find("Java_io_forebay_JniCalls_function").orElseThrow();
+        ValueLayout number = ValueLayout.JAVA_LONG;
+        return LINKER.downcallHandle(
+                function, FunctionDescriptor.of(number, number, number, number));
     }
 
     @Override
@@ -107,8 +107,13 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) VERSION_OF.invokeExact(0L, 0L);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
+    }
+
+    @Override
+    public HeapCalls heap() {
+        return new ForeignHeapCalls();
     }
 
     @Override
@@ -122,11 +127,20 @@ final class ForeignCalls implements NativeCalls {
     }
 
     @Override
+    public long function(long number) {
+        try {
+            return (long) FUNCTION.invokeExact(0L, 0L, number);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
     public int close(long id, long error) {
         try {
             return (int) CLOSE.invokeExact(0L, 0L, id, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -135,7 +149,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) FREE_BYTES.invokeExact(0L, 0L, bytes);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -144,7 +158,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) FREE_PACKED.invokeExact(0L, 0L, packed);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -153,7 +167,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) FREE_ERROR.invokeExact(0L, 0L, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -163,7 +177,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) CLIENT_CONNECT.invokeExact(
                     0L, 0L, endpoint, length, deadlineMs, client, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -172,7 +186,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STORE_OPEN.invokeExact(0L, 0L, client, name, length, store, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -181,7 +195,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STORE_CREATE.invokeExact(0L, 0L, client, spec, store, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -190,7 +204,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STORE_DEFINITION.invokeExact(0L, 0L, store, definition, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -209,7 +223,7 @@ final class ForeignCalls implements NativeCalls {
                     0L, 0L, client, name, length, fromVersion, alterations, count, definition,
                     error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -218,7 +232,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STORE_DELETE.invokeExact(0L, 0L, client, name, length, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -229,7 +243,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) STORE_DESCRIBE.invokeExact(
                     0L, 0L, client, name, length, version, definition, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -238,7 +252,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STORE_LIST.invokeExact(0L, 0L, client, definitions, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -255,7 +269,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) STORE_WRITE.invokeExact(
                     0L, 0L, store, changes, count, deadlineMs, outcomes, token, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -266,7 +280,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) PENDING_RETRY.invokeExact(
                     0L, 0L, pending, deadlineMs, count, outcomes, token, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -277,7 +291,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) STORE_SEND.invokeExact(
                     0L, 0L, store, changes, count, deadlineMs, sink, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -286,7 +300,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STREAM_OPEN.invokeExact(0L, 0L, store, options, stream, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -295,7 +309,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STREAM_SEND.invokeExact(0L, 0L, stream, store, change, sink, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -304,7 +318,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STREAM_FLUSH.invokeExact(0L, 0L, stream, summary, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -313,7 +327,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) INBOX_OPEN.invokeExact(0L, 0L, inbox, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -324,7 +338,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) INBOX_NEXT.invokeExact(
                     0L, 0L, inbox, timeoutMs, max, events, count, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -333,7 +347,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) LOG_TO.invokeExact(0L, 0L, level, sink, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -342,7 +356,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_OPEN.invokeExact(0L, 0L, client, options, reader, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -351,7 +365,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_AWAIT_READY.invokeExact(0L, 0L, reader, timeoutMs, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -361,7 +375,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_AWAIT_TOKEN.invokeExact(
                     0L, 0L, reader, token, length, timeoutMs, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -372,7 +386,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_FIELD.invokeExact(
                     0L, 0L, reader, name, length, asked, field, found, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -381,7 +395,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_PARTITION.invokeExact(0L, 0L, reader, key, partition, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -396,7 +410,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GET_SCALAR.invokeExact(
                     0L, 0L, reader, field, wanted, key, read, scalar, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -420,7 +434,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GET_BYTES.invokeExact(
                     0L, 0L, reader, field, key, read, buffer, capacity, length, presence, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -431,7 +445,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GET_VALUE.invokeExact(
                     0L, 0L, reader, field, key, read, value, presence, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -446,7 +460,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_PRESENCE.invokeExact(
                     0L, 0L, reader, field, key, read, presence, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -456,7 +470,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GET_DOCUMENT.invokeExact(
                     0L, 0L, reader, key, read, document, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -465,7 +479,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_DEFINITION.invokeExact(0L, 0L, reader, definition, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -474,7 +488,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_SCHEMA_VERSION.invokeExact(0L, 0L, reader, version, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -483,7 +497,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_ON_SCHEMA_CHANGE.invokeExact(0L, 0L, reader, sink, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -492,7 +506,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) READER_METRICS.invokeExact(0L, 0L, reader, metrics, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -503,7 +517,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GET_MANY.invokeExact(
                     0L, 0L, reader, field, keys, read, packed, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -513,7 +527,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GET_DOCUMENTS.invokeExact(
                     0L, 0L, reader, keys, read, documents, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -531,7 +545,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) PLAN_OPEN.invokeExact(
                     0L, 0L, reader, fields, count, cell, lossy, plan, width, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -550,7 +564,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GATHER_FLOAT.invokeExact(
                     0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -569,7 +583,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GATHER_DOUBLE.invokeExact(
                     0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -588,7 +602,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) READER_GATHER_LONG.invokeExact(
                     0L, 0L, reader, plan, keys, read, values, capacity, statuses, cells, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -597,7 +611,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) PLAN_COLUMNS.invokeExact(0L, 0L, plan, columns, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -606,7 +620,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) MEMORY_OPEN.invokeExact(0L, 0L, spec, rows, count, reader, store, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -615,7 +629,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) MEMORY_CLOCK.invokeExact(0L, 0L, reader, nowMicros, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -624,7 +638,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) MEMORY_SET_CLOCK.invokeExact(0L, 0L, reader, nowMicros, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -633,7 +647,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) MEMORY_FORCE.invokeExact(0L, 0L, reader, state, ageMs, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -643,7 +657,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) MEMORY_ALTER.invokeExact(
                     0L, 0L, reader, alterations, count, definition, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -652,7 +666,7 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) SCAN_OPEN.invokeExact(0L, 0L, reader, scan, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 
@@ -663,7 +677,7 @@ final class ForeignCalls implements NativeCalls {
             return (int) SCAN_NEXT.invokeExact(
                     0L, 0L, scan, ageMaxMs, max, documents, count, error);
         } catch (Throwable failure) {
-            throw broken(failure);
+            throw ForebayException.broken(failure);
         }
     }
 }

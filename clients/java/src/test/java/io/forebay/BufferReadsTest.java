@@ -73,6 +73,42 @@ class BufferReadsTest extends Behaviours {
     }
 
     @Test
+    void aValueIsWholeWhateverSizeTheOneBeforeItHad() {
+        StoreSpec spec = StoreSpec.keyValue("sizes", KeyType.INT64, 2);
+        try (InMemoryReader reader = ForebayReader.inMemory(spec)) {
+            int[] sizes = {0, 50, 49, 51, 0, 4096, 50, 1, 4097, 1024, 4097, 50, LARGE, 3, 70_000};
+            FieldHandle value = reader.field("value", FieldType.BYTES);
+            long[] keys = new long[sizes.length];
+            byte[][] values = new byte[sizes.length][];
+            for (int place = 0; place < sizes.length; place++) {
+                keys[place] = place;
+                values[place] = new byte[sizes[place]];
+                Arrays.fill(values[place], (byte) (place + 1));
+                Batch batch = reader.asStore().batch();
+                batch.add(reader.asStore().putValue(Key.of(place), values[place]));
+                batch.send().requireComplete();
+            }
+            for (int time = 0; time < 2; time++) {
+                for (int place = 0; place < sizes.length; place++) {
+                    assertArrayEquals(values[place], reader.getBytes(value, keys[place]));
+                    assertArrayEquals(values[place], reader.getBytes(value, Key.of(keys[place])));
+                    assertNull(reader.getBytes(value, -1L - place));
+                }
+                for (int end = 1; end <= sizes.length; end++) {
+                    byte[][] wanted = Arrays.copyOf(values, end);
+                    long[] few = Arrays.copyOf(keys, end);
+                    assertArrayEquals(wanted, reader.multiGet(value, few).toArrays());
+                    assertArrayEquals(wanted, reader.multiGet(value, Keys.of(few)).toArrays());
+                }
+                long[] first = {1, -1, 2};
+                PackedValues some = reader.multiGet(value, first);
+                assertEquals(KeyStatus.ABSENT, some.status(1));
+                assertArrayEquals(new byte[][] {values[1], null, values[2]}, some.toArrays());
+            }
+        }
+    }
+
+    @Test
     void aBufferTakesTheValueAtItsPosition() {
         for (ByteBuffer out :
                 List.of(ByteBuffer.allocateDirect(12), ByteBuffer.allocate(12))) {

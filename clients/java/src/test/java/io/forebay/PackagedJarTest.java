@@ -2,10 +2,12 @@
 package io.forebay;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.io.File;
 import java.io.IOException;
+import java.io.InputStream;
 import java.net.URISyntaxException;
 import java.nio.charset.StandardCharsets;
 import java.nio.file.Files;
@@ -13,6 +15,8 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.jar.JarFile;
+import java.util.regex.Matcher;
+import java.util.regex.Pattern;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.io.TempDir;
 import org.slf4j.Logger;
@@ -121,6 +125,37 @@ class PackagedJarTest {
         String refused = failure(folder, "-Dforebay.native.path=" + other);
         assertTrue(refused.contains(other + " cannot be loaded on linux-amd64 ("), refused);
         assertTrue(refused.contains("it needs this architecture, and a libc"), refused);
+    }
+
+    @Test
+    void aLibraryThatNeedsANewerLibcNamesIt(@TempDir Path folder) throws Exception {
+        // The library itself, which now asks for a version of the libc that none has.
+        String place = "/io/forebay/native/linux-amd64/libforebay_ffi.so";
+        Path newer = folder.resolve("libnewer.so");
+        try (InputStream packed = ForebayClient.class.getResourceAsStream(place)) {
+            String bytes = new String(packed.readAllBytes(), StandardCharsets.ISO_8859_1);
+            Matcher wanted = Pattern.compile("\0GLIBC_2(\\.\\d\\d\0)").matcher(bytes);
+            Files.write(
+                    newer,
+                    wanted.replaceFirst("\0GLIBC_9$1").getBytes(StandardCharsets.ISO_8859_1));
+        }
+        String refused = failure(folder, "-Dforebay.native.path=" + newer);
+        assertTrue(refused.contains(newer + " cannot be loaded on linux-amd64 ("), refused);
+        assertTrue(refused.contains("GLIBC_9."), refused);
+        assertTrue(refused.contains("a libc that is no older"), refused);
+    }
+
+    @Test
+    void aLibraryOfAnotherReleaseIsNamedWithBothVersions() {
+        Native.requireVersion(NativeCalls.VERSION);
+        UpgradeNeededException refused =
+                assertThrows(
+                        UpgradeNeededException.class,
+                        () -> Native.requireVersion(NativeCalls.VERSION - 1));
+        String message = refused.getMessage();
+        assertTrue(message.contains("speaks ABI " + (NativeCalls.VERSION - 1)), message);
+        assertTrue(message.contains("this package " + NativeCalls.VERSION), message);
+        assertTrue(message.contains("libforebay_ffi.so"), message);
     }
 
     @Test

@@ -7,8 +7,11 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 import java.time.Instant;
+import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
@@ -45,6 +48,37 @@ class ReadBehavioursTest extends Behaviours {
             assertEquals("", reads.getString(at.reader().field("s"), empty));
             assertArrayEquals(new byte[0], reads.getBytes(at.reader().field("b"), empty));
             assertEquals(List.of(), reads.getValue(at.reader().field("l"), empty));
+        }
+    }
+
+    @Test
+    void getIntoABuffer() {
+        try (Opened at =
+                open(
+                        KeyType.STRING,
+                        2,
+                        spec -> spec.field("s", FieldType.STRING).field("b", FieldType.BYTES))) {
+            at.store().put(K).set("s", "h\u00e9llo").set("b", new byte[0]).send();
+            at.store().put(Key.of("null")).setNull("s").send();
+            FieldHandle text = at.reader().field("s");
+            FieldHandle bytes = at.reader().field("b");
+            assertEquals(Presence.NULL, at.latest().presence(text, Key.of("null")));
+            byte[] expected = "h\u00e9llo".getBytes(StandardCharsets.UTF_8);
+            for (int room : new int[] {8, 6, 5, 0}) {
+                byte[] array = new byte[room];
+                ByteBuffer direct = ByteBuffer.allocateDirect(room);
+                assertEquals(6, at.latest().getBytes(text, K, array));
+                assertEquals(6, at.latest().getBytes(text, K, direct));
+                byte[] left = room < 6 ? new byte[room] : Arrays.copyOf(expected, room);
+                assertArrayEquals(left, array);
+                assertEquals(ByteBuffer.wrap(left), direct);
+            }
+            byte[] array = {'.', '.'};
+            assertEquals(0, at.reader().getBytes(bytes, K, array));
+            assertEquals(Reads.NULL, at.reader().getBytes(text, "null", array));
+            assertEquals(Reads.ABSENT, at.reader().getBytes(bytes, "null", array));
+            assertEquals(Reads.ABSENT, at.reader().getBytes(text, "none", array));
+            assertArrayEquals(new byte[] {'.', '.'}, array);
         }
     }
 

@@ -348,6 +348,9 @@ class WriteBehavioursTest extends Behaviours {
                 invalid(() -> at.reader().getLong(at.reader().field("a"), key, -1));
                 invalid(() -> at.reader().getDocuments(Keys.of(key)));
             }
+            invalid(() -> at.reader().getLong(at.reader().field("a"), 7, -1));
+            invalid(() -> at.reader().getLong(at.reader().field("a"), new byte[] {'7'}, -1));
+            invalid(() -> at.reader().getDocuments(new long[] {7}));
             invalid(() -> numbers.store().put(Key.of("7")).set("a", 1).send());
             assertEquals(false, at.reader().scan().hasNext());
         }

@@ -1,0 +1,176 @@
+/* The functions of the native core that write to the caller's segments. */
+package io.forebay.segments;
+
+import static java.lang.foreign.ValueLayout.ADDRESS;
+import static java.lang.foreign.ValueLayout.JAVA_INT;
+import static java.lang.foreign.ValueLayout.JAVA_LONG;
+
+import io.forebay.ForebayException;
+import io.forebay.internal.Calls;
+import java.lang.foreign.FunctionDescriptor;
+import java.lang.foreign.Linker;
+import java.lang.foreign.MemoryLayout;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandle;
+
+/**
+ * Functions of {@code forebay.h}. Memory of the call goes as raw addresses; what the caller gives
+ * goes as segments, whose arenas cannot be closed until the function is back.
+ */
+final class SegmentCalls {
+    private static final MethodHandle GET_BYTES = getBytes();
+    /** Short reads that wait for nothing; the thread stays in Java, so the heap stands still. */
+    private static final MethodHandle GET_BYTES_CRITICAL =
+            getBytes(Linker.Option.critical(true));
+    private static final MethodHandle GET_MANY =
+            handle(
+                    Calls.GET_MANY,
+                    JAVA_LONG,
+                    JAVA_LONG,
+                    JAVA_LONG,
+                    JAVA_LONG,
+                    ADDRESS,
+                    JAVA_LONG,
+                    ADDRESS,
+                    ADDRESS,
+                    ADDRESS,
+                    JAVA_LONG,
+                    JAVA_LONG);
+    private static final MethodHandle GATHER_FLOAT = gather(0);
+    private static final MethodHandle GATHER_DOUBLE = gather(1);
+    private static final MethodHandle GATHER_LONG = gather(2);
+
+    private SegmentCalls() {}
+
+    private static MethodHandle getBytes(Linker.Option... options) {
+        MemoryLayout[] arguments = {
+            JAVA_LONG,
+            JAVA_LONG,
+            JAVA_LONG,
+            JAVA_LONG,
+            ADDRESS,
+            JAVA_LONG,
+            JAVA_LONG,
+            JAVA_LONG,
+            JAVA_LONG,
+        };
+        return Linker.nativeLinker()
+                .downcallHandle(
+                        function(Calls.GET_BYTES),
+                        FunctionDescriptor.of(JAVA_INT, arguments),
+                        options);
+    }
+
+    private static MethodHandle gather(int cell) {
+        return handle(
+                Calls.GATHER + cell,
+                JAVA_LONG,
+                JAVA_LONG,
+                JAVA_LONG,
+                JAVA_LONG,
+                ADDRESS,
+                JAVA_LONG,
+                ADDRESS,
+                ADDRESS,
+                JAVA_LONG);
+    }
+
+    private static MethodHandle handle(int number, MemoryLayout... arguments) {
+        FunctionDescriptor shape = FunctionDescriptor.of(JAVA_INT, arguments);
+        return Linker.nativeLinker().downcallHandle(function(number), shape);
+    }
+
+    private static MemorySegment function(int number) {
+        return MemorySegment.ofAddress(Calls.get().function(number));
+    }
+
+    /** As {@link #getBytes}, for a segment of any kind, by a call that never leaves Java. */
+    static int getBytesCritical(
+            long reader,
+            long field,
+            long key,
+            MemorySegment buffer,
+            long length,
+            long presence,
+            long error) {
+        try {
+            return (int) GET_BYTES_CRITICAL.invokeExact(
+                    reader, field, key, 0L, buffer, buffer.byteSize(), length, presence, error);
+        } catch (Throwable failure) {
+            throw failed(failure);
+        }
+    }
+
+    static int getBytes(
+            long reader,
+            long field,
+            long key,
+            long read,
+            MemorySegment buffer,
+            long capacity,
+            long length,
+            long presence,
+            long error) {
+        try {
+            return (int) GET_BYTES.invokeExact(
+                    reader, field, key, read, buffer, capacity, length, presence, error);
+        } catch (Throwable failure) {
+            throw failed(failure);
+        }
+    }
+
+    static int getMany(
+            long reader,
+            long field,
+            long keys,
+            long read,
+            MemorySegment values,
+            long capacity,
+            MemorySegment ends,
+            MemorySegment statuses,
+            MemorySegment presences,
+            long length,
+            long error) {
+        try {
+            return (int) GET_MANY.invokeExact(
+                    reader, field, keys, read, values, capacity, ends, statuses, presences, length,
+                    error);
+        } catch (Throwable failure) {
+            throw failed(failure);
+        }
+    }
+
+    static int gather(
+            int cell,
+            long reader,
+            long plan,
+            long keys,
+            long read,
+            MemorySegment values,
+            long capacity,
+            MemorySegment statuses,
+            MemorySegment cells,
+            long error) {
+        try {
+            return switch (cell) {
+                case 0 ->
+                        (int) GATHER_FLOAT.invokeExact(
+                                reader, plan, keys, read, values, capacity, statuses, cells, error);
+                case 1 ->
+                        (int) GATHER_DOUBLE.invokeExact(
+                                reader, plan, keys, read, values, capacity, statuses, cells, error);
+                default ->
+                        (int) GATHER_LONG.invokeExact(
+                                reader, plan, keys, read, values, capacity, statuses, cells, error);
+            };
+        } catch (Throwable failure) {
+            throw failed(failure);
+        }
+    }
+
+    private static ForebayException failed(Throwable failure) {
+        return failure instanceof IllegalStateException closed
+                ? Segments.gone(closed)
+                : Calls.get().broken(failure);
+    }
+}

@@ -1,0 +1,111 @@
+/* Local reads of strings and bytes, straight between arrays on the heap. */
+package io.forebay;
+
+import io.forebay.HeapCalls.ManyValues;
+import java.util.Arrays;
+import org.jspecify.annotations.Nullable;
+
+/**
+ * What {@link KeyedReads} tries first, where this Java crosses by foreign functions. A collector's
+ * pause waits for these reads, so they are bounded: by the keys of a batch, and by the bytes that
+ * are copied. {@link #ELSEWHERE} sends all else on to off-heap memory, failures too: whoever reads
+ * there hears of them.
+ */
+final class HeapReads {
+    /** Stands for an answer that is to be had elsewhere. */
+    static final byte[] ELSEWHERE = new byte[0];
+
+    /** A value up to this is read into an array of the size that its field's values have. */
+    static final int LIKELY_BYTES_MAX = 4096;
+
+    private static final int COPIED_BYTES_MAX = 64 * 1024;
+    private static final int BATCH_KEYS_MAX = 1024;
+    private static final int BATCH_BYTES_MAX = 512 * 1024;
+    private static final int TRIES = 2;
+
+    private static final @Nullable HeapCalls HEAP = Native.CALLS.heap();
+
+    private HeapReads() {}
+
+    /** A value in an array of its own, null when absent or null; or {@link #ELSEWHERE}. */
+    static byte @Nullable [] copied(KeyedReads reads, FieldHandle field, KeyType type, byte[] key) {
+        int likely = field.likelyBytes();
+        if (HEAP == null || likely < 0 || !reads.read.isLocal()) {
+            return ELSEWHERE;
+        }
+        byte[] out = new byte[likely];
+        return fitted(field, out, HEAP.get(reads.reader, field.id(), type.code(), key, out));
+    }
+
+    /** As the one above, by an int64 key. */
+    static byte @Nullable [] copied(KeyedReads reads, FieldHandle field, long key) {
+        int likely = field.likelyBytes();
+        if (HEAP == null || likely < 0 || !reads.read.isLocal()) {
+            return ELSEWHERE;
+        }
+        byte[] out = new byte[likely];
+        return fitted(field, out, HEAP.get(reads.reader, field.id(), key, out));
+    }
+
+    private static byte @Nullable [] fitted(FieldHandle field, byte[] out, long length) {
+        if (length == out.length) {
+            return out;
+        }
+        if (length < 0) {
+            return length == HeapCalls.FAILED ? ELSEWHERE : null;
+        }
+        field.saw(length);
+        return length < out.length ? Arrays.copyOf(out, (int) length) : ELSEWHERE;
+    }
+
+    /** Copies a value to an array; answers as {@link HeapCalls#get} does. */
+    static long copiedInto(
+            KeyedReads reads, FieldHandle field, KeyType type, byte[] key, byte[] out) {
+        if (HEAP == null || out.length > COPIED_BYTES_MAX || !reads.read.isLocal()) {
+            return HeapCalls.FAILED;
+        }
+        return inside(HEAP.get(reads.reader, field.id(), type.code(), key, out));
+    }
+
+    /** As the one above, by an int64 key. */
+    static long copiedInto(KeyedReads reads, FieldHandle field, long key, byte[] out) {
+        if (HEAP == null || out.length > COPIED_BYTES_MAX || !reads.read.isLocal()) {
+            return HeapCalls.FAILED;
+        }
+        return inside(HEAP.get(reads.reader, field.id(), key, out));
+    }
+
+    /** Lengths that no array has are refused elsewhere. */
+    private static long inside(long length) {
+        return length > Integer.MAX_VALUE ? HeapCalls.FAILED : length;
+    }
+
+    /** The values of many keys; null when they are to be had elsewhere. */
+    static @Nullable PackedValues packed(KeyedReads reads, FieldHandle field, BatchKeys keys) {
+        int count = keys.size();
+        long capacity = field.likelyBytes(count);
+        // How much it is to copy is not known before the first batch.
+        if (HEAP == null || capacity == 0 || count > BATCH_KEYS_MAX || !reads.read.isLocal()) {
+            return null;
+        }
+        long[] ends = new long[count];
+        byte[] statuses = new byte[count];
+        byte[] presences = new byte[count];
+        for (int time = 0; time < TRIES && capacity <= BATCH_BYTES_MAX; time++) {
+            byte[] values = new byte[(int) capacity];
+            ManyValues into = new ManyValues(values, ends, statuses, presences);
+            long length = keys.read(HEAP, reads.reader, field.id(), into);
+            if (length < 0) {
+                return null;
+            }
+            field.saw(length, count);
+            if (length <= capacity) {
+                boolean wide = capacity - length > length / 4;
+                byte[] fit = wide ? Arrays.copyOf(values, (int) length) : values;
+                return new PackedValues(fit, ends, statuses, presences);
+            }
+            capacity = length;
+        }
+        return null;
+    }
+}

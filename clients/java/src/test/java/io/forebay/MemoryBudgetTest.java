@@ -1,0 +1,80 @@
+/* A reader's memory budget: beyond it nothing more is applied, and all that was answers on. */
+package io.forebay;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.time.Duration;
+import java.util.Arrays;
+import org.junit.jupiter.api.Test;
+
+class MemoryBudgetTest extends Behaviours {
+    private static final long BUDGET = 512 << 10;
+    private static final int DOCUMENTS = 1_000;
+
+    private static StoreSpec large() {
+        return StoreSpec.documents(Node.name(), KeyType.INT64, 1).field("raw", FieldType.BYTES);
+    }
+
+    private static ReaderStatus.Partition partition(ForebayReader reader) {
+        return reader.status().partitions().get(0);
+    }
+
+    @Test
+    void beyondItsBudgetAReaderStopsApplyingAndAnswersOn() {
+        StoreSpec spec = large();
+        byte[] value = new byte[1 << 10];
+        Arrays.fill(value, (byte) 7);
+        ReaderOptions options = ReaderOptions.of(spec.name()).takingAtMost(BUDGET);
+        Store store = CLIENT.createStore(spec);
+        try (ForebayReader reader = CLIENT.reader(options)) {
+            reader.awaitReady(PATIENCE);
+            assertEquals(BUDGET, reader.metrics().memoryBudget().orElseThrow());
+            Token last = null;
+            for (int number = 0; number < DOCUMENTS; number++) {
+                last = store.put(Key.of(number)).set("raw", value).send().token();
+            }
+            Token all = last;
+            refused(
+                    DeadlineExceededException.class,
+                    () -> reader.awaitToken(all, Duration.ofSeconds(1)));
+            Node.eventually("it says why", () -> partition(reader).trouble() != null);
+            ReaderStatus.Partition halted = partition(reader);
+            assertEquals(ReaderStatus.Phase.SERVING, halted.phase());
+            assertTrue(halted.trouble().startsWith("LimitExceeded: "), halted.trouble());
+            assertTrue(halted.trouble().contains("raise the reader's memory budget"));
+            // What was applied is there, as of one position, and nothing behind it.
+            int applied = (int) halted.documents();
+            assertTrue(applied > DOCUMENTS / 10 && applied < DOCUMENTS, "applied " + applied);
+            FieldHandle raw = reader.field("raw");
+            assertArrayEquals(value, reader.getBytes(raw, Key.of(0)));
+            assertArrayEquals(value, reader.getBytes(raw, Key.of(applied - 1)));
+            assertNull(reader.getBytes(raw, Key.of(applied)));
+            assertTrue(reader.metrics().memoryUsed() <= BUDGET);
+            Reads fresh = reader.with(Read.local().maxAge(Duration.ofSeconds(2)));
+            Node.eventually("it is stale", () -> isStale(fresh, raw));
+        }
+    }
+
+    private static boolean isStale(Reads reads, FieldHandle raw) {
+        try {
+            reads.getBytes(raw, Key.of(0));
+            return false;
+        } catch (StaleException stale) {
+            return true;
+        }
+    }
+
+    @Test
+    void withoutABudgetThereIsADefault() {
+        StoreSpec spec = large();
+        CLIENT.createStore(spec);
+        try (ForebayReader reader = CLIENT.reader(spec.name())) {
+            reader.awaitReady(PATIENCE);
+            assertTrue(reader.metrics().memoryBudget().orElseThrow() > BUDGET);
+        }
+        invalid(() -> CLIENT.reader(ReaderOptions.of(spec.name()).takingAtMost(-1)));
+    }
+}
