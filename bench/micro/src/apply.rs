@@ -2,6 +2,7 @@
 //! the index alone, and the bootstrap of a reader from the log's start as users run it. The entries
 //! are those that a real writer has put into a real log.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -287,7 +288,7 @@ type Effects = Vec<Vec<(Applied, PartitionState)>>;
 struct Rows;
 
 impl Documents for Rows {
-    fn row(&self, _key: &[u8]) -> Option<Vec<u8>> {
+    fn row(&self, _key: &[u8]) -> Option<Cow<'_, [u8]>> {
         None
     }
 }

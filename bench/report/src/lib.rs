@@ -24,6 +24,6 @@ mod report;
 mod rounds;
 
 pub use goals::{Bound, Goal, Goals};
-pub use machine::{Machine, Noise, NoiseWatch};
+pub use machine::{Machine, Noise, NoiseWatch, commit};
 pub use report::{Bench, Report, Row, RowResult, Unit};
 pub use rounds::{Contender, Rounds, Spread, Values, interleave};

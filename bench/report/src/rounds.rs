@@ -2,7 +2,7 @@
 //! after it met different machines. So each round runs every contender once, in an order that turns
 //! from round to round, ratios are formed inside a round, and a row is the median over rounds.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use serde::{Deserialize, Serialize};
 
@@ -87,7 +87,17 @@ impl Rounds {
         Spread::of(&ratios).map_err(|problem| format!("{name} / {peer}: {problem}"))
     }
 
-    fn values(&self, name: &str) -> Result<Vec<f64>, String> {
+    /// Every name that some closed round has.
+    #[must_use]
+    pub fn names(&self) -> BTreeSet<String> {
+        self.closed.iter().flat_map(BTreeMap::keys).cloned().collect()
+    }
+
+    /// The values of one name, round by round.
+    ///
+    /// # Errors
+    /// A round lacks the name.
+    pub fn values(&self, name: &str) -> Result<Vec<f64>, String> {
         let rounds = self.closed.iter().enumerate();
         let value = |(round, values): (usize, &BTreeMap<String, f64>)| {
             values.get(name).copied().ok_or_else(|| format!("round {round} has no '{name}'"))
@@ -176,6 +186,8 @@ mod tests {
             rounds.record("b", 20.0 * slowness);
             rounds.close();
         }
+        assert_eq!(rounds.names().into_iter().collect::<Vec<_>>(), ["a", "b"]);
+        assert_eq!(rounds.values("a").unwrap(), [10.0, 20.0, 40.0]);
         let ratio = rounds.ratio("a", "b").unwrap();
         assert_eq!((ratio.quartile_1, ratio.median, ratio.quartile_3), (0.5, 0.5, 0.5));
     }

@@ -1,0 +1,57 @@
+//! Time as the rows need it: a clock of nanoseconds, processor time of a thread, and the core that
+//! a thread stays on.
+
+use rustix::thread::{CpuSet, sched_setaffinity};
+use rustix::time::{ClockId, Timespec, clock_gettime};
+
+/// Nanoseconds since the machine started.
+#[must_use]
+pub fn nanos() -> u64 {
+    count(clock_gettime(ClockId::Monotonic))
+}
+
+/// Nanoseconds that the calling thread has run.
+#[must_use]
+pub fn thread_nanos() -> u64 {
+    count(clock_gettime(ClockId::ThreadCPUTime))
+}
+
+fn count(time: Timespec) -> u64 {
+    let whole = u64::try_from(time.tv_sec).unwrap_or(0).saturating_mul(1_000_000_000);
+    whole.saturating_add(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
+/// Keeps the calling thread, and those that it starts, on one core.
+///
+/// # Errors
+/// The machine has no such core, or does not let this process have it.
+pub fn stay_on(core: usize) -> Result<(), String> {
+    let mut cores = CpuSet::new();
+    cores.set(core);
+    sched_setaffinity(None, &cores).map_err(|error| format!("stay on core {core}: {error}"))
+}
+
+/// The median of what chunks of equal work took: a chunk in which the thread lost its core drops
+/// out.
+#[must_use]
+pub fn median(mut chunks: Vec<u64>) -> f64 {
+    chunks.sort_unstable();
+    chunks.get(chunks.len() / 2).map_or(0.0, |nanos| *nanos as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_median_ignores_one_that_was_pre_empted() {
+        assert_eq!(median(vec![5, 4_000_000, 4]), 5.0);
+    }
+
+    #[test]
+    fn a_thread_that_works_uses_its_time() {
+        let before = thread_nanos();
+        std::hint::black_box((0..1_000_000_u64).fold(1_u64, |sum, n| sum.wrapping_mul(31 ^ n)));
+        assert!(thread_nanos() > before);
+    }
+}

@@ -1,0 +1,178 @@
+//! The data of the reads: documents that name each other, so that the next key comes from the bytes
+//! just read.
+//!
+//! Document `n` holds the key of document `next(n)`, and `next` goes through all of them once
+//! before it comes back, in steps that jump over the whole store. A chain of reads is therefore
+//! dependent, hits each document equally often, and is proved by its end: after so many steps it
+//! must stand where arithmetic says. The workers in other languages make the same data; the vectors
+//! below hold for all.
+
+/// What keys look like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keys {
+    /// 16 bytes: the number, and a hash of it.
+    Bytes16,
+    /// The number, as an int64 key.
+    Int64,
+    /// The number, in 4 bytes.
+    Bytes4,
+}
+
+/// One data set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Data {
+    /// Documents.
+    pub entries: u64,
+    /// Their keys.
+    pub keys: Keys,
+    /// Bytes of each value; the first are the next key.
+    pub value_bytes: usize,
+}
+
+/// A key as bytes: how many of them count is the data's.
+pub type KeyBytes = [u8; 16];
+
+/// A step that is coprime to what the stores have documents of (products of 2 and 5), so that the
+/// chain closes only after all of them. `STEP_BY - 1` is a multiple of 20.
+const STEP_BY: u64 = 618_033_981;
+const STEP_MORE: u64 = 7_309_231;
+
+/// A hash of a number: neighbours have nothing in common. SplitMix64's finalizer.
+#[must_use]
+pub fn mix(number: u64) -> u64 {
+    let mut hash = number.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    hash = (hash ^ hash >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    hash = (hash ^ hash >> 27).wrapping_mul(0x94d0_49bb_1331_11eb);
+    hash ^ hash >> 31
+}
+
+impl Data {
+    /// Bytes of each key.
+    #[must_use]
+    pub fn key_bytes(&self) -> usize {
+        match self.keys {
+            Keys::Bytes16 => 16,
+            Keys::Int64 => 8,
+            Keys::Bytes4 => 4,
+        }
+    }
+
+    /// Bytes of keys and values of all documents.
+    #[must_use]
+    pub fn payload_bytes(&self) -> u64 {
+        self.entries * (self.key_bytes() + self.value_bytes) as u64
+    }
+
+    /// The document that document `number` names.
+    #[must_use]
+    pub fn next(&self, number: u64) -> u64 {
+        (number * STEP_BY + STEP_MORE) % self.entries
+    }
+
+    /// Where a chain stands after so many steps.
+    #[must_use]
+    pub fn after(&self, number: u64, steps: u64) -> u64 {
+        let entries = u128::from(self.entries);
+        let (mut by, mut more) = (u128::from(STEP_BY) % entries, u128::from(STEP_MORE) % entries);
+        let (mut at, mut left) = (u128::from(number), steps);
+        while left > 0 {
+            if left & 1 == 1 {
+                at = (at * by + more) % entries;
+            }
+            more = (more * by + more) % entries;
+            by = by * by % entries;
+            left >>= 1;
+        }
+        at as u64
+    }
+
+    /// The key of a document.
+    #[must_use]
+    pub fn key(&self, number: u64) -> KeyBytes {
+        let mut key = [0; 16];
+        key[..8].copy_from_slice(&number.to_le_bytes());
+        if self.keys == Keys::Bytes16 {
+            key[8..].copy_from_slice(&mix(number).to_le_bytes());
+        }
+        key
+    }
+
+    /// The value of a document: the next key, then bytes that no two documents share.
+    pub fn value(&self, number: u64, out: &mut Vec<u8>) {
+        out.clear();
+        out.extend_from_slice(&self.key(self.next(number))[..self.key_bytes()]);
+        let mut state = mix(number);
+        while out.len() < self.value_bytes {
+            state = mix(state);
+            let more = (self.value_bytes - out.len()).min(8);
+            out.extend_from_slice(&state.to_le_bytes()[..more]);
+        }
+    }
+
+    /// The number in a key.
+    #[must_use]
+    pub fn number(&self, key: &[u8]) -> u64 {
+        let mut number = [0; 8];
+        let bytes = self.key_bytes().min(8);
+        number[..bytes].copy_from_slice(&key[..bytes]);
+        u64::from_le_bytes(number)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn data(entries: u64) -> Data {
+        Data { entries, keys: Keys::Bytes16, value_bytes: 50 }
+    }
+
+    #[test]
+    fn a_chain_comes_to_every_document_once() {
+        let data = data(10_000);
+        let (mut at, mut seen) = (0, vec![false; 10_000]);
+        for _ in 0..10_000 {
+            assert!(!std::mem::replace(&mut seen[at as usize], true), "{at} came twice");
+            at = data.next(at);
+        }
+        assert_eq!(at, 0);
+    }
+
+    #[test]
+    fn its_end_is_known_beforehand() {
+        for entries in [100_000, 1_000_000, 25_000_000] {
+            let data = data(entries);
+            let mut at = 17;
+            (0..1_000).for_each(|_| at = data.next(at));
+            assert_eq!(data.after(17, 1_000), at);
+        }
+    }
+
+    #[test]
+    fn a_value_begins_with_the_next_key() {
+        let (data, mut value) = (data(1_000_000), Vec::new());
+        data.value(41, &mut value);
+        assert_eq!(value.len(), 50);
+        assert_eq!(value[..16], data.key(data.next(41)));
+        assert_eq!(data.number(&value), data.next(41));
+        let small = Data { keys: Keys::Bytes4, value_bytes: 32, ..data };
+        small.value(41, &mut value);
+        assert_eq!((value.len(), small.number(&value)), (32, small.next(41)));
+    }
+
+    /// The workers in Java and Python hold the same.
+    #[test]
+    fn vectors() {
+        let (data, mut value) = (data(1_000_000), Vec::new());
+        assert_eq!(mix(0), 0xe220_a839_7b1d_cdaf);
+        assert_eq!(data.next(1), 343_212);
+        data.value(1, &mut value);
+        let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+        assert_eq!(hex, VALUE_1);
+    }
+
+    const VALUE_1: &str = concat!(
+        "ac3c0500000000004d1697d0f350a3451e61397408ab415e",
+        "c3868d6df4028ab15649eed9dd9581e2e5c8bef81a3d8c346c26"
+    );
+}

@@ -1,0 +1,113 @@
+//! Runs the sections: starts a section's workers, lets them take turns round by round, and gathers
+//! what they answer.
+
+use crate::judge::Measured;
+use crate::peers::{Programs, Scratch};
+use crate::plan::{Section, Times, is_asked_for};
+use crate::serve::About;
+use crate::table;
+use crate::worker::Worker;
+
+/// What the workers said beside what they measured.
+#[derive(Clone, Debug, Default)]
+pub struct Said {
+    /// What each process is, from when it was ready.
+    pub about: Vec<(String, About)>,
+    /// What did not work.
+    pub problems: Vec<String>,
+}
+
+impl Said {
+    fn fails(&mut self, problem: String) {
+        eprintln!("bench-index: {problem}");
+        self.problems.push(problem);
+    }
+}
+
+/// What a section gave, or why it gave nothing.
+pub type Rounds = Result<forebay_bench_report::Rounds, String>;
+
+/// Runs what is asked for; what fails is an answer too.
+pub fn run(
+    sections: &[Section],
+    programs: &Programs,
+    times: Times,
+    rows: Option<&str>,
+    said: &mut Said,
+) -> Measured {
+    let mut measured = Measured::new();
+    for section in sections {
+        let rounds = if is_asked_for(section.name, rows) {
+            eprintln!("bench-index: {}: {}", section.name, section.about);
+            run_section(section, programs, times, said)
+        } else {
+            Err("not asked for (ROWS)".to_owned())
+        };
+        if let Err(problem) = &rounds {
+            eprintln!("bench-index: {}: {problem}", section.name);
+        }
+        // A run that is cut short has said what it found so far.
+        let found = Measured::from([(section.name.to_owned(), rounds)]);
+        eprint!("{}", table::values(&found));
+        measured.extend(found);
+    }
+    measured
+}
+
+fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut Said) -> Rounds {
+    let mut rounds = forebay_bench_report::Rounds::default();
+    let count = section.rounds_max.unwrap_or(times.rounds).min(times.rounds);
+    for launch in 0..times.launches {
+        let scratch = Scratch::new()?;
+        let mut workers = Vec::new();
+        for process in section.processes.iter().filter(|it| !(times.quick && it.slow)) {
+            let name = format!("{}, {}", section.name, process.role);
+            let started = programs
+                .command(section, process, count, &scratch)
+                .and_then(|mut command| Worker::start(&name, &mut command));
+            match started {
+                Ok(worker) => {
+                    if launch == 0 {
+                        said.about.push((name, worker.about.clone()));
+                    }
+                    workers.push((worker, process.orders.clone()));
+                }
+                Err(problem) => said.fails(problem),
+            }
+        }
+        if workers.is_empty() {
+            return Err("no worker could be started".to_owned());
+        }
+        for round in 0..count {
+            run_round(&mut workers, launch * count + round, &mut rounds, said);
+        }
+    }
+    Ok(rounds)
+}
+
+/// Every order of every worker once; the one that starts moves on from round to round. An order
+/// that fails is not given again.
+fn run_round(
+    workers: &mut [(Worker, Vec<&'static str>)],
+    round: usize,
+    rounds: &mut forebay_bench_report::Rounds,
+    said: &mut Said,
+) {
+    let mut orders: Vec<(usize, &'static str)> = Vec::new();
+    for (place, (_, own)) in workers.iter().enumerate() {
+        orders.extend(own.iter().map(|order| (place, *order)));
+    }
+    let first = round % orders.len().max(1);
+    orders.rotate_left(first);
+    for (place, order) in orders {
+        let (worker, own) = &mut workers[place];
+        match worker.run(order) {
+            Ok(values) => values.iter().for_each(|(name, value)| rounds.record(name, *value)),
+            Err(problem) => {
+                own.retain(|kept| *kept != order);
+                said.fails(format!("{order}: {problem}"));
+            }
+        }
+    }
+    rounds.close();
+}

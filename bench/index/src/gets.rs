@@ -1,0 +1,382 @@
+//! Reads in Rust: one by one, each key out of the last value; in batches; and the standard map
+//! beside them, filled with the same data in the same process.
+
+use std::any::Any;
+use std::collections::HashMap;
+
+use forebay::{
+    CopyOut, DocumentKey, FieldHandle, FieldType, KeyType, KeyValue, PackedKeys, PackedValues,
+    Read, Reader, ScalarType, StoreSpec,
+};
+use forebay_bench_report::{Contender, Values};
+use forebay_index::MemoryLines;
+use futures::executor::block_on;
+use hdrhistogram::Histogram;
+
+use crate::clock::{median, nanos};
+use crate::data::{Data, KeyBytes, Keys};
+use crate::line::Line;
+use crate::node::{FILL_BOUND, Place, runtime};
+
+/// Partitions of every store that is measured.
+pub const PARTITIONS: u32 = 4;
+/// Gets of one chunk, and chunks of one round.
+const CHUNK: u64 = 512;
+const CHUNKS: u64 = 400;
+/// Gets of a round whose every single time is kept.
+const SINGLES: u64 = 100_000;
+/// Batches of one round.
+const BATCHES: u64 = 400;
+/// Keys of a batch that is judged.
+pub const BATCH: usize = 500;
+/// Documents written together.
+const WRITTEN_TOGETHER: u64 = 2_000;
+/// The longest time that a histogram tells from a longer one.
+const NANOS_MAX: u64 = 60_000_000_000;
+
+/// A reader that holds a data set: in memory, or over files.
+pub struct Store {
+    /// What its values are named by.
+    name: &'static str,
+    data: Data,
+    reader: Reader,
+    /// What brings its changes; it goes on as long as this lives.
+    _source: Box<dyn Any>,
+    value: FieldHandle,
+    at: KeyBytes,
+    line: Line,
+}
+
+impl Store {
+    /// Fills one in memory.
+    ///
+    /// # Errors
+    /// A write is refused.
+    pub fn fill(data: Data) -> Result<Self, String> {
+        Self::try_fill(data).map_err(|error| error.to_string())
+    }
+
+    fn try_fill(data: Data) -> forebay::Result<Self> {
+        let key_type = if data.keys == Keys::Int64 { KeyType::Int64 } else { KeyType::Bytes };
+        let reader = Reader::in_memory(&StoreSpec::key_value("read", key_type, PARTITIONS), [])?;
+        let mut value = Vec::new();
+        for first in (0..data.entries).step_by(WRITTEN_TOGETHER as usize) {
+            let mut batch = reader.as_store().batch();
+            for number in first..data.entries.min(first + WRITTEN_TOGETHER) {
+                data.value(number, &mut value);
+                let key = data.key(number);
+                let write = reader.put(document_key(&data, &key)).set("value", value.as_slice());
+                batch.add(write)?;
+            }
+            block_on(batch.send()).map_err(forebay::Error::from)?.into_complete()?;
+        }
+        Self::over("rust", data, Reader::clone(&reader), Box::new(reader))
+    }
+
+    /// Opens one over the directory that this worker was told of, as readers do by default: its
+    /// copy is shared with all other readers there.
+    ///
+    /// # Errors
+    /// There is none, or it does not come to the end of the log.
+    pub fn open(data: Data) -> Result<Self, String> {
+        let (place, runtime) = (Place::told()?, runtime()?);
+        let opened = runtime.block_on(async {
+            let reader = Reader::open(&place.address, place.reader()).await?;
+            reader.await_ready(FILL_BOUND).await?;
+            let partitions: Vec<_> = reader.schema().definition.partitions.partitions().collect();
+            reader.wait(&Read::latest(FILL_BOUND), &partitions).await?;
+            Ok(reader)
+        });
+        let over = |reader| Self::over("rust-files", data, reader, Box::new(runtime));
+        opened.and_then(over).map_err(|error: forebay::Error| error.to_string())
+    }
+
+    fn over(
+        name: &'static str,
+        data: Data,
+        reader: Reader,
+        source: Box<dyn Any>,
+    ) -> forebay::Result<Self> {
+        let value = reader.handle("value", FieldType::Scalar(ScalarType::Bytes))?;
+        let (at, line) = (data.key(0), Line::default());
+        Ok(Self { name, data, reader, _source: source, value, at, line })
+    }
+
+    /// Bytes that the documents and their index take, as the reader counts them.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.reader.metrics().memory_bytes
+    }
+
+    /// The memory that they lie in.
+    ///
+    /// # Errors
+    /// It cannot be mapped.
+    pub fn lines(&self) -> Result<MemoryLines<'_>, String> {
+        self.reader.memory_lines().map_err(|error| error.to_string())
+    }
+
+    /// Nanoseconds of one dependent line of that memory.
+    fn line(&mut self) -> Result<f64, String> {
+        let lines = self.reader.memory_lines().map_err(|error| error.to_string())?;
+        self.line.measure(&lines)
+    }
+
+    /// One get into a buffer; the next key is in it then.
+    #[inline]
+    fn step(&mut self, buffer: &mut [u8]) -> Result<(), String> {
+        let key = document_key(&self.data, &self.at);
+        let read = |view: &forebay::View<'_>| view.get_bytes(&self.value, key, buffer);
+        let copied = self.reader.read_local(None, read).map_err(|error| error.to_string())?;
+        let bytes = self.data.key_bytes();
+        match copied {
+            CopyOut::Length(_) => self.at[..bytes].copy_from_slice(&buffer[..bytes]),
+            other => return Err(format!("a document is {other:?}")),
+        }
+        Ok(())
+    }
+
+    /// Nanoseconds of one dependent get with its copy: the median over chunks.
+    fn get(&mut self) -> Result<f64, String> {
+        let mut buffer = vec![0; self.data.value_bytes];
+        let began_at = self.data.number(&self.at);
+        let mut chunks = Vec::with_capacity(CHUNKS as usize);
+        for _ in 0..CHUNKS {
+            let began = nanos();
+            for _ in 0..CHUNK {
+                self.step(&mut buffer)?;
+            }
+            chunks.push(nanos() - began);
+        }
+        self.check_end(began_at, CHUNK * CHUNKS)?;
+        Ok(median(chunks) / CHUNK as f64)
+    }
+
+    /// The same, each get timed by itself.
+    fn latencies(&mut self) -> Result<Values, String> {
+        let mut buffer = vec![0; self.data.value_bytes];
+        let began_at = self.data.number(&self.at);
+        let mut times = Vec::with_capacity(SINGLES as usize);
+        let mut before = nanos();
+        for _ in 0..SINGLES {
+            self.step(&mut buffer)?;
+            let now = nanos();
+            times.push(now - before);
+            before = now;
+        }
+        self.check_end(began_at, SINGLES)?;
+        percentiles(&format!("{} get", self.name), &times)
+    }
+
+    fn check_end(&self, began_at: u64, steps: u64) -> Result<(), String> {
+        let (expected, found) = (self.data.after(began_at, steps), self.data.number(&self.at));
+        if expected == found {
+            return Ok(());
+        }
+        Err(format!("a chain from {began_at} ended at {found}, not at {expected}"))
+    }
+
+    /// The keys of the next batch, one behind another.
+    fn batch_keys(&self, from: &mut u64, keys: usize, packed: &mut Vec<u8>) {
+        packed.clear();
+        for _ in 0..keys {
+            packed.extend_from_slice(&self.data.key(*from)[..self.data.key_bytes()]);
+            *from = self.data.next(*from);
+        }
+    }
+
+    /// Nanoseconds per key of batches that many keys long: the median over batches.
+    fn batches(&mut self, keys: usize) -> Result<f64, String> {
+        let bytes = self.data.key_bytes();
+        let ends: Vec<u64> = (1..=keys).map(|end| (end * bytes) as u64).collect();
+        let (mut packed, mut out) = (Vec::new(), PackedValues::default());
+        let mut from = self.data.number(&self.at);
+        let mut times = Vec::with_capacity(BATCHES as usize);
+        for _ in 0..BATCHES {
+            self.batch_keys(&mut from, keys, &mut packed);
+            let list = PackedKeys::bytes(&packed, &ends).map_err(|error| error.to_string())?;
+            let began = nanos();
+            let read =
+                |view: &forebay::View<'_>| view.multi_get_packed(&list, &self.value, &mut out);
+            self.reader.read_local(None, read).map_err(|error| error.to_string())?;
+            times.push(nanos() - began);
+            if out.value(keys - 1).map(|value| self.data.number(value)) != Some(from) {
+                return Err("a batch's last value is another's".to_owned());
+            }
+        }
+        self.at = self.data.key(from);
+        Ok(median(times) / keys as f64)
+    }
+
+    /// Nanoseconds per key of as many single gets, whose keys are known: what a loop without
+    /// prefetching costs.
+    fn loops(&mut self, keys: usize) -> Result<f64, String> {
+        let bytes = self.data.key_bytes();
+        let (mut packed, mut buffer) = (Vec::new(), vec![0; keys * self.data.value_bytes]);
+        let mut from = self.data.number(&self.at);
+        let mut times = Vec::with_capacity(BATCHES as usize);
+        for _ in 0..BATCHES {
+            self.batch_keys(&mut from, keys, &mut packed);
+            let began = nanos();
+            for (key, out) in
+                packed.chunks_exact(bytes).zip(buffer.chunks_exact_mut(self.data.value_bytes))
+            {
+                let key = document_key(&self.data, key);
+                let read = |view: &forebay::View<'_>| view.get_bytes(&self.value, key, out);
+                match self.reader.read_local(None, read).map_err(|error| error.to_string())? {
+                    CopyOut::Length(_) => {}
+                    other => return Err(format!("a document is {other:?}")),
+                }
+            }
+            times.push(nanos() - began);
+        }
+        self.at = self.data.key(from);
+        Ok(median(times) / keys as f64)
+    }
+}
+
+/// A key as readers and writers take it.
+#[must_use]
+pub fn document_key<'k>(data: &Data, key: &'k [u8]) -> DocumentKey<'k> {
+    match data.keys {
+        Keys::Int64 => DocumentKey::from(data.number(key) as i64),
+        _ => DocumentKey::new(KeyValue::Bytes(&key[..data.key_bytes()])),
+    }
+}
+
+/// The percentiles of single times, under the name that they are of.
+///
+/// # Errors
+/// There is none.
+pub fn percentiles(name: &str, times: &[u64]) -> Result<Values, String> {
+    let problem = |error| format!("make a histogram: {error}");
+    let mut counts = Histogram::<u64>::new_with_max(NANOS_MAX, 3).map_err(problem)?;
+    times.iter().for_each(|time| counts.saturating_record((*time).max(1)));
+    if counts.is_empty() {
+        return Err(format!("'{name}' has no sample"));
+    }
+    let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+    let value =
+        |(label, quantile)| (format!("{name} {label}"), counts.value_at_quantile(quantile) as f64);
+    Ok(quantiles.into_iter().map(value).collect())
+}
+
+/// What this module measures of a filled store.
+pub fn contenders(store: &std::cell::RefCell<Store>) -> Vec<Contender<'_>> {
+    let called = |what: &str| format!("{} {what}", store.borrow().name);
+    let mut contenders = vec![
+        Contender::new("D", || store.borrow_mut().line()),
+        Contender::new(&called("get"), || store.borrow_mut().get()),
+        Contender::several(&called("latencies"), || store.borrow_mut().latencies()),
+        Contender::new(&called("loop 500"), || store.borrow_mut().loops(BATCH)),
+    ];
+    for keys in [10, 50, 100, BATCH] {
+        let name = called(&format!("batch {keys}"));
+        contenders.push(Contender::new(&name, move || store.borrow_mut().batches(keys)));
+    }
+    contenders
+}
+
+/// The standard map with the same data.
+pub struct Map {
+    data: Data,
+    values: HashMap<KeyBytes, Box<[u8]>>,
+    at: KeyBytes,
+}
+
+impl Map {
+    /// Fills one.
+    #[must_use]
+    pub fn fill(data: Data) -> Self {
+        let mut value = Vec::new();
+        let entry = |number| {
+            data.value(number, &mut value);
+            (data.key(number), value.clone().into_boxed_slice())
+        };
+        Self { data, values: (0..data.entries).map(entry).collect(), at: data.key(0) }
+    }
+
+    /// Nanoseconds of one dependent get with its copy.
+    ///
+    /// # Errors
+    /// A document is missing.
+    pub fn get(&mut self) -> Result<f64, String> {
+        let mut buffer = vec![0; self.data.value_bytes];
+        let bytes = self.data.key_bytes();
+        let mut chunks = Vec::with_capacity(CHUNKS as usize);
+        for _ in 0..CHUNKS {
+            let began = nanos();
+            for _ in 0..CHUNK {
+                let value = self.values.get(&self.at).ok_or("a document is missing")?;
+                buffer.copy_from_slice(value);
+                self.at[..bytes].copy_from_slice(&buffer[..bytes]);
+            }
+            chunks.push(nanos() - began);
+        }
+        Ok(median(chunks) / CHUNK as f64)
+    }
+
+    /// Nanoseconds per key of a loop over known keys that copies each value.
+    ///
+    /// # Errors
+    /// A document is missing.
+    pub fn loops(&mut self, keys: usize) -> Result<f64, String> {
+        let mut buffer = vec![0; keys * self.data.value_bytes];
+        let mut from = self.data.number(&self.at);
+        let mut times = Vec::with_capacity(BATCHES as usize);
+        let mut asked = Vec::with_capacity(keys);
+        for _ in 0..BATCHES {
+            asked.clear();
+            for _ in 0..keys {
+                asked.push(self.data.key(from));
+                from = self.data.next(from);
+            }
+            let began = nanos();
+            for (key, out) in asked.iter().zip(buffer.chunks_exact_mut(self.data.value_bytes)) {
+                out.copy_from_slice(self.values.get(key).ok_or("a document is missing")?);
+            }
+            times.push(nanos() - began);
+        }
+        self.at = self.data.key(from);
+        Ok(median(times) / keys as f64)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+
+    #[test]
+    fn every_contender_measures_every_kind_of_key() {
+        for (keys, value_bytes) in [(Keys::Bytes16, 50), (Keys::Int64, 16)] {
+            let data = Data { entries: 2_000, keys, value_bytes };
+            let store = RefCell::new(Store::fill(data).unwrap());
+            assert!(store.borrow().memory_bytes() > data.payload_bytes());
+            for mut contender in contenders(&store) {
+                if keys == Keys::Int64 && contender.name.starts_with("rust batch") {
+                    continue;
+                }
+                let values = (contender.run)().unwrap();
+                assert!(values.iter().all(|(_, value)| *value > 0.0), "{}", contender.name);
+            }
+        }
+    }
+
+    #[test]
+    fn the_map_holds_the_same() {
+        let data = Data { entries: 2_000, keys: Keys::Bytes16, value_bytes: 50 };
+        let mut map = Map::fill(data);
+        assert!(map.get().unwrap() > 0.0 && map.loops(10).unwrap() > 0.0);
+        assert_eq!(data.number(&map.at), data.after(data.after(0, CHUNK * CHUNKS), 10 * BATCHES));
+    }
+
+    #[test]
+    fn percentiles_are_named() {
+        let values = percentiles("get", &[1, 2, 3, 1_000]).unwrap();
+        assert_eq!(values[0], ("get p50".to_owned(), 2.0));
+        assert_eq!(values[4], ("get max".to_owned(), 1_000.0));
+        assert!(percentiles("get", &[]).is_err());
+    }
+}

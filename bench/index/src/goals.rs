@@ -1,0 +1,174 @@
+//! Rows and goals: `bench/index/goals.toml`, one for one with the table of what must be reached.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::path::Path;
+use std::str::FromStr;
+
+use serde::Deserialize;
+
+/// All rows of the file, in its order.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Goals {
+    /// The rows.
+    #[serde(rename = "row")]
+    pub rows: Vec<Row>,
+}
+
+/// A row of the table of goals.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Row {
+    /// What is measured, in the table's words.
+    pub measure: String,
+    /// The goals, in the table's words.
+    pub goal: String,
+    /// The stretch goals, in the table's words.
+    pub stretch: String,
+    /// The goals one by one.
+    #[serde(rename = "part")]
+    pub parts: Vec<Part>,
+}
+
+/// One goal of a row: what is judged, and by which bound.
+#[derive(Clone, Debug, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Part {
+    /// Which of the row's goals.
+    pub name: String,
+    /// The section that measures it.
+    #[serde(default)]
+    pub section: String,
+    /// The value that is judged.
+    #[serde(default)]
+    pub value: String,
+    /// What it is divided by, inside each round.
+    pub over: Option<String>,
+    /// What the judged number is counted in: `D`, `x`, `B` and so on.
+    pub unit: String,
+    /// What `value` itself is counted in.
+    #[serde(default = "nanoseconds")]
+    pub of: String,
+    /// The goal, where less is better.
+    pub at_most: Option<f64>,
+    /// The goal, where more is better.
+    pub at_least: Option<f64>,
+    /// What we would like to reach.
+    pub stretch: Option<f64>,
+    /// What is printed beside it, such as a source's own figure.
+    pub beside: Option<String>,
+    /// What must exist before it can be measured.
+    pub needs: Option<String>,
+}
+
+fn nanoseconds() -> String {
+    "ns".to_owned()
+}
+
+impl Goals {
+    /// Where they stand in the tree.
+    pub const FILE: &str = "bench/index/goals.toml";
+
+    /// Reads them under the root of the tree.
+    ///
+    /// # Errors
+    /// The file is missing or broken.
+    pub fn load(root: &Path) -> Result<Self, String> {
+        let path = root.join(Self::FILE);
+        let text = fs::read_to_string(&path);
+        text.map_err(|error| format!("read {}: {error}", path.display()))?.parse()
+    }
+
+    /// How many goals are judged: parts with a bound.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.rows.iter().flat_map(|row| &row.parts).filter(|part| part.bound().is_some()).count()
+    }
+}
+
+impl FromStr for Goals {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let goals: Self = toml::from_str(text).map_err(|error| format!("read goals: {error}"))?;
+        let mut seen = BTreeSet::new();
+        for row in &goals.rows {
+            for part in &row.parts {
+                let place = format!("{} / {}", row.measure, part.name);
+                part.check().map_err(|problem| format!("{place}: {problem}"))?;
+                if !seen.insert(place.clone()) {
+                    return Err(format!("two goals for {place}"));
+                }
+            }
+        }
+        Ok(goals)
+    }
+}
+
+impl Part {
+    fn check(&self) -> Result<(), String> {
+        if self.at_most.is_some() && self.at_least.is_some() {
+            return Err("a goal has one bound".to_owned());
+        }
+        let measured = !self.section.is_empty() && !self.value.is_empty();
+        if measured == self.needs.is_some() {
+            return Err("name a section and a value, or what it needs".to_owned());
+        }
+        Ok(())
+    }
+
+    /// The goal in words, such as `<= 2.5 D`.
+    #[must_use]
+    pub fn bound(&self) -> Option<String> {
+        let unit = &self.unit;
+        let most = self.at_most.map(|bound| format!("<= {bound} {unit}"));
+        most.or_else(|| self.at_least.map(|bound| format!(">= {bound} {unit}")))
+    }
+
+    /// Whether a number reaches the goal; `None` without one.
+    #[must_use]
+    pub fn is_met_by(&self, number: f64) -> Option<bool> {
+        let most = self.at_most.map(|bound| number <= bound);
+        most.or_else(|| self.at_least.map(|bound| number >= bound))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(part: &str) -> Result<Goals, String> {
+        let row = "[[row]]\nmeasure = 'm'\ngoal = 'g'\nstretch = '-'\n";
+        format!("{row}[[row.part]]\nname = 'p'\nunit = 'D'\n{part}").parse()
+    }
+
+    #[test]
+    fn a_part_is_measured_or_needs_something() {
+        let goals = read("section = 's'\nvalue = 'get'\nover = 'D'\nat_most = 2.5").unwrap();
+        let part = &goals.rows[0].parts[0];
+        assert_eq!((part.bound().unwrap().as_str(), goals.count()), ("<= 2.5 D", 1));
+        assert_eq!((part.is_met_by(2.5), part.is_met_by(2.6)), (Some(true), Some(false)));
+        assert!(read("needs = 'the image'").is_ok());
+        assert!(read("at_most = 2.5").is_err());
+        assert!(read("section = 's'\nvalue = 'get'\nneeds = 'x'").is_err());
+        assert!(read("section = 's'\nvalue = 'get'\nat_most = 1\nat_least = 1").is_err());
+        assert!(read("section = 's'\nvalue = 'get'\nat_mots = 1").is_err());
+    }
+
+    #[test]
+    fn more_may_be_better_and_no_goal_is_never_met() {
+        let goals = read("section = 's'\nvalue = 'get'\nat_least = 2").unwrap();
+        let part = &goals.rows[0].parts[0];
+        assert_eq!((part.is_met_by(2.0), part.is_met_by(1.9)), (Some(true), Some(false)));
+        let none = read("section = 's'\nvalue = 'get'").unwrap();
+        assert_eq!((none.rows[0].parts[0].is_met_by(1.0), none.count()), (None, 0));
+    }
+
+    #[test]
+    fn no_part_stands_twice() {
+        let part = "section = 's'\nvalue = 'get'";
+        let twice = format!("{part}\n[[row.part]]\nname = 'p'\nunit = 'D'\n{part}");
+        assert!(read(&twice).unwrap_err().contains("two goals"));
+    }
+}

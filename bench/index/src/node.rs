@@ -1,0 +1,156 @@
+//! A node with a filled store, for readers over files: `forebayd dev` in a process of its own, and
+//! the directory that all readers of a section share.
+
+use std::env;
+use std::fs;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, ChildStdout, Command, Stdio};
+use std::time::Duration;
+
+use forebay::{
+    CheckpointOptions, Client, ClientOptions, KeyType, ReaderOptions, StoreId, StoreSpec,
+    StreamOptions,
+};
+use forebay_core::id::PartitionId;
+use forebay_index::LiveDirectory;
+use forebay_testkit::tree;
+use tokio::runtime::{Builder, Runtime};
+
+use crate::data::{Data, Keys};
+use crate::gets::{PARTITIONS, document_key};
+
+/// Name of the store.
+pub const STORE: &str = "read";
+/// Where a worker is told the node's address, and the readers' directory.
+const ADDRESS: &str = "FOREBAY_NODE";
+const DIRECTORY: &str = "FOREBAY_COPY";
+/// How long it may take to fill the store, or to follow it to its end.
+pub const FILL_BOUND: Duration = Duration::from_secs(20 * 60);
+
+/// A running node; killed when it goes, with what its readers shared.
+pub struct Node {
+    process: Child,
+    /// Kept open, so that the node can always write what it says.
+    _said: BufReader<ChildStdout>,
+    place: Place,
+    store: Option<StoreId>,
+}
+
+/// Where the node is, and what its readers share.
+#[derive(Clone, Debug)]
+pub struct Place {
+    /// The node's address.
+    pub address: String,
+    /// The readers' directory.
+    pub directory: PathBuf,
+}
+
+impl Node {
+    /// Starts one in a folder, and fills its store.
+    ///
+    /// # Errors
+    /// There is no `forebayd` beside this program, it does not start, or a write is refused.
+    pub fn start(folder: &Path, data: &Data) -> Result<Self, String> {
+        let program = tree::built("forebayd")?;
+        let mut command = Command::new(&program);
+        command.args(["dev", "--listen", "127.0.0.1:0", "--durability", "buffered"]);
+        command.arg("--data-dir").arg(folder.join("node")).env("FOREBAY_LOG", "warn");
+        let started = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn();
+        let mut process =
+            started.map_err(|error| format!("start {}: {error}", program.display()))?;
+        let said = process.stdout.take().ok_or("forebayd has no standard output")?;
+        let (mut said, mut greeting) = (BufReader::new(said), String::new());
+        let _read = said.read_line(&mut greeting);
+        let address = greeting.trim().strip_prefix("forebayd ready http://").unwrap_or("");
+        let place = Place { address: address.to_owned(), directory: folder.join("copy") };
+        let mut node = Self { process, _said: said, place, store: None };
+        if node.place.address.is_empty() {
+            return Err(format!("forebayd did not get ready; it said {greeting:?}"));
+        }
+        node.store = Some(node.place.fill(data)?);
+        Ok(node)
+    }
+
+    /// Tells a worker where it is.
+    pub fn tell(&self, command: &mut Command) {
+        command.env(ADDRESS, &self.place.address).env(DIRECTORY, &self.place.directory);
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+        if let Some(store) = self.store {
+            self.place.forget_copies(store);
+        }
+    }
+}
+
+impl Place {
+    /// The one that this worker was told.
+    ///
+    /// # Errors
+    /// It was told none.
+    pub fn told() -> Result<Self, String> {
+        let word = |name: &str| env::var(name).map_err(|_| format!("{name} is not set"));
+        Ok(Self { address: word(ADDRESS)?, directory: word(DIRECTORY)?.into() })
+    }
+
+    /// How a reader of its store is opened that shares the directory, as by default.
+    #[must_use]
+    pub fn reader(&self) -> ReaderOptions {
+        let checkpoint = Some(CheckpointOptions::new(&self.directory));
+        ReaderOptions { checkpoint, ..ReaderOptions::new(STORE) }
+    }
+
+    /// Removes the copies that readers share, as a restart of the machine does; checkpoints stay.
+    pub fn forget_copies(&self, store: StoreId) {
+        let partitions = (0..PARTITIONS).map(PartitionId);
+        LiveDirectory::new(&self.directory).remove(store, partitions);
+    }
+
+    /// The checkpoints that lie there now.
+    ///
+    /// # Errors
+    /// The directory cannot be read.
+    pub fn checkpoints(&self) -> Result<Vec<PathBuf>, String> {
+        let problem = |error| format!("list {}: {error}", self.directory.display());
+        let entries = fs::read_dir(&self.directory).map_err(problem)?;
+        let paths = entries.map(|entry| entry.map(|entry| entry.path()));
+        let paths = paths.collect::<std::io::Result<Vec<_>>>().map_err(problem)?;
+        let is_one = |path: &PathBuf| path.extension().is_some_and(|it| it == "checkpoint");
+        Ok(paths.into_iter().filter(is_one).collect())
+    }
+
+    fn fill(&self, data: &Data) -> Result<StoreId, String> {
+        runtime()?.block_on(self.try_fill(data)).map_err(|error| error.to_string())
+    }
+
+    async fn try_fill(&self, data: &Data) -> forebay::Result<StoreId> {
+        let key_type = if data.keys == Keys::Int64 { KeyType::Int64 } else { KeyType::Bytes };
+        let client = Client::connect(&self.address, ClientOptions::default()).await?;
+        let spec = StoreSpec::key_value(STORE, key_type, PARTITIONS);
+        let store = client.create_store(&spec).await?;
+        let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(FILL_BOUND);
+        let mut value = Vec::new();
+        for number in 0..data.entries {
+            data.value(number, &mut value);
+            let key = data.key(number);
+            let write = store.put(document_key(data, &key)).set("value", value.as_slice());
+            stream.send(write).await?;
+        }
+        stream.finish().await?;
+        Ok(store.definition().store)
+    }
+}
+
+/// A runtime for what reads or writes over the network.
+///
+/// # Errors
+/// It cannot be made.
+pub fn runtime() -> Result<Runtime, String> {
+    let made = Builder::new_multi_thread().worker_threads(2).enable_all().build();
+    made.map_err(|error| format!("make a runtime: {error}"))
+}

@@ -1,0 +1,332 @@
+//! Which workers live at the same time, and what each of them is told to run in a round.
+
+use std::env;
+
+use crate::data::{Data, Keys};
+
+/// The language that a worker is written in, and what it runs on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Runtime {
+    /// This program.
+    Rust,
+    /// The newer JDK, on which the jar calls foreign functions.
+    Java25,
+    /// The JDK on the path, on which it calls through JNI.
+    Java17,
+    /// The wheel's own environment.
+    Python,
+}
+
+/// A process of a section.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Process {
+    /// What runs it.
+    pub runtime: Runtime,
+    /// What it is told to hold.
+    pub role: &'static str,
+    /// What it is told to run, in this order.
+    pub orders: Vec<&'static str>,
+    /// Whether the short form leaves it out.
+    pub slow: bool,
+}
+
+impl Process {
+    /// Whether it reads files that come from a node.
+    #[must_use]
+    pub fn needs_node(&self) -> bool {
+        matches!(
+            self.role,
+            "files" | "java-files" | "java17-files" | "workers" | "reopen" | "weight"
+        )
+    }
+}
+
+/// What is measured together.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Section {
+    /// Its name; goals refer to it.
+    pub name: &'static str,
+    /// What it holds, in words.
+    pub about: &'static str,
+    /// Its data set.
+    pub data: Data,
+    /// Its processes.
+    pub processes: Vec<Process>,
+    /// Rounds of one launch where the usual number would take too long.
+    pub rounds_max: Option<usize>,
+}
+
+/// What Rust reads of a large store, beside which there is no room for another map.
+const LARGE_READS: [&str; 4] = ["D", "rust get", "rust loop 500", "rust batch 500"];
+const READS: [&str; 10] = [
+    "D",
+    "rust get",
+    "rust latencies",
+    "rust loop 500",
+    "rust batch 10",
+    "rust batch 50",
+    "rust batch 100",
+    "rust batch 500",
+    "hashmap get",
+    "hashmap loop 500",
+];
+
+const FILE_READS: [&str; 5] =
+    ["D", "rust-files get", "rust-files latencies", "rust-files loop 500", "rust-files batch 500"];
+
+const JAVA: [&str; 9] = [
+    "java D",
+    "java get",
+    "java singles",
+    "java batches",
+    "java loop 500",
+    "java batch 500",
+    "java arrays 500",
+    "chm get",
+    "chm loop 500",
+];
+const CHRONICLE: [&str; 2] = ["chronicle get", "chronicle loop 500"];
+const PYTHON: [&str; 7] = [
+    "python get",
+    "dict get",
+    "lmdb get",
+    "python get_many 500",
+    "python get_packed 500",
+    "dict comprehension 500",
+    "lmdb getmulti 500",
+];
+const GATHER: [&str; 4] =
+    ["gather 500 x 50", "batch copy 500", "matrix rows 500 x 50", "tuples 500 x 50"];
+const SLOW: [&str; 5] =
+    ["hollow get", "hollow loop 500", "rocksdb get", "rocksdb loop 500", "rocksdb batch 500"];
+
+fn java(role: &'static str, orders: &[&'static str]) -> Process {
+    Process { runtime: Runtime::Java25, role, orders: orders.to_vec(), slow: false }
+}
+
+fn python(role: &'static str, orders: &[&'static str]) -> Process {
+    Process { runtime: Runtime::Python, ..java(role, orders) }
+}
+
+/// Ours and the peers of its JVM, beside those in processes of their own.
+fn java_peers() -> Vec<Process> {
+    let same: Vec<&str> = JAVA.iter().chain(&CHRONICLE).copied().collect();
+    vec![
+        java("java,chm,chronicle", &same),
+        Process { runtime: Runtime::Java17, ..java("java17", &["java17 get", "java17 batch 500"]) },
+        java("redis", &["redis get", "redis batch 500"]),
+        Process { slow: true, ..java("hollow,rocksdb", &SLOW) },
+    ]
+}
+
+/// All sections, in the order in which they run.
+#[must_use]
+pub fn sections() -> Vec<Section> {
+    [reads(), over_files(), in_python(), writes()].concat()
+}
+
+const MILLION: u64 = 1_000_000;
+
+/// Documents of 16-byte keys.
+fn data(entries: u64, value_bytes: usize) -> Data {
+    Data { entries, keys: Keys::Bytes16, value_bytes }
+}
+
+fn section(
+    name: &'static str,
+    about: &'static str,
+    data: Data,
+    processes: Vec<Process>,
+) -> Section {
+    Section { name, about, data, processes, rounds_max: None }
+}
+
+fn rust(role: &'static str, orders: &[&'static str]) -> Process {
+    Process { runtime: Runtime::Rust, role, orders: orders.to_vec(), slow: false }
+}
+
+fn reads() -> Vec<Section> {
+    let peers = java_peers();
+    let beside = |peers: &[Process]| [&[rust("reads", &READS)], peers].concat();
+    let inline = Data { keys: Keys::Int64, ..data(MILLION, 16) };
+    let large = vec![
+        rust("large reads", &LARGE_READS),
+        java("java", &["java D", "java get", "java loop 500", "java batch 500"]),
+        java("chronicle", &CHRONICLE),
+    ];
+    vec![
+        section(
+            "1M x 50 B",
+            "1M documents, keys of 16 B, values of 50 B",
+            data(MILLION, 50),
+            beside(&peers),
+        ),
+        section(
+            "1M x 350 B",
+            "1M documents, keys of 16 B, values of 350 B",
+            data(MILLION, 350),
+            beside(&peers[..1]),
+        ),
+        section(
+            "1M inline",
+            "1M documents, int64 keys, values of 16 B",
+            inline,
+            vec![rust("reads", &["D", "rust get", "rust latencies", "hashmap get"])],
+        ),
+        section(
+            "25M x 50 B",
+            "25M documents, keys of 16 B, values of 50 B, each side in a process of its own",
+            data(25 * MILLION, 50),
+            large,
+        ),
+    ]
+}
+
+/// What readers share through their directory, and how it is opened.
+fn over_files() -> Vec<Section> {
+    let java_files = ["java-files get", "java-files singles", "java-files batch 500"];
+    let java17 = Process {
+        runtime: Runtime::Java17,
+        ..java("java17-files", &["java17-files get", "java17-files batch 500"])
+    };
+    let reopen = |name, about, entries| {
+        section(name, about, data(entries, 50), vec![rust("reopen", &["reopen", "torn"])])
+    };
+    vec![
+        section(
+            "files 1M x 50 B",
+            "1M documents, keys of 16 B, values of 50 B: readers of one directory, over one copy",
+            data(MILLION, 50),
+            vec![rust("files", &FILE_READS), java("java-files", &java_files), java17],
+        ),
+        reopen("reopen 1M", "readers that are opened over the files of 1M x 50 B", MILLION),
+        reopen("reopen 5M", "readers that are opened over the files of 5M x 50 B", 5 * MILLION),
+        section(
+            "Python workers",
+            "16 workers of 1M documents of 1,008 B, over one copy",
+            data(MILLION, 992),
+            vec![python("workers", &["workers", "opens"])],
+        ),
+    ]
+}
+
+fn in_python() -> Vec<Section> {
+    let of = |name, about, process| section(name, about, data(MILLION, 50), vec![process]);
+    vec![
+        of(
+            "Python gets",
+            "1M documents, keys of 16 B, values of 50 B, in Python",
+            python("gets", &PYTHON),
+        ),
+        section(
+            "Python gather",
+            "10M documents of 50 float32 fields",
+            data(10 * MILLION, 200),
+            vec![python("gather", &GATHER)],
+        ),
+        of(
+            "Python mixed",
+            "1M documents of 200 fields of four types, a tenth of them absent",
+            python("mixed", &["gather 500 x 50 of 200"]),
+        ),
+        of("weight", "what is shipped", python("weight", &["weight"])),
+    ]
+}
+
+fn writes() -> Vec<Section> {
+    let bytes = vec![rust("bytes", &["bytes"]), java("small", &["chronicle bytes"])];
+    let rates = ["idle", "10K/s", "100K/s", "500K/s", "1M/s"];
+    vec![
+        section(
+            "apply",
+            "updates of existing documents of 1M x 50 B, 500 in an entry",
+            data(MILLION, 50),
+            vec![rust("apply", &["D", "apply", "from the log"])],
+        ),
+        section(
+            "beside a writer",
+            "reads of 1M x 50 B on one core, updates of them on the other",
+            data(MILLION, 50),
+            vec![rust("beside", &rates)],
+        ),
+        section(
+            "growth",
+            "reads of the first 1M of 50 B on one core while 24M more come on the other",
+            data(25 * MILLION, 50),
+            vec![rust("growth", &["grow"])],
+        ),
+        Section {
+            rounds_max: Some(1),
+            ..section(
+                "bytes per entry",
+                "25M documents, keys of 16 B, values of 50 B, no size hint",
+                data(25 * MILLION, 50),
+                bytes,
+            )
+        },
+    ]
+}
+
+/// How often each section runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Times {
+    /// Starts of its processes.
+    pub launches: usize,
+    /// Rounds of each start.
+    pub rounds: usize,
+    /// Whether slow peers stay out.
+    pub quick: bool,
+}
+
+impl Times {
+    /// As `QUICK` asks.
+    #[must_use]
+    pub fn of(quick: bool) -> Self {
+        if quick {
+            Self { launches: 1, rounds: 5, quick }
+        } else {
+            Self { launches: 3, rounds: 3, quick }
+        }
+    }
+}
+
+/// Whether `ROWS` asks for a section: without it all, else those whose name holds one of its words
+/// (separated by commas).
+#[must_use]
+pub fn is_asked_for(section: &str, rows: Option<&str>) -> bool {
+    rows.is_none_or(|rows| rows.split(',').any(|row| section.contains(row.trim())))
+}
+
+/// What `ROWS` says.
+#[must_use]
+pub fn rows_asked() -> Option<String> {
+    env::var("ROWS").ok().filter(|rows| !rows.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sections_have_names_of_their_own_and_judged_ones_a_million_documents() {
+        let sections = sections();
+        let mut names: Vec<_> = sections.iter().map(|section| section.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), sections.len());
+        assert!(sections.iter().all(|section| section.data.entries >= 1_000_000));
+    }
+
+    #[test]
+    fn the_short_form_cuts_rounds_and_launches_alone() {
+        let (full, quick) = (Times::of(false), Times::of(true));
+        assert!(full.launches >= 3 && full.launches * full.rounds >= 9);
+        assert_eq!((quick.launches, quick.rounds), (1, 5));
+    }
+
+    #[test]
+    fn rows_choose_by_words() {
+        assert!(is_asked_for("1M x 50 B", None) && is_asked_for("1M x 50 B", Some("apply, 50 B")));
+        assert!(!is_asked_for("1M x 50 B", Some("apply,growth")));
+    }
+}

@@ -1,0 +1,268 @@
+//! How long a reader takes from its opening to its first correct get, over the files that readers
+//! before it have left, in whatever way those ended.
+//!
+//! Each reader is a process of its own, over the readers' directory as it is by default. The pages
+//! of the files are warm: they were written, or read, right before.
+
+use std::env;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use forebay::{
+    Client, ClientOptions, CopyOut, ErrorCode, FieldHandle, FieldType, Phase, Read, Reader,
+    ScalarType, StoreId,
+};
+use forebay_bench_report::{Contender, Values};
+use tokio::runtime::Runtime;
+
+use crate::clock::nanos;
+use crate::data::{Data, Keys, mix};
+use crate::gets::document_key;
+use crate::node::{FILL_BOUND, Place, runtime};
+use crate::serve::{About, serve};
+use crate::worker::Worker;
+
+/// How long, at most, an ended reader may write its last checkpoints.
+const END_BOUND: Duration = Duration::from_secs(60);
+/// Documents that are read after each opening, to see that they are those of the store.
+const CHECKED: u64 = 200_000;
+/// For so long a reader asks again at once; then it leaves the core to those that it waits for.
+const ASKED_AT_ONCE: u64 = 20_000_000;
+/// Bytes of a page that is torn.
+const PAGE_BYTES: usize = 4_096;
+
+/// Readers of one directory, opened and ended in many ways.
+pub struct Reopening {
+    data: Data,
+    place: Place,
+    store: StoreId,
+}
+
+impl Reopening {
+    /// Lets a first reader fill the directory.
+    ///
+    /// # Errors
+    /// It cannot be opened, or does not come to the end of the log.
+    pub fn start(data: Data) -> Result<Self, String> {
+        let place = Place::told()?;
+        let mut this = Self { data, place, store: StoreId(0) };
+        let (first, words) = this.open("first")?;
+        // 64 bits do not go through a number of JSON.
+        let half = |name: &str| words.get(name).copied().unwrap_or(0.0) as u64;
+        this.store = StoreId(half("store, high") << 32 | half("store, low"));
+        close(first)?;
+        Ok(this)
+    }
+
+    /// Opens a reader in a process of its own; what it says was measured.
+    fn open(&self, how: &str) -> Result<(Worker, About), String> {
+        let program = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+        let mut command = Command::new(program);
+        let sizes = [self.data.entries, self.data.value_bytes as u64].map(|size| size.to_string());
+        command.arg("opened").args(sizes).arg(how);
+        let worker = Worker::start(&format!("the reader that opens {how}"), &mut command)?;
+        let about = worker.about.clone();
+        Ok((worker, about))
+    }
+
+    /// Opens one after each way to end, once.
+    ///
+    /// # Errors
+    /// A reader fails, or finds what is not in the store.
+    pub fn reopen(&mut self) -> Result<Values, String> {
+        let mut values = Vec::new();
+        let mut note = |what: &str, about: &About| {
+            for (name, value) in about.iter().filter(|(name, _)| name.ends_with("ms")) {
+                values.push((format!("{what}: {name}"), *value));
+            }
+        };
+        let (keeper, about) = self.open("closed")?;
+        note("closed", &about);
+        let (other, about) = self.open("kept")?;
+        note("kept by another", &about);
+        keeper.kill()?;
+        let (third, about) = self.open("killed")?;
+        note("killed beside another", &about);
+        other.kill()?;
+        third.kill()?;
+        let (last, about) = self.open("killed")?;
+        note("killed", &about);
+        close(last)?;
+        self.place.forget_copies(self.store);
+        let (restored, about) = self.open("checkpoint")?;
+        note("checkpoint", &about);
+        close(restored)?;
+        Ok(values)
+    }
+
+    /// Tears a page of every checkpoint where no copy is left, and opens one.
+    ///
+    /// # Errors
+    /// A reader fails, or serves something before it has rebuilt what it serves.
+    pub fn torn(&mut self) -> Result<Values, String> {
+        self.place.forget_copies(self.store);
+        let files = self.place.checkpoints()?;
+        if files.is_empty() {
+            return Err("there is no checkpoint to tear".to_owned());
+        }
+        for path in &files {
+            let torn = File::options().read(true).write(true).open(path).and_then(|file| {
+                let middle = file.metadata()?.len() / 2;
+                file.write_all_at(&[0x5a; PAGE_BYTES], middle / PAGE_BYTES as u64 * 4_096)
+            });
+            torn.map_err(|error| format!("tear {}: {error}", path.display()))?;
+        }
+        let (worker, about) = self.open("torn")?;
+        close(worker)?;
+        let nanos = about.get("open to all, ms").copied().unwrap_or(0.0) * 1e6;
+        Ok(vec![
+            ("torn: rebuild, per entry".to_owned(), nanos / self.data.entries as f64),
+            ("torn: open to first get, ms".to_owned(), about["open to first get, ms"]),
+            ("torn: checkpoints found damaged".to_owned(), about["damaged"]),
+        ])
+    }
+}
+
+/// Ends a reader in order, with its last checkpoints.
+fn close(mut worker: Worker) -> Result<(), String> {
+    worker.run("check")?;
+    worker.run("close").map(|_| ())
+}
+
+/// A reader that was just opened.
+struct Opened {
+    data: Data,
+    runtime: Runtime,
+    reader: Reader,
+    value: FieldHandle,
+}
+
+/// The process of one reader: opens it, says how long that took, and ends as it is told.
+///
+/// # Errors
+/// It cannot be opened, or finds what is not in the store.
+pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String> {
+    let data = Data { entries, keys: Keys::Bytes16, value_bytes };
+    let (place, runtime) = (Place::told()?, runtime()?);
+    let words = |error: forebay::Error| error.to_string();
+    let (options, connection) = (place.reader(), ClientOptions::default());
+    let began = nanos();
+    let client = runtime.block_on(Client::connect(&place.address, connection)).map_err(words)?;
+    let connected = nanos();
+    let reader = runtime.block_on(client.reader(options)).map_err(words)?;
+    let opened = nanos();
+    let value = reader.handle("value", FieldType::Scalar(ScalarType::Bytes)).map_err(words)?;
+    let this = Opened { data, runtime, reader, value };
+    this.await_first_get(&this.reader, connected)?;
+    let got = nanos();
+    let ms = |from: u64, to: u64| (to - from) as f64 / 1e6;
+    let mut about = About::from([
+        ("connect, ms".to_owned(), ms(began, connected)),
+        ("open, ms".to_owned(), ms(connected, opened)),
+        ("open to first get, ms".to_owned(), ms(connected, got)),
+        ("connect to first get, ms".to_owned(), ms(began, got)),
+    ]);
+    if matches!(how, "first" | "torn") {
+        this.await_all()?;
+        about.insert("open to all, ms".to_owned(), ms(connected, nanos()));
+    }
+    this.follow_to_the_end()?;
+    // What is left of it where catalog and connection are there.
+    let again = nanos();
+    let reader = this.runtime.block_on(client.reader(place.reader())).map_err(words)?;
+    this.await_first_get(&reader, again)?;
+    about.insert("open again to first get, ms".to_owned(), ms(again, nanos()));
+    let store = this.reader.schema().definition.store.0;
+    about.insert("store, high".to_owned(), (store >> 32) as f64);
+    about.insert("store, low".to_owned(), (store & 0xffff_ffff) as f64);
+    let counts = this.reader.metrics().records;
+    about.insert("damaged".to_owned(), counts.checkpoints.damaged as f64);
+    if how == "torn" && (counts.checkpoints.damaged == 0 || counts.checkpoints.restored > 0) {
+        return Err(format!("the torn pages were not found: {:?}", counts.checkpoints));
+    }
+    let mut contenders = [
+        Contender::several("check", || this.check().map(|()| Values::new())),
+        Contender::several("close", || {
+            let ended = this.runtime.block_on(this.reader.shut_down(END_BOUND));
+            ended.map(|()| Values::new()).map_err(|error| error.to_string())
+        }),
+    ];
+    serve(&about, &mut contenders, std::io::stdin().lock(), std::io::stdout().lock())
+}
+
+impl Opened {
+    /// Reads a document; whether it may be read yet.
+    ///
+    /// # Errors
+    /// What is read is not what is in the store.
+    fn get(&self, reader: &Reader, number: u64, expected: &mut Vec<u8>) -> Result<bool, String> {
+        self.data.value(number, expected);
+        let (key, mut buffer) = (self.data.key(number), vec![0; self.data.value_bytes]);
+        let key = document_key(&self.data, &key);
+        let read = |view: &forebay::View<'_>| view.get_bytes(&self.value, key, &mut buffer);
+        match reader.read_local(None, read) {
+            Ok(CopyOut::Length(length)) if buffer.get(..length) == Some(&expected[..]) => Ok(true),
+            Ok(other) => Err(format!("document {number} was served as {other:?}, which is wrong")),
+            Err(error) if error.code() == ErrorCode::Unavailable => Ok(false),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    fn await_first_get(&self, reader: &Reader, opened: u64) -> Result<(), String> {
+        let (mut expected, number) = (Vec::new(), mix(opened) % self.data.entries);
+        let began = nanos();
+        while !self.get(reader, number, &mut expected)? {
+            if nanos() - opened > ASKED_AT_ONCE {
+                thread::sleep(Duration::from_millis(1));
+            }
+            if Duration::from_nanos(nanos() - began) > FILL_BOUND {
+                return Err("no document could be read in time".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads any documents until all can be read; none is ever another than it should be.
+    fn await_all(&self) -> Result<(), String> {
+        let (mut expected, mut number) = (Vec::new(), 1);
+        let began = nanos();
+        let is_served = |at: &forebay::PartitionStatus| at.phase == Phase::Serving;
+        while !self.reader.status().partitions.iter().all(is_served) {
+            for _ in 0..16 {
+                number = self.data.next(number);
+                self.get(&self.reader, number, &mut expected)?;
+            }
+            thread::sleep(Duration::from_millis(1));
+            if Duration::from_nanos(nanos() - began) > FILL_BOUND {
+                return Err("the store was not there in time".to_owned());
+            }
+        }
+        Ok(())
+    }
+
+    fn follow_to_the_end(&self) -> Result<(), String> {
+        let partitions: Vec<_> = self.reader.schema().definition.partitions.partitions().collect();
+        let latest = Read::latest(FILL_BOUND);
+        let waited = self.runtime.block_on(self.reader.wait(&latest, &partitions));
+        waited.map(|_| ()).map_err(|error| error.to_string())
+    }
+
+    /// All documents are there, and many of them are read.
+    fn check(&self) -> Result<(), String> {
+        let held: u64 = self.reader.status().partitions.iter().map(|at| at.documents).sum();
+        if held != self.data.entries {
+            return Err(format!("{held} documents of {}", self.data.entries));
+        }
+        let (mut expected, mut number) = (Vec::new(), mix(nanos()) % self.data.entries);
+        for _ in 0..CHECKED.min(self.data.entries) {
+            if !self.get(&self.reader, number, &mut expected)? {
+                return Err("a document cannot be read any more".to_owned());
+            }
+            number = self.data.next(number);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,85 @@
+//! The worker's side: it says that it is ready, then runs whatever it is told to, one order per
+//! line, until it is told to end. Workers in other languages speak the same lines.
+//!
+//! | line | from | what |
+//! |---|---|---|
+//! | `ready {...}` | worker | what it holds: entries, bytes, share of huge pages |
+//! | `run NAME` | driver | measure this once |
+//! | `done {...}` | worker | what that gave, a number for each name |
+//! | `failed WORDS` | worker | why it did not |
+//! | `quit` | driver | end |
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, Write};
+
+use forebay_bench_report::Contender;
+
+use crate::memory::Resident;
+
+/// What a worker tells of itself: numbers under names.
+pub type About = BTreeMap<String, f64>;
+
+/// What this process is, once it holds its data.
+///
+/// # Errors
+/// The kernel does not say.
+pub fn about(entries: u64) -> Result<About, String> {
+    let resident = Resident::now()?;
+    let huge = 100.0 * resident.huge_bytes as f64 / resident.bytes.max(1) as f64;
+    Ok(About::from([
+        ("entries".to_owned(), entries as f64),
+        ("resident MB".to_owned(), resident.bytes as f64 / 1e6),
+        ("in huge pages, %".to_owned(), huge),
+    ]))
+}
+
+/// Answers orders until there are no more.
+///
+/// # Errors
+/// The driver is gone.
+pub fn serve(
+    about: &About,
+    contenders: &mut [Contender<'_>],
+    orders: impl BufRead,
+    mut answers: impl Write,
+) -> Result<(), String> {
+    let mut say = |line: String| {
+        writeln!(answers, "{line}").and_then(|()| answers.flush()).map_err(|e| e.to_string())
+    };
+    say(format!("ready {}", json(about)?))?;
+    for order in orders.lines() {
+        let order = order.map_err(|error| error.to_string())?;
+        let Some(name) = order.strip_prefix("run ") else { return Ok(()) };
+        let found = contenders.iter_mut().find(|contender| contender.name == name);
+        let answer = found.ok_or_else(|| format!("there is no '{name}' here"));
+        match answer.and_then(|contender| (contender.run)()) {
+            Ok(values) => say(format!("done {}", json(&values.into_iter().collect())?))?,
+            Err(problem) => say(format!("failed {}", problem.replace('\n', " ")))?,
+        }
+    }
+    Ok(())
+}
+
+fn json(values: &BTreeMap<String, f64>) -> Result<String, String> {
+    serde_json::to_string(values).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn orders_are_answered_in_turn_until_quit() {
+        let mut contenders = [
+            Contender::new("get", || Ok(2.5)),
+            Contender::new("bad", || Err("no\nhit".to_owned())),
+        ];
+        let orders = "run get\nrun bad\nrun none\nquit\nrun get\n";
+        let mut said = Vec::new();
+        serve(&About::new(), &mut contenders, orders.as_bytes(), &mut said).unwrap();
+        let said = String::from_utf8(said).unwrap();
+        let lines: Vec<&str> = said.lines().collect();
+        let none = "failed there is no 'none' here";
+        assert_eq!(lines, ["ready {}", "done {\"get\":2.5}", "failed no hit", none]);
+    }
+}

@@ -1,0 +1,159 @@
+//! The one table: every goal, what was found, and beneath it all that was measured beside.
+
+use std::fmt::Write as _;
+
+use forebay_bench_report::Spread;
+
+use crate::judge::{Judged, Measured, Verdict};
+
+/// The goals in the order of their file, with a line per goal under each measure.
+#[must_use]
+pub fn goals(judged: &[Judged]) -> String {
+    let mut text = String::new();
+    let mut measure = "";
+    for part in judged {
+        if part.measure != measure {
+            measure = &part.measure;
+            let _ = writeln!(text, "\n{measure}");
+        }
+        let _ = writeln!(text, "{}", line(part));
+    }
+    text
+}
+
+fn line(part: &Judged) -> String {
+    let goal = part.goal.as_deref().unwrap_or("-");
+    let stretch = part.stretch.map_or("-".to_owned(), |stretch| format!("{stretch}"));
+    let head =
+        format!("  {:<12} {:<34} goal {goal:<13} stretch {stretch:<6}", word(part), part.name);
+    let found = part.found.map_or(String::new(), |found| {
+        let value = part.value.filter(|_| part.of != part.unit);
+        let value =
+            value.map_or(String::new(), |value| format!("  = {}", amount(&value, &part.of)));
+        format!(" {:<28}{value}", amount(&found, &part.unit))
+    });
+    let beside = part.beside.as_ref().map_or(String::new(), |beside| format!("  ({beside})"));
+    let reason = match &part.verdict {
+        Verdict::NotMeasured(reason) => format!(" {reason}"),
+        _ => String::new(),
+    };
+    format!("{head}{found}{beside}{reason}").trim_end().to_owned()
+}
+
+fn word(part: &Judged) -> &'static str {
+    match &part.verdict {
+        Verdict::Met if is_stretch(part) => "met, stretch",
+        Verdict::Met => "met",
+        Verdict::Missed => "missed",
+        Verdict::Noisy => "noisy",
+        Verdict::NoGoal => "no goal yet",
+        Verdict::NotMeasured(_) => "not measured",
+    }
+}
+
+fn is_stretch(part: &Judged) -> bool {
+    let least = part.goal.as_ref().is_some_and(|goal| goal.starts_with(">="));
+    let reaches = |found: Spread, stretch: f64| {
+        if least { found.median >= stretch } else { found.median <= stretch }
+    };
+    part.found.zip(part.stretch).is_some_and(|(found, stretch)| reaches(found, stretch))
+}
+
+/// `2.41 D [2.38 .. 2.47]`.
+fn amount(spread: &Spread, unit: &str) -> String {
+    let Spread { quartile_1, median, quartile_3, .. } = *spread;
+    format!("{} {unit} [{} .. {}]", number(median), number(quartile_1), number(quartile_3))
+}
+
+/// Three digits that say something.
+fn number(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 1.0 => format!("{value:.2}"),
+        _ => format!("{value:.3}"),
+    }
+}
+
+/// All values of all sections.
+#[must_use]
+pub fn values(measured: &Measured) -> String {
+    let mut text = String::new();
+    for (section, rounds) in measured {
+        let Ok(rounds) = rounds else { continue };
+        let _ = writeln!(text, "\nall values of '{section}' (ns where a name says nothing else)");
+        for name in rounds.names() {
+            if let Ok(spread) = rounds.spread(&name) {
+                let _ = writeln!(text, "  {name:<34} {}", amount(&spread, ""));
+            }
+        }
+    }
+    text
+}
+
+/// The closing line.
+#[must_use]
+pub fn closing(judged: &[Judged]) -> String {
+    let with_goal = judged.iter().filter(|part| part.goal.is_some());
+    let met = with_goal.clone().filter(|part| part.verdict == Verdict::Met).count();
+    let (mut missed, mut noisy, mut unmeasured) = (0, 0, 0);
+    for part in with_goal.clone() {
+        match part.verdict {
+            Verdict::Missed => missed += 1,
+            Verdict::Noisy => noisy += 1,
+            Verdict::NotMeasured(_) => unmeasured += 1,
+            _ => {}
+        }
+    }
+    let all = with_goal.count();
+    format!(
+        "bench-index: met {met} of {all} goals ({missed} missed, {noisy} noisy, {unmeasured} not \
+         measured)"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn judged(verdict: Verdict, median: f64) -> Judged {
+        Judged {
+            measure: "Rust get".to_owned(),
+            name: "50 B".to_owned(),
+            goal: Some("<= 2.5 D".to_owned()),
+            stretch: Some(2.2),
+            unit: "D".to_owned(),
+            found: Spread::of(&[median]).ok(),
+            value: Spread::of(&[median * 100.0]).ok(),
+            of: "ns".to_owned(),
+            beside: None,
+            verdict,
+        }
+    }
+
+    #[test]
+    fn each_verdict_has_its_word_and_counts_once() {
+        let none = Verdict::NotMeasured("needs the image".to_owned());
+        let unmeasured = Judged { found: None, value: None, ..judged(none, 1.0) };
+        let all = [
+            judged(Verdict::Met, 2.4),
+            judged(Verdict::Met, 2.1),
+            judged(Verdict::Missed, 2.6),
+            judged(Verdict::Noisy, 2.4),
+            unmeasured,
+        ];
+        let text = goals(&all);
+        assert_eq!(text.matches("Rust get\n").count(), 1, "{text}");
+        for words in ["met, stretch", "2.40 D [2.40 .. 2.40]", "= 240 ns", "needs the image"] {
+            assert!(text.contains(words), "{words} is not in {text}");
+        }
+        let closing = closing(&all);
+        assert!(closing.ends_with("2 of 5 goals (1 missed, 1 noisy, 1 not measured)"), "{closing}");
+    }
+
+    #[test]
+    fn numbers_have_three_digits() {
+        let words: Vec<String> = [0.2512, 2.512, 25.12, 251.2].map(number).to_vec();
+        assert_eq!(words, ["0.251", "2.51", "25.1", "251"]);
+    }
+}

@@ -1,0 +1,278 @@
+//! Writes: what applying costs, what it costs those who read meanwhile, and what documents take.
+//!
+//! Here the index stands without a reader around it: its one writer is handed what the fold
+//! answered, as the reader's tail hands it over.
+
+mod beside;
+mod overhead;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_bench_report::{Contender, Values};
+use forebay_core::Result;
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Applied, PartitionState, Record};
+use forebay_core::id::{
+    ClientId, Epoch, FieldId, LogId, PartitionCount, PartitionId, PartitionRef, SchemaVersion,
+    Sequence, StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::layout::Layout;
+use forebay_core::row::Document;
+use forebay_core::schema::StoreSpec;
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_index::{FieldHandle, Index, PartitionPhase, PartitionWriter, ReadAt};
+use forebay_wire::entry::{decode_entry, encode_entry};
+
+pub use beside::{Beside, Growth, READER_CORE};
+pub use overhead::bytes_per_entry;
+
+use crate::clock::nanos;
+use crate::data::Data;
+use crate::line::Line;
+
+/// Changes of one entry.
+pub const ENTRY: u64 = 500;
+/// Entries of one round.
+const ENTRIES: u64 = 400;
+const VALUE: FieldId = FieldId(1);
+const LOG: LogId = LogId(7);
+
+/// An index with one partition, its writer, and the fold's state.
+pub struct Copy {
+    /// The data that it was filled with.
+    pub data: Data,
+    /// What readers hold.
+    pub index: Index,
+    schema: Arc<SchemaAt>,
+    writer: PartitionWriter,
+    state: PartitionState,
+    sequence: u64,
+    line: Line,
+}
+
+/// How documents are kept, beyond key and value.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Kept {
+    /// With a moment at which they expire.
+    pub expires: bool,
+    /// With a version.
+    pub version: bool,
+}
+
+impl Copy {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// The system gives no addresses.
+    pub fn empty(data: Data) -> Result<Self> {
+        let (store, partition) = (StoreId(1), PartitionId(0));
+        let definition = StoreSpec::key_value("write", KeyType::Bytes, 1).define(store)?;
+        let layout = Layout::of(&definition);
+        let schema = Arc::new(SchemaAt { definition, layout });
+        let index = Index::new([schema.clone()], [partition], 7)?;
+        let mut writer = index.writer(partition)?;
+        writer.set_phase(PartitionPhase::Serving);
+        let count = PartitionCount::new(1)?;
+        let mut state = PartitionState::new(PartitionRef { store, partition }, count);
+        (state.schema_version, state.log_id) = (SchemaVersion(1), Some(LOG));
+        state.partition_time = Timestamp::from_micros(1);
+        let line = Line::default();
+        Ok(Self { data, index, schema, writer, state, sequence: 1, line })
+    }
+
+    /// One with all documents.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn fill(data: Data) -> Result<Self> {
+        let mut copy = Self::empty(data)?;
+        for first in (0..data.entries).step_by(ENTRY as usize) {
+            let last = data.entries.min(first + ENTRY);
+            copy.take(&copy.effect(first..last, Kept::default())?)?;
+        }
+        Ok(copy)
+    }
+
+    /// What the fold answers for an entry that puts these documents.
+    ///
+    /// # Errors
+    /// None in practice: keys and values are within their limits.
+    pub fn effect(&self, numbers: impl Iterator<Item = u64>, kept: Kept) -> Result<Applied> {
+        let (mut value, mut writes) = (Vec::new(), Vec::new());
+        for number in numbers {
+            self.data.value(number, &mut value);
+            let expires = kept.expires.then_some(Timestamp::from_micros(i64::MAX / 2));
+            let version = kept.version.then(|| self.state.position.document_version());
+            let mut document = Document::new(expires, version);
+            document.set(VALUE, Some(Value::Bytes(value.clone())), None);
+            let key = &self.data.key(number)[..self.data.key_bytes()];
+            writes.push((Key::plain(key)?, Some(document.encode(&self.schema.layout)?)));
+        }
+        // As the fold orders them.
+        writes.sort_by(|(left, _), (right, _)| left.cmp(right));
+        Ok(Applied { writes, ..Applied::default() })
+    }
+
+    /// Applies an effect as the next entry.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn take(&mut self, applied: &Applied) -> Result<()> {
+        self.state.offset_applied = self.state.offset_applied.next();
+        self.writer.apply(applied, &self.state)
+    }
+
+    /// Bytes that the index says its documents take.
+    #[must_use]
+    pub fn memory_bytes(&self) -> u64 {
+        self.index.metrics().memory_bytes()
+    }
+
+    /// Nanoseconds of one dependent line of the memory that the documents lie in.
+    fn line(&mut self) -> std::result::Result<f64, String> {
+        self.line.measure(&self.index.memory_lines().map_err(words)?)
+    }
+
+    /// How its values are read.
+    ///
+    /// # Errors
+    /// None in practice: the field is the store's only one.
+    pub fn handle(&self) -> Result<FieldHandle> {
+        self.index.handle("value", FieldType::Scalar(ScalarType::Bytes))
+    }
+
+    /// When it is read.
+    #[must_use]
+    pub fn now() -> ReadAt<'static> {
+        ReadAt::new(Timestamp::from_micros(2))
+    }
+
+    /// Document numbers that lie all over the store: a chain of them.
+    pub fn chain(&self, from: u64) -> impl Iterator<Item = u64> + use<> {
+        let data = self.data;
+        std::iter::successors(Some(from), move |number| Some(data.next(*number)))
+    }
+
+    /// An entry as the log holds it, that upserts these documents.
+    fn entry(&mut self, numbers: impl Iterator<Item = u64>) -> Result<Bytes> {
+        let (mut value, mut changes) = (Vec::new(), Vec::new());
+        for number in numbers {
+            self.data.value(number, &mut value);
+            let op = FieldOp::Set(Some(Value::Bytes(value.clone())));
+            changes.push(Change {
+                sequence: Sequence(self.sequence),
+                key: Key::plain(&self.data.key(number)[..self.data.key_bytes()])?,
+                verb: Verb::Upsert,
+                fields: vec![FieldChange { field: VALUE, op, ttl_us: None }],
+                condition: None,
+                ttl_us: None,
+            });
+            self.sequence += 1;
+        }
+        encode_entry(&Entry {
+            log_id: LOG,
+            epoch: Epoch(0),
+            schema_version: SchemaVersion(1),
+            source: None,
+            body: EntryBody::Changes(vec![ClientBatch { client: ClientId(9), changes }]),
+        })
+    }
+
+    /// Updates of existing documents, whose effects are known: the index alone.
+    fn apply(&mut self) -> std::result::Result<Values, String> {
+        let from = self.sequence;
+        self.sequence += ENTRIES * ENTRY;
+        let mut numbers = self.chain(self.data.after(0, from));
+        let effect = |_| self.effect(numbers.by_ref().take(ENTRY as usize), Kept::default());
+        let effects = (0..ENTRIES).map(effect).collect::<Result<Vec<_>>>().map_err(words)?;
+        let mut times = Vec::with_capacity(effects.len());
+        for effect in &effects {
+            let began = nanos();
+            self.take(effect).map_err(words)?;
+            times.push(nanos() - began);
+        }
+        self.check()?;
+        let all: u64 = times.iter().sum();
+        let per_update = all as f64 / (ENTRIES * ENTRY) as f64;
+        Ok(vec![
+            ("apply".to_owned(), per_update),
+            ("apply median entry".to_owned(), crate::clock::median(times) / ENTRY as f64),
+            ("apply M/s".to_owned(), 1e3 / per_update),
+        ])
+    }
+
+    /// The same out of the log's bytes: decoded and checked, and then folded and applied too.
+    fn apply_log(&mut self) -> std::result::Result<Values, String> {
+        let mut numbers = self.chain(self.data.after(0, self.sequence));
+        let mut entry = |_| self.entry(numbers.by_ref().take(ENTRY as usize));
+        let entries = (0..ENTRIES).map(&mut entry).collect::<Result<Vec<_>>>().map_err(words)?;
+        let began = nanos();
+        for entry in &entries {
+            std::hint::black_box(decode_entry(entry).map_err(words)?);
+        }
+        let decoded = nanos();
+        for bytes in &entries {
+            let (offset, append_time) = (self.state.offset_applied, self.state.partition_time);
+            let record = Record { offset, append_time, entry: decode_entry(bytes) };
+            let applied = self.state.apply(record, &self.writer, self.index.schemas());
+            let applied = applied.map_err(|blocked| format!("{blocked:?}"))?;
+            if applied.writes.is_empty() {
+                return Err(format!("an entry was skipped: {:?}", applied.skipped));
+            }
+            self.writer.apply(&applied, &self.state).map_err(words)?;
+        }
+        let applied = nanos();
+        self.check()?;
+        let each = |nanos: u64| nanos as f64 / (ENTRIES * ENTRY) as f64;
+        Ok(vec![
+            ("decode and check".to_owned(), each(decoded - began)),
+            ("decode, check and apply".to_owned(), each(applied - decoded)),
+            ("from the log M/s".to_owned(), 1e3 / each(applied - decoded)),
+        ])
+    }
+
+    /// Updates make no document and lose none.
+    fn check(&self) -> std::result::Result<(), String> {
+        let documents = self.writer.held().documents;
+        if documents == self.data.entries {
+            return Ok(());
+        }
+        Err(format!("{documents} documents of {}", self.data.entries))
+    }
+}
+
+/// What is measured of a filled copy.
+pub fn contenders(copy: &std::cell::RefCell<Copy>) -> Vec<Contender<'_>> {
+    vec![
+        Contender::new("D", || copy.borrow_mut().line()),
+        Contender::several("apply", || copy.borrow_mut().apply()),
+        Contender::several("from the log", || copy.borrow_mut().apply_log()),
+    ]
+}
+
+fn words(error: forebay_core::Error) -> String {
+    error.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::RefCell;
+
+    use super::*;
+    use crate::data::Keys;
+
+    #[test]
+    fn updates_are_applied_with_and_without_the_log() {
+        let data = Data { entries: 5_000, keys: Keys::Bytes16, value_bytes: 50 };
+        let copy = RefCell::new(Copy::fill(data).unwrap());
+        for mut contender in contenders(&copy) {
+            let values = (contender.run)().unwrap();
+            assert!(values.iter().all(|(_, value)| *value > 0.0), "{values:?}");
+        }
+        assert!(copy.borrow().memory_bytes() > data.payload_bytes());
+    }
+}

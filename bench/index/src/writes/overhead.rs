@@ -1,0 +1,75 @@
+//! What documents take of memory beyond their keys and values: resident bytes, counted by the
+//! kernel, of a store that nobody told how large it becomes.
+
+use forebay_bench_report::Values;
+
+use super::{Copy, ENTRY, Kept, words};
+use crate::data::{Data, Keys};
+use crate::memory::Resident;
+
+/// Documents between two looks at the memory.
+const GLANCE: u64 = 100_000;
+
+/// Bytes per entry beyond key and value: at the end, and at worst from half of it on.
+struct Overhead {
+    last: f64,
+    worst: f64,
+    counted: f64,
+}
+
+/// All forms, one after another; each ends before the next begins.
+///
+/// # Errors
+/// There is no memory, or the kernel does not count it.
+pub fn bytes_per_entry(data: Data) -> Result<Values, String> {
+    let plain = measure(data, Kept::default())?;
+    let expiry = measure(data, Kept { expires: true, version: false })?;
+    let version = measure(data, Kept { expires: false, version: true })?;
+    let small = Data { keys: Keys::Bytes4, value_bytes: 32, ..data };
+    let small_bytes = measure(small, Kept::default())?.last + 36.0;
+    let values = [
+        ("plain", plain.last),
+        ("plain, worst", plain.worst),
+        ("plain, as counted by the index", plain.counted),
+        ("expiry more", expiry.last - plain.last),
+        ("version more", version.last - plain.last),
+        ("4 + 32 B, all bytes", small_bytes),
+    ];
+    Ok(values.map(|(name, value)| (name.to_owned(), value)).to_vec())
+}
+
+fn measure(data: Data, kept: Kept) -> Result<Overhead, String> {
+    let before = Resident::now()?.bytes;
+    let mut copy = Copy::empty(data).map_err(words)?;
+    let each = (data.key_bytes() + data.value_bytes) as u64;
+    let beyond = |documents: u64| -> Result<f64, String> {
+        let taken = Resident::now()?.bytes.saturating_sub(before);
+        Ok((taken as f64 - (documents * each) as f64) / documents as f64)
+    };
+    let (mut last, mut worst) = (0.0, 0.0_f64);
+    for first in (0..data.entries).step_by(ENTRY as usize) {
+        let till = data.entries.min(first + ENTRY);
+        let effect = copy.effect(first..till, kept).map_err(words)?;
+        copy.take(&effect).map_err(words)?;
+        if till * 2 >= data.entries && (till.is_multiple_of(GLANCE) || till == data.entries) {
+            last = beyond(till)?;
+            worst = worst.max(last);
+        }
+    }
+    let counted = copy.memory_bytes() as f64 / data.entries as f64 - each as f64;
+    Ok(Overhead { last, worst, counted })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_form_is_measured() {
+        let data = Data { entries: 20_000, keys: Keys::Bytes16, value_bytes: 50 };
+        let values = bytes_per_entry(data).unwrap();
+        assert_eq!(values.len(), 6);
+        let counted = values.iter().find(|(name, _)| name.contains("counted")).unwrap().1;
+        assert!(counted > 8.0, "{counted}");
+    }
+}

@@ -1,0 +1,67 @@
+//! The driver with a real worker of its own: what a section gives, and what its end looks like.
+
+use std::path::PathBuf;
+
+use forebay_bench_index::data::{Data, Keys};
+use forebay_bench_index::driver::{self, Said};
+use forebay_bench_index::peers::Programs;
+use forebay_bench_index::plan::{Process, Runtime, Section, Times};
+
+fn section(name: &'static str, role: &'static str, orders: &[&'static str]) -> Section {
+    let (runtime, orders, slow) = (Runtime::Rust, orders.to_vec(), false);
+    Section {
+        name,
+        about: "fewer documents than the section of this name",
+        data: Data { entries: 20_000, keys: Keys::Bytes16, value_bytes: 50 },
+        processes: vec![Process { runtime, role, orders, slow }],
+        rounds_max: None,
+    }
+}
+
+fn run_section(section: Section, rows: Option<&str>) -> (driver::Rounds, Said) {
+    let programs = Programs::new(PathBuf::from(env!("CARGO_BIN_EXE_index")));
+    let times = Times { launches: 1, rounds: 2, quick: true };
+    let (mut said, name) = (Said::default(), section.name);
+    let mut measured = driver::run(&[section], &programs, times, rows, &mut said);
+    (measured.remove(name).unwrap(), said)
+}
+
+fn run(orders: &[&'static str], rows: Option<&str>) -> (driver::Rounds, Said) {
+    let data = Data { entries: 20_000, keys: Keys::Int64, value_bytes: 16 };
+    run_section(Section { data, ..section("1M inline", "reads", orders) }, rows)
+}
+
+#[test]
+fn a_worker_takes_its_turns_and_says_what_it_holds() {
+    let (rounds, said) = run(&["D", "rust get"], None);
+    let rounds = rounds.unwrap();
+    assert_eq!(rounds.ratio("rust get", "D").unwrap().rounds, 2);
+    assert_eq!(said.about[0].1["entries"], 20_000.0);
+}
+
+#[test]
+fn what_is_not_there_or_not_asked_for_is_said() {
+    let (rounds, said) = run(&["none", "D"], None);
+    assert_eq!(rounds.unwrap().spread("D").unwrap().rounds, 2, "the others go on");
+    assert_eq!(said.problems.len(), 1, "it was asked for again: {:?}", said.problems);
+    assert!(said.problems[0].contains("there is no 'none'"), "{:?}", said.problems);
+    assert!(run(&["D"], Some("growth")).0.unwrap_err().contains("not asked for"));
+}
+
+#[test]
+fn a_reader_over_files_is_measured_and_opened_again_in_every_way() {
+    let orders = ["D", "rust-files get", "rust-files batch 500"];
+    let (rounds, said) = run_section(section("files 1M x 50 B", "files", &orders), None);
+    assert_eq!(rounds.unwrap().ratio("rust-files get", "D").unwrap().rounds, 2);
+    assert!(said.problems.is_empty(), "{:?}", said.problems);
+
+    let (rounds, said) = run_section(section("reopen 1M", "reopen", &["reopen", "torn"]), None);
+    assert!(said.problems.is_empty(), "{:?}", said.problems);
+    let rounds = rounds.unwrap();
+    for how in ["closed", "checkpoint", "killed", "killed beside another", "kept by another"] {
+        let opened = rounds.spread(&format!("{how}: connect to first get, ms")).unwrap();
+        assert!(opened.median > 0.0, "{how}");
+    }
+    assert_eq!(rounds.spread("torn: checkpoints found damaged").unwrap().median, 4.0);
+    assert!(rounds.spread("torn: rebuild, per entry").unwrap().median > 0.0);
+}

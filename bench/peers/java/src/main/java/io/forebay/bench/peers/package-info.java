@@ -1,0 +1,2 @@
+/** The workers of bench-index in Java: ours and its peers. */
+package io.forebay.bench.peers;

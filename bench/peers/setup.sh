@@ -1,0 +1,120 @@
+#!/bin/sh
+# Gets the peers of bench-index ready, and ours as they are shipped: the jar and the wheel of the
+# release build. Everything goes to the folder given, nothing into the tree. Parts are done again
+# only when what they are made of has changed. Every failure prints its fix.
+#
+#   setup.sh FOLDER TARGET   where it goes, and where cargo builds
+set -eu
+
+root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
+here=$root/bench/peers
+folder=$1
+target=$2
+seconds_max=1500
+
+fail() {
+    echo "peers: $1" >&2
+    echo "peers: fix: $2" >&2
+    exit 1
+}
+
+# stamp_of FILE_OR_FOLDER...: a key that changes with what is in them.
+stamp_of() {
+    find "$@" -type f ! -path '*/target/*' ! -path '*/__pycache__/*' -exec cksum {} + | sort | cksum
+}
+
+# is_done NAME STAMP / done_with NAME STAMP
+is_done() {
+    [ -f "$folder/$1.stamp" ] && [ "$(cat "$folder/$1.stamp")" = "$2" ]
+}
+
+done_with() {
+    printf '%s\n' "$2" >"$folder/$1.stamp"
+}
+
+# The newer JDK, beside the one on the path; empty without one.
+newer_jdk() {
+    home=$(dirname "$(dirname "$(readlink -f "$(command -v java)")")")
+    for jdk in "$(dirname "$home")"/*25*; do
+        if [ -x "$jdk/bin/java" ]; then
+            echo "$jdk"
+            return
+        fi
+    done
+}
+
+# A copy of the client is packaged, so that nobody's own build is disturbed.
+make_jar() {
+    stamp=$(stamp_of "$root/clients/java/src" "$root/clients/java/pom.xml" \
+        "$target/release/libforebay_ffi.so")
+    if is_done client "$stamp"; then return; fi
+    echo "peers: packaging the Java client"
+    copy=$folder/client
+    rm -rf "$copy"
+    mkdir -p "$copy"
+    cp -r "$root/clients/java/src" "$root/clients/java/pom.xml" "$copy"
+    named=
+    if [ -n "$jdk" ]; then named=-Dforebay.jdk22=$jdk; fi
+    timeout "$seconds_max" mvn -B -q -f "$copy/pom.xml" -DskipTests "-Dforebay.root=$root" \
+        "-Dforebay.target=$target/release" $named package ||
+        fail "Maven could not package the Java client" "mvn -f clients/java/pom.xml package"
+    cp "$copy/target/forebay-client-0.1.0.jar" "$folder/client.jar"
+    rm -rf "$copy"
+    done_with client "$stamp"
+}
+
+make_java_peers() {
+    stamp=$(stamp_of "$here/java" "$folder/client.jar")
+    if is_done java "$stamp"; then return; fi
+    echo "peers: fetching the peers in Java, and building their worker"
+    rm -rf "$folder/jars" "$folder/worker"
+    timeout "$seconds_max" mvn -B -q -f "$here/java/pom.xml" "-Dforebay.client=$folder/client.jar" \
+        "-Dforebay.built=$folder/worker" package dependency:copy-dependencies \
+        -DincludeScope=runtime "-DoutputDirectory=$folder/jars" ||
+        fail "Maven could not fetch or build the peers in Java" \
+            "check the network and Maven's settings (mvn help:effective-settings)"
+    cp "$folder/worker/forebay-bench-peers-0.1.0.jar" "$folder/client.jar" "$folder/jars"
+    done_with java "$stamp"
+}
+
+make_wheel() {
+    stamp=$(stamp_of "$here/python/requirements.txt" "$root/clients/python/forebay" \
+        "$root/clients/python/src" "$root/clients/python/pyproject.toml" "$root/libs" \
+        "$root/Cargo.lock")
+    if is_done wheel "$stamp"; then return; fi
+    echo "peers: building the wheel, and fetching the peers in Python"
+    rm -rf "$folder/wheel" "$folder/venv"
+    (cd "$root" && PATH="$root/.venv/bin:$PATH" timeout "$seconds_max" \
+        maturin build --quiet --release --locked -m clients/python/Cargo.toml \
+        --out "$folder/wheel") || fail "maturin could not build the wheel" "make setup"
+    python3 -m venv "$folder/venv" || fail "cannot make a venv" "apt-get install -y python3-venv"
+    timeout "$seconds_max" "$folder/venv/bin/python" -m pip install --quiet \
+        --disable-pip-version-check --only-binary :all: -r "$here/python/requirements.txt" \
+        "$folder"/wheel/*.whl ||
+        fail "pip could not install the peers in Python" \
+            "check the network and pip's settings (pip config list)"
+    done_with wheel "$stamp"
+}
+
+# The server is started by the benchmark alone, on a socket of its own.
+find_redis() {
+    if command -v redis-server >/dev/null 2>&1; then return; fi
+    fix="apt-get install -y --no-install-recommends redis-server"
+    [ "$(id -u)" = 0 ] || fail "redis-server is missing" "sudo $fix"
+    echo "peers: installing Debian package redis-server"
+    apt-get update -qq || fail "apt-get update failed" "apt-get update"
+    # No start of a service of the system's.
+    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 timeout "$seconds_max" \
+        apt-get install -y -qq --no-install-recommends redis-server >/dev/null ||
+        fail "cannot install redis-server" "$fix"
+}
+
+mkdir -p "$folder"
+(cd "$root" && cargo build --quiet --release --locked -p forebay-ffi) ||
+    fail "the C ABI does not build" "cargo build --release -p forebay-ffi"
+jdk=$(newer_jdk)
+make_jar
+make_java_peers
+make_wheel
+find_redis
+printf '%s\n' "$jdk" >"$folder/jdk"
