@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 
 MODULE = "MODULE.bazel"
 POMS = {
-    "maven": ("clients/java/pom.xml", "bench/jmh/pom.xml"),
+    "maven": ("clients/java/pom.xml", "clients/java/segments/pom.xml", "bench/jmh/pom.xml"),
     "maven_kafka": ("infra/kafka/pom.xml",),
 }
 """The poms whose artifacts each `maven.install` holds."""
@@ -143,7 +143,7 @@ PARTS = ("groupId", "artifactId", "version")
 
 
 def python(root: Path, module: Module) -> Iterator[str]:
-    """The requirements, all pinned, and Python's version."""
+    """The requirements, all pinned, the tools' Python, and the oldest one of the client."""
     parse = module.one("pip.parse")
     label = parse.get("requirements_lock", "")
     file = label.removeprefix("//").replace(":", "/")
@@ -153,14 +153,16 @@ def python(root: Path, module: Module) -> Iterator[str]:
     for line in (root / file).read_text("utf-8").splitlines():
         if line and not re.fullmatch(r"#.*|[\w.-]+==[\w.!+]+", line):
             yield f"{file}: '{line}' pins no version; fix: NAME==VERSION"
-    project = tomllib.loads((root / "clients/python/pyproject.toml").read_text("utf-8"))
-    wanted = project["project"]["requires-python"].removeprefix(">=")
     named = {
         f"{MODULE}: pip.parse": parse.get("python_version"),
         f"{MODULE}: python.toolchain": module.one("python.toolchain").get("python_version"),
-        f"{SETUP}: python3": setup_version(root, "python3"),
     }
-    yield from unlike("clients/python/pyproject.toml", wanted, named)
+    yield from unlike(f"{SETUP} (python3)", setup_version(root, "python3"), named)
+    project = tomllib.loads((root / "clients/python/pyproject.toml").read_text("utf-8"))
+    wanted = project["project"]["requires-python"].removeprefix(">=")
+    tested = re.search(r'^pythons="(\S+)', (root / SETUP).read_text("utf-8"), re.M)
+    oldest = {f"{SETUP}: the first of pythons": tested and tested[1]}
+    yield from unlike("clients/python/pyproject.toml", wanted, oldest)
 
 
 def rust(root: Path, module: Module) -> Iterator[str]:

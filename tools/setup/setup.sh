@@ -4,7 +4,8 @@
 # run at any time: stamps make a second run take no time. Every failure prints its fix.
 #
 #   setup.sh demo   what demo, dev and simulator need, and Kafka only when LOG=kafka
-#   setup.sh        that, and what tests and checks need: Kafka, Go, Bazel, protoc, buildifier
+#   setup.sh        that, and what tests and checks need: Kafka, Go, Bazel, protoc, buildifier, and
+#                   an environment of each other Python that is found here
 #
 # Kafka comes from Maven and buildifier from its Go module, both into cargo's target folder.
 set -eu
@@ -17,6 +18,8 @@ pip_seconds_max=900
 maven_seconds_max=600
 lock_seconds_max=900
 go_seconds_max=600
+# Pythons that the client is tested on beside .venv's, where they are found; the oldest first.
+pythons="3.9 3.10 3.11 3.12 3.13"
 # The version that the pinned gazelle (MODULE.bazel) is built with; buildtools tags no Go versions.
 buildifier=github.com/bazelbuild/buildtools/buildifier@v0.0.0-20250930140053-2eb4fccefb52
 
@@ -106,15 +109,43 @@ check_native() {
     debian make make --version
 }
 
+# make_venv PYTHON FOLDER REQUIREMENTS
 make_venv() {
-    debian python3-venv "$python" -c 'import ensurepip, venv'
-    echo "setup: making .venv from tools/setup/requirements.txt"
-    rm -rf "$venv"
-    "$python" -m venv "$venv" || fail "cannot make $venv" "apt-get install -y python3-venv"
-    timeout "$pip_seconds_max" "$venv/bin/python" -m pip install --quiet \
-        --disable-pip-version-check --only-binary :all: -r "$folder/requirements.txt" ||
-        fail "pip could not install tools/setup/requirements.txt" \
+    echo "setup: making ${2##"$root"/} from tools/setup/$3"
+    rm -rf "$2"
+    "$1" -m venv "$2" || fail "cannot make $2" "apt-get install -y python3-venv"
+    timeout "$pip_seconds_max" "$2/bin/python" -m pip install --quiet \
+        --disable-pip-version-check --only-binary :all: -r "$folder/$3" ||
+        fail "pip could not install tools/setup/$3" \
             "check the network and pip's settings (pip config list), then run: make setup"
+}
+
+# python_of VERSION: the path of an interpreter of this version that can make environments.
+python_of() {
+    for found in "python$1" "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/"python$1"; do
+        if "$found" -c 'import ensurepip, sys, venv; print(sys.executable)' 2>/dev/null; then
+            return 0
+        fi
+    done
+    return 1
+}
+
+# Pythons are no requirement: on which ones the tests run, they say themselves.
+prepare_pythons() {
+    for version in $pythons; do
+        made=$target/pythons/$version
+        if ! found=$(python_of "$version"); then
+            rm -rf "$made"
+            continue
+        fi
+        stamp=$({ cat "$folder/setup.sh" "$folder/pythons.txt" && stat -L -c '%n %i %Y' "$found"
+        } | cksum)
+        if [ -f "$made/forebay.stamp" ] && [ "$(cat "$made/forebay.stamp")" = "$stamp" ]; then
+            continue
+        fi
+        make_venv "$found" "$made" pythons.txt
+        printf '%s\n' "$stamp" >"$made/forebay.stamp"
+    done
 }
 
 # Where cargo builds, wherever that is.
@@ -168,7 +199,8 @@ prepare_languages() {
     check_python
     check_java
     check_native
-    make_venv
+    debian python3-venv "$python" -c 'import ensurepip, venv'
+    make_venv "$python" "$venv" requirements.txt
     printf '%s\n' "$stamp" >"$venv/forebay.stamp"
 }
 
@@ -178,6 +210,7 @@ prepare_tests() {
     debian bazel-bootstrap bazel-4 --version
     debian protobuf-compiler protoc --version
     fetch_buildifier
+    prepare_pythons
 }
 
 main() {

@@ -29,11 +29,15 @@ rust-version = "1.95"
         DEPENDENCY.format("org.junit.jupiter", "junit-jupiter", "${junit.version}")
         + DEPENDENCY.format("io.forebay", "forebay-client", "0.1.0")
     ),
+    "clients/java/segments/pom.xml": POM.format(
+        DEPENDENCY.format("io.forebay", "forebay-client", "0.1.0")
+    ),
     "bench/jmh/pom.xml": POM.format(DEPENDENCY.format("org.openjdk.jmh", "jmh-core", "1.37")),
     "infra/kafka/pom.xml": POM.format(DEPENDENCY.format("org.apache", "kafka", "4.3.1")),
-    "clients/python/pyproject.toml": '[project]\nrequires-python = ">=3.11"\n',
+    "clients/python/pyproject.toml": '[project]\nrequires-python = ">=3.9"\n',
     "tools/setup/requirements.txt": "# Pins.\npytest==9.2.0\n",
-    "tools/setup/setup.sh": """check cargo "$found" 1.95 x
+    "tools/setup/setup.sh": """pythons="3.9 3.13"
+check cargo "$found" 1.95 x
 check python3 "$found" 3.11 x
 check java "$found" 17 x
 check go "$found" 1.26 x
@@ -105,8 +109,10 @@ def test_a_tree_in_order_has_no_finding(tmp_path: Path) -> None:
         ("bench/jmh/pom.xml", ">17<", ">21<", "maven.compiler.release is 21"),
         ("tools/setup/requirements.txt", "==", ">=", "'pytest>=9.2.0' pins no version"),
         ("MODULE.bazel", ":requirements.txt", ":lock.txt", "//tools/setup:lock.txt"),
-        ("clients/python/pyproject.toml", "3.11", "3.12", "pip.parse is 3.11"),
-        ("tools/setup/setup.sh", "3.11", "3.10", "python3 is 3.10"),
+        ("clients/python/pyproject.toml", "3.9", "3.8", "the first of pythons is 3.9"),
+        ("tools/setup/setup.sh", '"3.9 ', '"', "the first of pythons is 3.13"),
+        ("tools/setup/setup.sh", "3.11", "3.10", "pip.parse is 3.11"),
+        ("MODULE.bazel", "n.toolchain(python", "n.toolchain(", "python.toolchain is None"),
         ("tools/setup/setup.sh", "1.26", "1.25", "go is 1.25"),
         ("go.mod", "google.golang.org/grpc", "example.org/b", "org_example_b of go.mod"),
         (".bazelversion", "8.5.0", "8", "'8' is no version"),

@@ -1,6 +1,7 @@
 //! Entries: any bytes are refused, or are an entry that comes back from its own frame, and that the
 //! fold applies, once.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
@@ -33,8 +34,8 @@ impl Schemas for Versions {
 struct Rows(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Documents for Rows {
-    fn row(&self, key: &[u8]) -> Option<Vec<u8>> {
-        self.0.get(key).cloned()
+    fn row(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
+        self.0.get(key).map(Cow::from)
     }
 }
 

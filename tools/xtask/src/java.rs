@@ -1,6 +1,6 @@
 //! Java: Maven packages the client with the library that the build has made, for the demo too, and
 //! runs the tests on that jar, on the JDK that it runs on and on JDK 25 where one stands beside it.
-//! One suite per class.
+//! The second artifact, for memory segments, is built and tested there alone. One suite per class.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,6 +15,8 @@ use crate::workspace::Workspace;
 /// Bound of all Java tests on one JDK; the first run resolves Maven's plugins too.
 const SUITE_BOUND: Duration = Duration::from_secs(15 * 60);
 const PROJECT: &str = "clients/java";
+/// Maven's project of both artifacts, in that folder.
+const BOTH: &str = "all.xml";
 /// The newer JDK to test on.
 const NEWER_JDK: &str = "25";
 
@@ -34,7 +36,8 @@ pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
         let java = format!("-Djvm={}", newer.join("bin/java").display());
         let arguments = "-Dforebay.jvm.arguments=--enable-native-access=ALL-UNNAMED";
         let on = format!("jdk{NEWER_JDK}");
-        suites.extend(tested(workspace, &on, Some(newer), &[&java, arguments])?);
+        let arguments = ["-f", BOTH, &java, arguments];
+        suites.extend(tested(workspace, &on, Some(newer), &arguments)?);
     }
     Ok(suites)
 }
@@ -114,10 +117,13 @@ fn jdks(maven_version: &str, newer: Option<&Path>) -> String {
     let first = maven_version.lines().find(|line| line.starts_with("Java version"));
     let first = first.unwrap_or("Java version unknown");
     match newer {
-        Some(home) => format!("java: {first}; then JDK {NEWER_JDK} at {}", home.display()),
+        Some(home) => format!(
+            "java: {first}; then JDK {NEWER_JDK} at {}, with reads into memory segments",
+            home.display()
+        ),
         None => format!(
-            "java: {first}; no JDK {NEWER_JDK} stands beside it, so that foreign functions are \
-             neither built nor tested"
+            "java: {first}; no JDK {NEWER_JDK} stands beside it, so that foreign functions and \
+             reads into memory segments are neither built nor tested"
         ),
     }
 }
@@ -194,7 +200,8 @@ mod tests {
         let both = jdks(maven, Some(Path::new("/jdk-25")));
         assert_eq!(
             both,
-            "java: Java version: 17.0.1, vendor: V, runtime: /j; then JDK 25 at /jdk-25"
+            "java: Java version: 17.0.1, vendor: V, runtime: /j; then JDK 25 at /jdk-25, with \
+             reads into memory segments"
         );
         assert!(jdks(maven, None).contains("17.0.1") && jdks("", None).contains("no JDK 25"));
     }

@@ -13,6 +13,7 @@ pub mod java;
 pub mod layers;
 pub mod process;
 pub mod python;
+pub mod pythons;
 pub mod sanitize;
 pub mod stages;
 pub mod suite;

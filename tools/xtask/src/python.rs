@@ -1,11 +1,14 @@
 //! The Python tests: every folder named `tests` that holds `test_*.py` is one suite, run by the
 //! pytest of .venv from the folder above it, which is also on the import path. FOREBAY_BIN names
-//! the folder of what cargo built: programs, and the Python client's native module.
+//! the folder of what cargo built: programs, and the Python client's native module. The client's
+//! suite then runs on the other Pythons too.
 
 use std::collections::BTreeSet;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::process;
+use crate::pythons;
 use crate::stages::show;
 use crate::suite::Suite;
 use crate::workspace::Workspace;
@@ -13,30 +16,56 @@ use crate::workspace::Workspace;
 /// Bound of one folder of tests.
 const SUITE_BOUND: Duration = Duration::from_secs(10 * 60);
 
-/// Runs every folder of Python tests.
+/// A Python that runs tests.
+pub(crate) struct Interpreter {
+    /// Of the interpreter, from the tree's root.
+    pub(crate) path: PathBuf,
+    /// Its version, for names; `None` for the tree's own.
+    pub(crate) version: Option<String>,
+}
+
+/// Runs every folder of Python tests, and the client's on every Python found.
 ///
 /// # Errors
-/// There is none, or git cannot list the files.
+/// There is none, git cannot list the files, or what [`pythons::run`] cannot do.
 pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let folders = folders(&workspace.files()?);
     if folders.is_empty() {
         return Err("there are no Python tests at all".to_owned());
     }
-    let (logs, programs) =
-        (workspace.target()?.join("xtask/python"), workspace.target()?.join("debug"));
-    let mut suites = Vec::new();
-    for folder in folders {
-        let mut command = workspace.python(&["-m", "pytest", "-q", "-p", "no:cacheprovider"]);
-        command.arg("tests").current_dir(workspace.root.join(&folder));
-        command.env("PYTHONPATH", workspace.root.join(&folder)).env("NO_COLOR", "1");
-        command.env("PYTHONDONTWRITEBYTECODE", "1").env("FOREBAY_BIN", &programs);
-        let log = logs.join(format!("{}.log", folder.replace('/', "-")));
-        let outcome = process::capture(&mut command, &log, SUITE_BOUND)?;
-        let suite = suite(&folder, &outcome.output, outcome.ok, &outcome.ending);
-        show(&suite, &outcome.output);
-        suites.push(suite);
-    }
+    let own = Interpreter { path: ".venv/bin/python".into(), version: None };
+    let suites = folders.iter().map(|folder| tested(workspace, folder, &own));
+    let mut suites = suites.collect::<Result<Vec<_>, _>>()?;
+    suites.extend(pythons::run(workspace)?);
     Ok(suites)
+}
+
+/// Runs the tests of a folder on a Python.
+///
+/// # Errors
+/// It cannot be started.
+pub(crate) fn tested(
+    workspace: &Workspace,
+    folder: &str,
+    interpreter: &Interpreter,
+) -> Result<Suite, String> {
+    let target = workspace.target()?;
+    let mut command = workspace.interpreter(&interpreter.path);
+    command.args(["-m", "pytest", "-q", "-p", "no:cacheprovider", "tests"]);
+    command.current_dir(workspace.root.join(folder));
+    command.env("PYTHONPATH", workspace.root.join(folder)).env("NO_COLOR", "1");
+    command.env("PYTHONDONTWRITEBYTECODE", "1").env("FOREBAY_BIN", target.join("debug"));
+    let mut name = format!("{folder}/pytest");
+    if let Some(version) = &interpreter.version {
+        name = format!("{name}-{version}");
+        // Formatters are not installed for every Python.
+        command.env("RUFF", workspace.root.join(".venv/bin/ruff"));
+    }
+    let log = format!("xtask/python/{}.log", name.replace("/pytest", "").replace('/', "-"));
+    let outcome = process::capture(&mut command, &target.join(log), SUITE_BOUND)?;
+    let suite = suite(name, &outcome.output, outcome.ok, &outcome.ending);
+    show(&suite, &outcome.output);
+    Ok(suite)
 }
 
 /// The folders above a `tests` folder with tests in it.
@@ -49,12 +78,12 @@ fn folders(files: &[String]) -> BTreeSet<String> {
     files.iter().filter_map(test).collect()
 }
 
-/// The suite of a folder.
-fn suite(folder: &str, output: &str, ok: bool, ending: &str) -> Suite {
+/// The suite of a folder on one Python.
+fn suite(name: String, output: &str, ok: bool, ending: &str) -> Suite {
     let suite = parse_pytest(output);
     let unexplained = !ok && suite.failed == 0 && suite.ran > 0;
     let problem = unexplained.then(|| ending.to_owned());
-    Suite { name: format!("{folder}/pytest"), problem, ..suite }
+    Suite { name, problem, ..suite }
 }
 
 /// Reads pytest's last line: `2 failed, 3 passed, 1 skipped in 0.12s`. Unnamed.
@@ -79,7 +108,8 @@ mod tests {
     use super::*;
 
     fn read(line: &str, ok: bool) -> (u64, u64, u64, bool) {
-        let suite = suite("tools/demo", &format!("...F\n\n{line}\n"), ok, "exit 1");
+        let suite =
+            suite("tools/demo/pytest".to_owned(), &format!("...F\n\n{line}\n"), ok, "exit 1");
         (suite.ran, suite.failed, suite.skipped, suite.passed())
     }
 

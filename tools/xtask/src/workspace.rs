@@ -78,8 +78,16 @@ impl Workspace {
     /// The interpreter of `.venv`, at the root.
     #[must_use]
     pub fn python(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(self.root.join(".venv/bin/python"));
-        clean(&mut command).args(arguments).current_dir(&self.root);
+        let mut command = self.interpreter(Path::new(".venv/bin/python"));
+        command.args(arguments);
+        command
+    }
+
+    /// Another interpreter, at the root; a relative path begins there.
+    #[must_use]
+    pub fn interpreter(&self, path: &Path) -> Command {
+        let mut command = Command::new(self.root.join(path));
+        clean(&mut command).current_dir(&self.root);
         command
     }
 

@@ -1,0 +1,113 @@
+//! The Python client on the other Pythons that set-up found, each with an environment of its own
+//! under cargo's target folder. From 3.11 on they load the module that the build has made. Older
+//! ones have no stable ABI with buffers: theirs is compiled for each, also where that Python is not
+//! on this machine, and put beside the programs under its version's name.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use crate::process;
+use crate::python::{Interpreter, tested};
+use crate::suite::Suite;
+use crate::workspace::{BUILD_BOUND, Workspace};
+
+/// The folder above the client's tests.
+const CLIENT: &str = "clients/python";
+/// Pythons that need a module of their own, as minor versions of 3.
+const OWN_MODULE: [u32; 2] = [9, 10];
+/// What cargo builds for one of them (clients/python/Cargo.toml). The features of the other
+/// packages are those of the whole build, so that nothing but PyO3 and the module is compiled.
+const TARGET: &str = "forebay_one_version";
+const FEATURES: &str = "forebay-python/one-version,forebay-testkit/default";
+
+/// Compiles the older Pythons' modules, and runs the client's tests on every Python found.
+///
+/// # Errors
+/// A module does not compile, or an environment is broken.
+pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+    let target = workspace.target()?;
+    for minor in OWN_MODULE {
+        build(workspace, &target, minor)?;
+    }
+    let found = found(&target.join("pythons"));
+    for minor in OWN_MODULE.iter().filter(|minor| !found.contains(minor)) {
+        println!("python: 3.{minor} is not on this machine: its module is compiled, not tested");
+    }
+    let mut suites = Vec::new();
+    for minor in found {
+        let path = target.join(format!("pythons/3.{minor}/bin/python"));
+        let says = "import platform, numpy; print(platform.python_version(), numpy.__version__)";
+        let versions = process::read(workspace.interpreter(&path).args(["-c", says]))
+            .map_err(|problem| format!("{problem}; fix: make setup"))?;
+        let (python, numpy) = versions.trim().split_once(' ').unwrap_or_default();
+        println!("python: {CLIENT} on Python {python} with NumPy {numpy}");
+        let interpreter = Interpreter { path, version: Some(format!("3.{minor}")) };
+        suites.push(tested(workspace, CLIENT, &interpreter)?);
+    }
+    Ok(suites)
+}
+
+/// The minor versions of the environments in a folder, from the oldest on.
+fn found(environments: &Path) -> Vec<u32> {
+    let minor = |entry: fs::DirEntry| -> Option<u32> {
+        let name = entry.file_name().into_string().ok()?;
+        let minor = name.strip_prefix("3.")?.parse().ok()?;
+        entry.path().join("forebay.stamp").is_file().then_some(minor)
+    };
+    let entries = fs::read_dir(environments).into_iter().flatten();
+    let mut minors: Vec<u32> = entries.filter_map(|entry| minor(entry.ok()?)).collect();
+    minors.sort_unstable();
+    minors
+}
+
+/// Builds the module of a Python that has its own. PyO3 takes the description of that Python from
+/// us, so that nothing of it has to be here.
+fn build(workspace: &Workspace, target: &Path, minor: u32) -> Result<(), String> {
+    let about = target.join(format!("xtask/python/pyo3-3.{minor}.txt"));
+    let description = format!(
+        "implementation=CPython\nversion=3.{minor}\nshared=true\npointer_width=64\n\
+         suppress_build_script_link_lines=true\n"
+    );
+    // PyO3 is compiled again when this file changes, were it only by its time.
+    if fs::read_to_string(&about).ok().as_ref() != Some(&description) {
+        write(&about, &description)?;
+    }
+    let mut command = workspace.cargo(&["build", "--workspace", "--locked", "--example", TARGET]);
+    command.args(["--no-default-features", "--features", FEATURES]);
+    process::must(command.env("PYO3_CONFIG_FILE", &about), BUILD_BOUND)?;
+    let (built, module) = modules(&target.join("debug"), minor);
+    // A process may have the old file mapped: it is replaced, never written over.
+    let beside = module.with_extension("new");
+    let copied = fs::copy(&built, &beside).and_then(|_| fs::rename(&beside, &module));
+    copied.map_err(|error| format!("{}: {error}", module.display()))
+}
+
+/// What cargo makes, and where the client's development install looks for it.
+fn modules(programs: &Path, minor: u32) -> (PathBuf, PathBuf) {
+    let built = programs.join(format!("examples/lib{TARGET}.so"));
+    (built, programs.join(format!("libforebay_cp3{minor}.so")))
+}
+
+fn write(path: &Path, text: &str) -> Result<(), String> {
+    let folder = path.parent().map_or(Ok(()), fs::create_dir_all);
+    folder
+        .and_then(|()| fs::write(path, text))
+        .map_err(|error| format!("{}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn environments_are_found_in_the_order_of_their_versions() {
+        let folder = tempfile::tempdir().unwrap();
+        assert_eq!(found(&folder.path().join("none")), [0; 0]);
+        for name in ["3.13", "3.9", "3.10", "other", "3.x"] {
+            fs::create_dir(folder.path().join(name)).unwrap();
+            fs::write(folder.path().join(name).join("forebay.stamp"), "").unwrap();
+        }
+        fs::create_dir(folder.path().join("3.12")).unwrap();
+        assert_eq!(found(folder.path()), [9, 10, 13]);
+    }
+}
