@@ -1,7 +1,8 @@
 //! Reads between arrays on Java's heap, for `io.forebay.ForeignHeapCalls`.
 //!
 //! They are critical foreign functions: the thread stays in Java, so the arrays stand still, and a
-//! collector's pause waits until the call is back. So they wait for nothing and call nothing back.
+//! collector's pause waits until the call is back. So they wait for nothing, not even for a disk
+//! where a document was spilled to, and call nothing back.
 //! An answer is one number: a length, or why there is none. Java asks again, by the ordinary
 //! function, for what has failed, and hears there why.
 
@@ -34,7 +35,7 @@ fn get(reader: u64, field: u64, key: DocumentKey<'_>, out: &mut [u8]) -> Result<
     let open = registry::open(reader)?;
     let found = open.reader()?;
     let handle = found.fields.get(reader, field)?;
-    let copied = found.reader.read_local(None, |view| match handle.asked() {
+    let copied = found.reader.read_in_memory(|view| match handle.asked() {
         FieldType::Scalar(ScalarType::String) => view.get_str(handle, key, out),
         _ => view.get_bytes(handle, key, out),
     })?;
@@ -122,7 +123,7 @@ impl Values<'_> {
         let mut packed = KEPT.try_with(Cell::take).unwrap_or_default();
         let capacity = self.bytes.len();
         // No more is copied than there is room for: a collector's pause may be waiting.
-        let length = found.reader.read_local(None, |view| {
+        let length = found.reader.read_in_memory(|view| {
             view.multi_get_packed_within(keys, handle, capacity, &mut packed)
         })?;
         if let Some(room) = self.bytes.get_mut(..length) {

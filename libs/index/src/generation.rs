@@ -11,9 +11,9 @@ use crate::header::{Following, Held, Progress, Status, Words};
 use crate::image::{Image, ImageAbout};
 use crate::index::Inner;
 use crate::live::Windows;
-use crate::memory::{Chunk, Memory, Redo};
+use crate::memory::{Chunk, Memory, Redo, SpillPlace};
 use crate::storage::{SeededHash, Space};
-use crate::table::{FIRST_SERIAL, PREFETCHED, Publishing, Replaced, Root, Table};
+use crate::table::{FIRST_SERIAL, MoveTo, PREFETCHED, Publishing, Replaced, Root, Table};
 
 /// Bucket groups that one `apply` looks through for what has expired, and one more for this many
 /// writes.
@@ -22,6 +22,11 @@ const WRITES_PER_EXPIRED: usize = 128;
 
 /// Bytes of old records that one `apply` walks for reclaim, beyond twice what it replaces.
 const WALKED_PER_APPLY: u64 = 4 * 1024;
+
+/// As many where memory is short: more than an entry adds, most often.
+const SPILLED_PER_APPLY: u64 = 256 * 1024;
+/// And where an entry found none: two of the largest segments.
+const SPILLED_FOR_ROOM: u64 = 4 * 1024 * 1024;
 
 /// One generation of a partition's documents.
 #[derive(Debug)]
@@ -65,8 +70,12 @@ impl Generation {
     }
 
     /// One in a private space that goes on from an image, which is mapped there.
-    pub(crate) fn of_image(image: &Image, addresses: u64) -> Result<Self> {
-        let table = Table::of_image(image, addresses)?;
+    pub(crate) fn of_image(
+        image: &Image,
+        addresses: u64,
+        spill: Option<SpillPlace>,
+    ) -> Result<Self> {
+        let table = Table::of_image(image, addresses, spill)?;
         let space = Space::new(table.memory().clone(), table.hash(), table.root());
         Ok(Self::of_table(space, table, None, image.about()))
     }
@@ -265,14 +274,52 @@ impl Generation {
         let is_seen = published.filter(|_| self.held != before);
         self.show(None, is_seen)?;
         self.table.note_looked_through();
-        let root = Some(self.space.root());
-        self.table.reclaim(WALKED_PER_APPLY, Publishing { root, reclaim: &index.reclaim })?;
+        let publishing = Publishing { root: Some(self.space.root()), reclaim: &index.reclaim };
+        match self.is_to_spill(index) {
+            true => self.table.reclaim(SPILLED_PER_APPLY, MoveTo::Spill, publishing)?,
+            false => self.table.reclaim(WALKED_PER_APPLY, MoveTo::Memory, publishing)?,
+        }
         if let Some(windows) = &mut self.windows {
             let root = Some(&self.space.memory.words().windows);
-            windows.0.reclaim(WALKED_PER_APPLY, Publishing { root, reclaim: &index.reclaim })?;
+            let publishing = Publishing { root, reclaim: &index.reclaim };
+            windows.0.reclaim(WALKED_PER_APPLY, MoveTo::Memory, publishing)?;
         }
         self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
         Ok(())
+    }
+}
+
+impl Generation {
+    /// Whether memory is so short that records are to be spilled before it is used up.
+    fn is_to_spill(&self, index: &Inner) -> bool {
+        if !index.budget.may_spill() || !index.budget.is_short() {
+            return false;
+        }
+        self.space.memory.take_back();
+        index.budget.is_short() && self.can_spill(index)
+    }
+
+    fn can_spill(&self, index: &Inner) -> bool {
+        let memory = &self.space.memory;
+        index.spill_place().into_iter().for_each(|place| memory.spill_to(place));
+        index.budget.may_spill() && memory.can_spill()
+    }
+
+    /// Spills records for an entry that found no memory; answers whether any came free by it.
+    ///
+    /// # Errors
+    /// As [`Generation::apply`].
+    pub(crate) fn make_room(&mut self, index: &Inner) -> Result<bool> {
+        let memory = self.space.memory.clone();
+        if !self.can_spill(index) {
+            return Ok(false);
+        }
+        let before = memory.used_bytes();
+        let publishing = Publishing { root: Some(self.space.root()), reclaim: &index.reclaim };
+        self.table.reclaim(SPILLED_FOR_ROOM, MoveTo::Spill, publishing)?;
+        index.reclaim.go_on(&memory);
+        memory.take_back();
+        Ok(memory.used_bytes() < before)
     }
 }
 

@@ -1,7 +1,8 @@
 //! The index over all partitions that a process follows: what is shared, and who may touch it.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError};
+use std::path::PathBuf;
+use std::sync::{Arc, OnceLock, PoisonError};
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
@@ -16,7 +17,7 @@ use crate::header::{Following, Held, PartitionPhase, Progress, Status};
 use crate::key::{DocumentKey, Identity, KeyShape};
 use crate::lines::MemoryLines;
 use crate::live::{self, LiveDirectory, Resumed};
-use crate::memory::reserved_for;
+use crate::memory::{SpillPlace, reserved_for};
 use crate::number::Element;
 use crate::reclaim::Reclaim;
 use crate::scan::Scan;
@@ -39,6 +40,8 @@ pub(crate) struct Inner {
     hash: SeededHash,
     /// What all writers together may hand out.
     pub(crate) budget: Arc<Budget>,
+    /// Where the documents of the process's own memory are spilled.
+    spill_dir: OnceLock<PathBuf>,
     /// Where the live copies lie that are read; `None` in an index of the process's own memory.
     live: Option<LiveDirectory>,
 }
@@ -62,6 +65,11 @@ impl Inner {
             followed.join(", ")
         );
         Error::invalid_argument(message).with_partition(id)
+    }
+
+    /// Where a space in the process's own memory spills to.
+    pub(crate) fn spill_place(&self) -> Option<SpillPlace> {
+        self.spill_dir.get().map(|dir| SpillPlace::Unnamed(dir.clone()))
     }
 
     pub(crate) fn followed_ids(&self) -> impl Iterator<Item = PartitionId> + '_ {
@@ -214,10 +222,20 @@ impl Index {
         };
         let partitions = definition.partitions.partitions().map(partition);
         let partitions = partitions.collect::<Result<_>>()?;
-        let (counters, reclaim) = (Counters::new(), Reclaim::new());
-        let inner =
-            Inner { store, shape, schemas, partitions, reclaim, counters, hash, budget, live };
-        Ok(Self { inner: Arc::new(inner) })
+        Ok(Self {
+            inner: Arc::new(Inner {
+                store,
+                shape,
+                schemas,
+                partitions,
+                reclaim: Reclaim::new(),
+                counters: Counters::new(),
+                hash,
+                budget,
+                spill_dir: OnceLock::new(),
+                live,
+            }),
+        })
     }
 
     /// The definitions that it knows.
@@ -277,6 +295,16 @@ impl Index {
     /// `LimitExceeded`, and nothing is changed. Of a live copy its holder counts all.
     pub fn limit_memory(&self, bytes: u64) {
         self.inner.budget.set_limit(bytes);
+    }
+
+    /// Lets documents that have no room in memory lie on disk, at most this many bytes of them, 0
+    /// for none: once the bound of [`Index::limit_memory`] is near, those go that were written
+    /// longest ago. The index itself stays in memory; a read of such a document waits for the disk.
+    /// Live copies have their files in their own directory; for the process's own memory a file
+    /// without a name is made in this one. The first directory counts, and the last number.
+    pub fn spill_to(&self, dir: impl Into<PathBuf>, bytes_max: u64) {
+        self.inner.spill_dir.get_or_init(|| dir.into());
+        self.inner.budget.set_spill_limit(bytes_max);
     }
 
     /// What the partitions take that this process writes, and what they may take.

@@ -130,7 +130,7 @@ impl<'a> View<'a> {
         let count = keys.count();
         let mut turn = Vec::new();
         turn.resize_with(count.min(SOUGHT_AT_ONCE), Sought::default);
-        let mut scratch = Scratch::default();
+        let mut scratch = self.scratch();
         for first in (0..count).step_by(SOUGHT_AT_ONCE) {
             let turn = &mut turn[..SOUGHT_AT_ONCE.min(count - first)];
             for (place, sought) in turn.iter_mut().enumerate() {
@@ -255,9 +255,15 @@ impl<'a> View<'a> {
             self.find_live(sought, space, scratch)
         } else {
             // SAFETY: as in `find`.
-            unsafe { sought.search.end(&space.memory, sought.identity.as_bytes()) }
+            unsafe { sought.search.end(&space.memory, sought.identity.as_bytes(), scratch) }
         };
-        let found = found.map_err(|error| error.with_partition(sought.id))?;
+        let found = found.map_err(|error| {
+            if error.code() == ErrorCode::Corrupt {
+                // Whoever writes here hears of it when it is asked whether it may go on.
+                space.memory.note_damage();
+            }
+            error.with_partition(sought.id)
+        })?;
         Ok(found.map(|record| record.row))
     }
 
@@ -274,12 +280,20 @@ impl<'a> View<'a> {
         for _ in 0..LIVE_TRIES_MAX {
             // SAFETY: what is found is believed only where no memory was used again.
             let found = unsafe { search.end_copied(&space.memory, key, scratch) };
-            if reused.is_unchanged(&space.memory) {
+            let is_unchanged = reused.is_unchanged(&space.memory);
+            let cannot_be_read =
+                found.as_ref().is_err_and(|error| error.code() == ErrorCode::Unavailable);
+            if is_unchanged && !cannot_be_read {
                 return found;
             }
             let header = &self.inner.followed(sought.id)?.header;
+            // The spill file of a space that was replaced may be gone.
+            let before = space.generation;
             let root;
             (space, reused, root) = self.place(header)?;
+            if is_unchanged && space.generation == before {
+                return found;
+            }
             search = Search::begin(&space.memory, root, space.hash.of(key));
         }
         Err(changes_too_fast())

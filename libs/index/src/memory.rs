@@ -17,7 +17,9 @@
 //!
 //! *Live* memory lies in a file that several processes map (`live`). Whoever reads there announces
 //! itself to nobody, so nothing waits for it: what goes out of use *rests*, and before any of it is
-//! used again a word is raised that readers compare behind each copy.
+//! used again a word is raised that readers compare behind each copy (`rest`).
+//!
+//! Beside it a space may have a file on disk, with addresses of its own (`spill`).
 
 mod addresses;
 mod free;
@@ -25,13 +27,15 @@ mod huge;
 mod live;
 mod poison;
 mod proof;
+mod rest;
+mod spill;
 mod words;
 
 use std::fmt;
 use std::fs::File;
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use addresses::{reserve_addresses, unmap};
@@ -41,10 +45,12 @@ use live::LiveFile;
 use parking_lot::{Mutex, MutexGuard};
 use proof::Proof;
 use rustix::mm::{Advice, MprotectFlags, madvise, mprotect};
+use spill::Spill;
 
 pub(crate) use self::addresses::{live_addresses_for, reserved_for};
 pub(crate) use self::free::BLOCK_BYTES;
 pub(crate) use self::live::{SegmentNote, is_of_memory, refused};
+pub(crate) use self::spill::{SpillPlace, is_spilled};
 pub(crate) use self::words::{Redo, SpaceWords, Swing};
 use crate::budget::Budget;
 use crate::image::{Image, damaged};
@@ -61,8 +67,6 @@ pub(crate) const RESERVED_BYTES: u64 = 1 << 36;
 const RESERVED_BYTES_MIN: u64 = 1 << 28;
 /// Where in the first block of a live space stands which header leads to it.
 pub(crate) const SPACE_ABOUT_AT: u64 = 1_024;
-/// Live memory that rests is used again once it is more than this part of all.
-const RESTING_SHARE: u64 = 16;
 /// What one call puts back of what readers have left: small chunks, or a sixteenth as many blocks.
 const SETTLED_PER_CALL: usize = 64;
 const SETTLED_BLOCK: usize = 16;
@@ -122,6 +126,7 @@ pub(crate) struct Memory {
     left: AtomicPtr<Left>,
     /// Below this address each block was brought into a huge page, or could not be.
     collapsed: AtomicU64,
+    spill: Spill,
 }
 
 // SAFETY: the range belongs to this value until it is dropped; what lies in it is reached through
@@ -176,14 +181,21 @@ impl Memory {
     }
 
     /// Memory with what an image holds, at the addresses where it was, and room for these chunks.
-    /// Which chunks are in use it hears from [`Memory::adopt`], before anybody else has it.
+    /// Which chunks are in use it hears from [`Memory::adopt`], before anybody else has it. What
+    /// the image has of a spill file is copied to one of this memory's own.
     ///
     /// # Errors
     /// As [`Memory::reserve`]; `Corrupt` for chunks that cannot be; `Unavailable` when the file
-    /// can be neither mapped nor read.
-    pub(crate) fn of_image(image: &Image, chunks: &[(u64, u64)], most: u64) -> Result<Arc<Self>> {
+    /// can be neither mapped nor read; `Unsupported` without a place for what was spilled.
+    pub(crate) fn of_image(
+        image: &Image,
+        chunks: &[(u64, u64)],
+        most: u64,
+        spill: Option<SpillPlace>,
+    ) -> Result<Arc<Self>> {
         let end = image_end(image, chunks);
         let mut memory = Self::reserve_at_most(most)?;
+        spill.into_iter().for_each(|place| memory.spill_to(place));
         if end > memory.reserved {
             let message = "the image holds more than there are addresses; follow fewer partitions \
                 per process, or raise the limit of virtual memory (ulimit -v)";
@@ -198,6 +210,10 @@ impl Memory {
             let (start, bytes) = (extent.first * CHUNK_BYTES_MIN, extent.blocks * CHUNK_BYTES_MIN);
             if start < BLOCK_BYTES {
                 return Err(damaged("a block at an address that is none"));
+            }
+            if extent.is_spilled() {
+                memory.copy_spilled(image, extent)?;
+                continue;
             }
             poison::allow(memory.pointer(start), bytes);
             // SAFETY: the extent lies in addresses that were just opened and that nobody uses.
@@ -230,10 +246,15 @@ impl Memory {
             if start < BLOCK_BYTES {
                 return Err(damaged("a block at an address that is none"));
             }
+            if extent.is_spilled() {
+                self.copy_spilled(image, extent)?;
+                continue;
+            }
             image.copy_blocks(extent, |block, bytes| {
                 let at = start + block * CHUNK_BYTES_MIN;
                 // SAFETY: addresses that were just opened, which nobody has yet.
                 unsafe { self.write(at, bytes) };
+                Ok(())
             })?;
         }
         self.words().opened.store(opened, Ordering::Release);
@@ -255,10 +276,12 @@ impl Memory {
         if let (Backing::Image(proof), Some((address, bytes))) = (&self.backing, written) {
             proof.disown(address, bytes);
         }
+        let (spilled, used): (Vec<_>, Vec<_>) =
+            used.into_iter().partition(|(start, _)| is_spilled(*start));
         let bytes = used.iter().map(|(_, bytes)| bytes).sum();
         self.state().free = Free::around(used, self.opened())?;
         self.used.store(bytes, Ordering::Relaxed);
-        Ok(())
+        self.adopt_spilled(spilled)
     }
 
     /// Reserves this many bytes of addresses, a multiple of a block.
@@ -275,7 +298,8 @@ impl Memory {
         let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
         let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
         let (budget, collapsed) = (OnceLock::new(), AtomicU64::new(BLOCK_BYTES));
-        Self { base, reserved, words, backing: on, state, budget, used, left, collapsed }
+        let spill = Spill::new();
+        Self { base, reserved, words, backing: on, state, budget, used, left, collapsed, spill }
     }
 
     /// Makes live memory in a new file of this name, with at most this many addresses.
@@ -326,6 +350,11 @@ impl Memory {
         }
     }
 
+    /// Its file, where notes are taken of what begins at an address: of no spilled one.
+    fn live_at(&self, address: u64) -> Option<&LiveFile> {
+        self.live().filter(|_| !is_spilled(address))
+    }
+
     /// Whether other processes may read it, so that a copy must be validated.
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
@@ -334,7 +363,7 @@ impl Memory {
 
     /// Notes, in live memory, how far a segment is filled, for whoever takes over.
     pub(crate) fn note_segment(&self, chunk: &Chunk, used: u64, live: u64, serial: u64) {
-        if let Some(file) = self.live() {
+        if let Some(file) = self.live_at(chunk.address) {
             file.note_segment(chunk, used, live, serial);
         }
     }
@@ -342,7 +371,7 @@ impl Memory {
     /// As [`Memory::note_segment`], for one that was noted.
     #[inline]
     pub(crate) fn note_fill(&self, address: u64, used: u64, live: u64) {
-        if let Some(file) = self.live() {
+        if let Some(file) = self.live_at(address) {
             file.note_fill(address, used, live);
         }
     }
@@ -361,7 +390,7 @@ impl Memory {
 
     /// Forgets what was noted of a chunk.
     pub(crate) fn forget_note(&self, address: u64) {
-        if let Some(file) = self.live() {
+        if let Some(file) = self.live_at(address) {
             file.forget(address);
         }
     }
@@ -429,9 +458,10 @@ impl Memory {
     /// `Corrupt`.
     pub(crate) fn check_sound(&self) -> Result<()> {
         match &self.backing {
-            Backing::Image(proof) => proof.check_sound(),
-            Backing::Private | Backing::Live(_) => Ok(()),
+            Backing::Image(proof) => proof.check_sound()?,
+            Backing::Private | Backing::Live(_) => {}
         }
+        self.spill.check_sound()
     }
 
     /// How many addresses it has.
@@ -456,12 +486,15 @@ impl Memory {
     pub(crate) fn allocate(&self, bytes: u64) -> Result<Chunk> {
         let order = order_of(bytes);
         if order > ORDER_MAX {
-            let message = "a document is too large for an index";
-            return Err(Error::limit_exceeded(message, CHUNK_BYTES_MAX, bytes));
+            return Err(too_large(bytes));
         }
         let bytes = CHUNK_BYTES_MIN << order;
         let budget = self.budget.get();
-        budget.map_or(Ok(()), |budget| budget.take(bytes))?;
+        let take = || budget.map_or(Ok(()), |budget| budget.take(bytes));
+        if take().is_err() {
+            self.take_back();
+            take()?;
+        }
         let taken = self.take_chunk(order);
         if let (Err(_), Some(budget)) = (&taken, budget) {
             budget.give_back(bytes);
@@ -472,7 +505,7 @@ impl Memory {
     /// Counts what is in use, and all that is taken from now on, against a budget.
     pub(crate) fn charge_to(&self, budget: &Arc<Budget>) {
         if self.budget.set(budget.clone()).is_ok() {
-            budget.count(self.used_bytes());
+            budget.count(self.used_bytes(), self.spill.used_bytes());
         }
     }
 
@@ -489,61 +522,6 @@ impl Memory {
         }
         self.used.fetch_add(taken.bytes(), Ordering::Relaxed);
         Ok(taken)
-    }
-
-    /// A chunk where none that is free will do: of what rests, once that is much, else a fresh one;
-    /// without room for that, of whatever can be had.
-    fn allocate_anew(&self, state: &mut State, order: u8) -> Result<Chunk> {
-        let is_much = state.resting_bytes > self.used_bytes() / RESTING_SHARE;
-        let has_addresses = self.fresh_end(state, order) <= self.reserved;
-        if is_much || !has_addresses {
-            self.wake(state);
-            if let Some(taken) = state.free.take(order) {
-                return Ok(taken);
-            }
-        }
-        let opened = if has_addresses {
-            self.open_fresh(state, order)
-        } else {
-            let message = "the index has no addresses left; follow fewer partitions per process, \
-                or raise the limit of virtual memory (ulimit -v)";
-            let wanted = self.used_bytes().saturating_add(CHUNK_BYTES_MIN << order);
-            Err(Error::limit_exceeded(message, self.reserved, wanted))
-        };
-        let Err(refused) = opened else { return Ok(state.free.take_fresh(order)) };
-        self.wake(state);
-        self.settle_some(state, usize::MAX);
-        for block in state.free.take_warm() {
-            self.cool(state, block);
-        }
-        state.free.take(order).ok_or(refused)
-    }
-
-    /// Takes chunks of live memory out of use: readers may be there for a while.
-    pub(crate) fn rest(&self, chunks: Vec<Chunk>) {
-        let mut state = self.state();
-        state.resting_bytes += chunks.iter().map(Chunk::bytes).sum::<u64>();
-        state.resting.extend(chunks);
-    }
-
-    /// Makes what rests free: from here on whoever reads there is told so.
-    fn wake(&self, state: &mut State) {
-        if state.resting.is_empty() {
-            return;
-        }
-        self.note_reuse();
-        state.resting_bytes = 0;
-        for chunk in std::mem::take(&mut state.resting) {
-            self.put_back(state, chunk);
-        }
-    }
-
-    /// Tells all readers of live memory that what is out of use will be written again.
-    pub(crate) fn note_reuse(&self) {
-        // Release: who sees the new number sees no way to that memory any more. The fence: who sees
-        // anything that is written there sees the new number.
-        self.words().reuse.fetch_add(1, Ordering::Release);
-        fence(Ordering::Release);
     }
 
     fn fresh_end(&self, state: &State, order: u8) -> u64 {
@@ -599,16 +577,14 @@ impl Memory {
     pub(crate) fn release(&self, chunks: impl IntoIterator<Item = Chunk>) {
         let mut state = self.state();
         for chunk in chunks {
-            poison::forbid(self.pointer(chunk.address), chunk.bytes());
+            self.forbid(&chunk);
             self.put_back(&mut state, chunk);
         }
     }
 
     /// Takes chunks that all readers have left. Waits for nobody: some writer puts them back.
     pub(crate) fn leave(&self, chunks: Vec<Chunk>) {
-        for chunk in &chunks {
-            poison::forbid(self.pointer(chunk.address), chunk.bytes());
-        }
+        chunks.iter().for_each(|chunk| self.forbid(chunk));
         let node = Box::into_raw(Box::new(Left { chunks, next: null_mut() }));
         let mut head = self.left.load(Ordering::Relaxed);
         loop {
@@ -656,7 +632,16 @@ impl Memory {
         }
     }
 
+    fn forbid(&self, chunk: &Chunk) {
+        if !is_spilled(chunk.address) {
+            poison::forbid(self.pointer(chunk.address), chunk.bytes());
+        }
+    }
+
     fn put_back(&self, state: &mut State, chunk: Chunk) {
+        if is_spilled(chunk.address) {
+            return self.put_back_spilled(chunk);
+        }
         self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
         if let Some(budget) = self.budget.get() {
             budget.give_back(chunk.bytes());
@@ -760,6 +745,7 @@ impl Drop for Memory {
     fn drop(&mut self) {
         if let Some(budget) = self.budget.get() {
             budget.give_back(self.used_bytes());
+            budget.give_back_spill(self.spill.used_bytes());
         }
         self.take_left(&mut Vec::new());
         poison::allow(self.base.as_ptr(), self.opened());
@@ -782,13 +768,18 @@ impl fmt::Debug for Memory {
     }
 }
 
-/// Where the addresses end that an image and these chunks need.
+/// Where the addresses end that an image and these chunks need in memory.
 fn image_end(image: &Image, chunks: &[(u64, u64)]) -> u64 {
     let extents = image.extents().iter();
     let extents = extents.map(|at| (at.first * CHUNK_BYTES_MIN, at.blocks * CHUNK_BYTES_MIN));
-    let ends = extents.chain(chunks.iter().copied());
+    let ends = extents.chain(chunks.iter().copied()).filter(|(start, _)| !is_spilled(*start));
     let end = ends.map(|(start, bytes)| start.saturating_add(bytes)).max();
     end.unwrap_or(0).max(BLOCK_BYTES)
+}
+
+fn too_large(bytes: u64) -> Error {
+    let message = "a document is too large for an index";
+    Error::limit_exceeded(message, CHUNK_BYTES_MAX, bytes)
 }
 
 fn order_of(bytes: u64) -> u8 {

@@ -44,30 +44,36 @@ mod directory;
 mod entry;
 mod expiry;
 mod group;
+mod moving;
 mod of_image;
 mod record;
+mod scratch;
 mod segments;
 mod slot;
+mod spilled;
 #[cfg(test)]
 mod tests;
 
+use std::borrow::Cow;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use forebay_core::{Error, ErrorCode, Result};
+use forebay_core::{Error, Result};
 
-pub(crate) use copied::{Reused, Scratch, keys_copied_from};
+pub(crate) use copied::{Reused, keys_copied_from};
 pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES, entry_of};
 use entry::Pending;
 pub(crate) use entry::Replaced;
 use expiry::{Due, NEVER};
 use group::{FILLED_MAX, Group};
+pub(crate) use moving::MoveTo;
 pub(crate) use record::{Record, filler};
+pub(crate) use scratch::Scratch;
 use segments::Segments;
 
-use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory, Swing};
+use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory, Swing, is_spilled};
 use crate::reclaim::Reclaim;
 use crate::storage::SeededHash;
 
@@ -122,7 +128,8 @@ impl Search {
         if self.group != 0 {
             // SAFETY: the caller's promise; the address is of a group that was proved.
             let group = unsafe { Group::at(memory, self.group) };
-            if let Some(word) = group.likely(self.hash) {
+            // One that was spilled is read by nobody who cannot wait for the disk.
+            if let Some(word) = group.likely(self.hash).filter(|word| !is_spilled(*word)) {
                 group.prefetch_record(word);
                 self.likely = word;
             }
@@ -142,10 +149,11 @@ impl Search {
         unsafe { record::row_of(memory, slot::address(self.likely), key) }
     }
 
-    /// The record of the key.
+    /// The record of the key; a copy of one that was spilled.
     ///
     /// # Errors
-    /// `Corrupt` where the table is of an image and damaged.
+    /// `Corrupt` where the table is of an image, or spilled, and damaged; `Unavailable` where the
+    /// disk cannot be read.
     ///
     /// # Safety
     /// As [`Search::ask_for_bucket`], with a guard that outlives `'g`; not for live memory.
@@ -154,9 +162,10 @@ impl Search {
         &self,
         memory: &'g Memory,
         key: &[u8],
+        scratch: &'g Scratch,
     ) -> Result<Option<Record<'g>>> {
         // SAFETY: the caller's promise.
-        unsafe { self.end_by(memory, |group, word| group.record_of(word, key)) }
+        unsafe { self.end_by(memory, |group, word| group.record_of(word, key, scratch)) }
     }
 
     /// What `take` makes of the first slot that may be the key's and that it takes.
@@ -185,21 +194,23 @@ impl Search {
 ///
 /// # Safety
 /// As [`Search::ask_for_bucket`].
-pub(crate) unsafe fn keys_from<'g>(
-    memory: &'g Memory,
+pub(crate) unsafe fn keys_from(
+    memory: &Memory,
     root: Root,
     hash: SeededHash,
     from: u64,
-    mut visit: impl FnMut(&'g [u8]),
+    mut visit: impl FnMut(&[u8]),
 ) -> Result<Option<u64>> {
     let last = root.last_hash_beside(from);
+    let mut scratch = Scratch::default();
     // SAFETY: the caller's promise.
     if let Some(group) = unsafe { root.group(memory, from) }? {
         for word in group.words() {
-            let key = group.record(word)?.key;
+            let key = Group::record(&group, word, &scratch)?.key;
             if (from..=last).contains(&hash.of(key)) {
                 visit(key);
             }
+            scratch.clear();
         }
     }
     Ok(last.checked_add(1))
@@ -317,11 +328,21 @@ impl Table {
         self.places[entry] as usize
     }
 
-    /// The row of a key.
-    pub(crate) fn row(&self, key: &[u8]) -> Result<Option<&[u8]>> {
+    /// The row of a key; a copy of one that was spilled.
+    pub(crate) fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
         let hash = self.hash.of(key);
         let Some(group) = self.group(hash)? else { return Ok(None) };
-        Ok(group.find(hash, key)?.map(|found| found.row))
+        group.find_by(hash, |word| {
+            let address = slot::address(word);
+            if is_spilled(address) {
+                let scratch = Scratch::default();
+                let found = spilled::spilled(&self.memory, address, &scratch)?;
+                return Ok((found.key == key).then(|| Cow::from(found.row.to_vec())));
+            }
+            // SAFETY: the writer's own table: nothing in it goes while it is borrowed.
+            let found = unsafe { record::in_memory(&self.memory, address) }?;
+            Ok((found.key == key).then(|| Cow::from(found.row)))
+        })
     }
 
     /// Asks for all lines that a search for these keys comes to, so that they arrive at the same
@@ -342,18 +363,16 @@ impl Table {
         }
     }
 
-    /// The keys and rows of all documents, in no order.
-    pub(crate) fn rows(&self) -> impl Iterator<Item = Result<(&[u8], &[u8])>> {
-        self.groups.iter().flat_map(|kept| {
-            let (group, error) = match self.group_of(kept) {
-                Ok(group) => (Some(group), None),
-                Err(error) => (None, Some(Err(error))),
-            };
-            let found = group.into_iter().flat_map(|group| {
-                let pair = move |word| group.record(word).map(|found| (found.key, found.row));
-                group.words().map(pair)
-            });
-            found.chain(error)
+    /// Visits the keys and rows of all documents, in no order.
+    ///
+    /// # Errors
+    /// The first one of `visit`; `Corrupt`, `Unavailable`.
+    pub(crate) fn visit_rows(
+        &self,
+        mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>,
+    ) -> Result<()> {
+        self.groups.iter().try_for_each(|kept| {
+            self.visit_records(kept, |_, record| visit(record.key, record.row))
         })
     }
 
@@ -525,18 +544,25 @@ impl Table {
         let mut hashed = Vec::new();
         self.visit_records(&self.groups[place], |word, record| {
             hashed.push((self.hash.of(record.key), word));
+            Ok(())
         })?;
         Ok(hashed)
     }
 
     /// Visits the records of a group, each with its slot's word; asks for many at once.
-    fn visit_records(&self, kept: &Kept, mut visit: impl FnMut(u64, Record<'_>)) -> Result<()> {
+    fn visit_records(
+        &self,
+        kept: &Kept,
+        mut visit: impl FnMut(u64, Record<'_>) -> Result<()>,
+    ) -> Result<()> {
         let group = self.group_of(kept)?;
         let words: Vec<u64> = group.words().collect();
+        let mut scratch = Scratch::default();
         for words in words.chunks(PREFETCHED) {
             words.iter().for_each(|word| self.memory.prefetch(slot::address(*word)));
             for word in words {
-                visit(*word, group.record(*word)?);
+                visit(*word, Group::record(&group, *word, &scratch)?)?;
+                scratch.clear();
             }
         }
         Ok(())
@@ -547,81 +573,6 @@ impl Table {
         unsafe { Group::at(&self.memory, group.chunk.address()) }.put(hash, word);
         group.filled += 1;
         group.live += 1;
-    }
-
-    /// Moves live records out of segments that are half dead: twice as many bytes as have died
-    /// since the last call, and this many more. Without memory to move to it waits for the next
-    /// call.
-    ///
-    /// # Errors
-    /// `Corrupt`, `Internal`.
-    pub(crate) fn reclaim(&mut self, bytes_more: u64, publishing: Publishing<'_>) -> Result<()> {
-        let bytes_max = bytes_more + 2 * self.segments.take_died();
-        let (mut walked, mut retired) = (0, Vec::new());
-        while walked < bytes_max {
-            let Some(rest) = self.segments.rest_to_move() else {
-                match self.segments.take_emptied()? {
-                    Some(chunk) => {
-                        self.memory.forget_note(chunk.address());
-                        retired.push(chunk);
-                    }
-                    None => break,
-                }
-                continue;
-            };
-            let records = self.records_ahead(rest, bytes_max - walked)?;
-            match self.move_records(&records) {
-                Err(error) if error.code() == ErrorCode::LimitExceeded => break,
-                moved => walked += moved?,
-            }
-        }
-        publishing.reclaim.retire(&self.memory, retired);
-        Ok(())
-    }
-
-    /// Addresses and hashes of the next records of a segment, up to so many bytes; asks for their
-    /// buckets.
-    fn records_ahead(&self, rest: Range<u64>, bytes_max: u64) -> Result<Vec<(u64, u64)>> {
-        let end = rest.end.min(rest.start.saturating_add(bytes_max));
-        let (mut at, mut records) = (rest.start, Vec::with_capacity(PREFETCHED));
-        while at < end && records.len() < PREFETCHED {
-            // SAFETY: the address of a record in a segment of this table, which is not retired.
-            let record = unsafe { record::record(&self.memory, at) }?;
-            let hash = self.hash.of(record.key);
-            self.root.prefetch(&self.memory, hash);
-            records.push((at, hash));
-            at += record.bytes;
-        }
-        for (_, hash) in &records {
-            if let Some(group) = self.group(*hash)? {
-                group.prefetch(*hash);
-            }
-        }
-        Ok(records)
-    }
-
-    /// Moves those of these records that live to the open segment; answers the bytes of all.
-    ///
-    /// # Errors
-    /// `LimitExceeded` without memory to move to; what did not move is where it was.
-    fn move_records(&mut self, records: &[(u64, u64)]) -> Result<u64> {
-        let memory = self.memory.clone();
-        let mut walked = 0;
-        for (address, hash) in records {
-            // SAFETY: as in `records_ahead`.
-            let record = unsafe { record::record(&memory, *address) }?;
-            let slot = self.group(*hash)?.and_then(|group| group.slot_of(*hash, *address));
-            if let Some(at) = slot {
-                let (moved, bytes) = self.segments.append(&memory, record.key, record.row)?;
-                if let Some(group) = self.group(*hash)? {
-                    group.store(at, slot::pack(slot::tag_of(*hash), moved, bytes));
-                }
-                self.segments.bury_moved(&memory, *address, record.bytes);
-            }
-            self.segments.moved(record.bytes);
-            walked += record.bytes;
-        }
-        Ok(walked)
     }
 
     /// Ends the table; readers may still be in it.

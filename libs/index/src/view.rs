@@ -33,6 +33,8 @@ pub enum Admission {
 pub struct ReadAt<'a> {
     time: Time<'a>,
     pub(crate) serve_partial: bool,
+    /// Whether only what lies in memory is read.
+    is_for_memory: bool,
     pub(crate) admission: Option<&'a dyn Fn(PartitionId) -> Admission>,
 }
 
@@ -47,14 +49,14 @@ impl<'a> ReadAt<'a> {
     /// Reads at this time; a partition whose own time is later is read at that.
     #[inline]
     pub fn new(now: Timestamp) -> Self {
-        Self { time: Time::At(now), serve_partial: false, admission: None }
+        Self { time: Time::At(now), serve_partial: false, is_for_memory: false, admission: None }
     }
 
     /// Reads at the time that this clock shows when the view finds the first document that may
     /// expire: in a store where none does, nobody pays for the time.
     #[inline]
     pub fn by(clock: &'a dyn Clock) -> Self {
-        Self { time: Time::Of(clock), serve_partial: false, admission: None }
+        Self { time: Time::Of(clock), serve_partial: false, is_for_memory: false, admission: None }
     }
 
     /// Also reads partitions that are still bootstrapping: *absent* then means *not seen yet*.
@@ -62,6 +64,15 @@ impl<'a> ReadAt<'a> {
     #[inline]
     pub fn serve_partial(mut self, serve_partial: bool) -> Self {
         self.serve_partial = serve_partial;
+        self
+    }
+
+    /// Reads only what lies in memory: a document that was spilled is `Unavailable`, and nothing
+    /// ever waits for the disk.
+    #[must_use]
+    #[inline]
+    pub fn only_memory(mut self) -> Self {
+        self.is_for_memory = true;
         self
     }
 
@@ -120,8 +131,13 @@ pub struct View<'a> {
 impl<'a> View<'a> {
     #[inline]
     pub(crate) fn open(inner: &'a Inner, at: ReadAt<'a>) -> Self {
-        let (now, scratch) = (Cell::new(None), Scratch::default());
+        let (now, scratch) = (Cell::new(None), Scratch::new(at.is_for_memory));
         Self { inner, at, now, scratch, _pin: inner.reclaim.enter() }
+    }
+
+    /// Scratch memory for the copies of a turn.
+    pub(crate) fn scratch(&self) -> Scratch {
+        Scratch::new(self.at.is_for_memory)
     }
 
     /// The time of this view's reads.

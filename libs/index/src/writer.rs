@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError};
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::id::PartitionId;
 use forebay_core::row::{Row, row_schema_version};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 
 use crate::budget::Budget;
 use crate::generation::Generation;
@@ -165,12 +165,13 @@ impl PartitionWriter {
     ///
     /// Costs memory and time in proportion to the writes; one that is new may also split a bucket
     /// group of 1,024 slots. Lets the memory of expired documents and of replaced records go, a
-    /// bounded amount at a time.
+    /// bounded amount at a time; where memory is short, spills the records that were written
+    /// longest ago, if it may ([`Index::spill_to`](crate::Index::spill_to)).
     ///
     /// # Errors
     /// `Internal` when the effect contradicts the index: another partition, a position that falls,
     /// a row that is broken or of an unknown schema version; nothing was changed then.
-    /// `LimitExceeded` without memory; nothing was changed then either.
+    /// `LimitExceeded` without memory, nor room to spill to; nothing was changed then either.
     pub fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
         self.check(applied, state).map_err(|error| error.with_partition(self.id))?;
         let (index, partition, writer) = self.split();
@@ -181,7 +182,12 @@ impl PartitionWriter {
         };
         let memory = generation.space.memory.clone();
         let at = |error: Error| error.with_partition(partition.at.partition);
-        generation.apply(index, applied, state, published).map_err(at)?;
+        while let Err(error) = generation.apply(index, applied, state, published) {
+            let is_for_room = error.code() == ErrorCode::LimitExceeded;
+            if !is_for_room || !generation.make_room(index).map_err(at)? {
+                return Err(at(error));
+            }
+        }
         generation.tidy(index, applied.writes.len(), published).map_err(at)?;
         index.reclaim.go_on(&memory);
         Ok(())
@@ -266,7 +272,9 @@ impl PartitionWriter {
         let (hash, number) = (writer.live.space.hash, writer.live.space.generation);
         let reserved = writer.live.space.memory.reserved();
         let generation = match &writer.source {
-            Source::Private(addresses) => Generation::of_image(image, *addresses),
+            Source::Private(addresses) => {
+                Generation::of_image(image, *addresses, index.spill_place())
+            }
             Source::Live(spaces) => {
                 let space = spaces.create(number, hash, reserved)?;
                 let number = space.generation;
@@ -338,13 +346,24 @@ impl PartitionWriter {
         }
     }
 
-    /// Whether the generation that is written may go on: it is not of an image, or no block of that
-    /// was found damaged. Anybody may find one, a reader as well.
+    /// Whether the generation that is written may go on: nothing of an image, or of what was
+    /// spilled, was found damaged. Anybody in this process may find it, a reader as well.
     ///
     /// # Errors
     /// `Corrupt`.
     pub fn check_sound(&self) -> Result<()> {
-        let sound = self.state().target().space.memory.check_sound();
+        let target = &self.state().target().space;
+        let sound = target.memory.check_sound().and_then(|()| {
+            // Of a live copy this process's readers have a mapping of their own.
+            if !target.memory.is_live() {
+                return Ok(());
+            }
+            let _pin = self.index.reclaim.enter();
+            // SAFETY: the guard is held while the space is looked at.
+            let read = unsafe { self.partition_ref().header.load_space(&self.index.reclaim) };
+            let same = read.ok().filter(|space| space.generation == target.generation);
+            same.map_or(Ok(()), |space| space.memory.check_sound())
+        });
         sound.map_err(|error| error.with_partition(self.id))
     }
 
@@ -367,20 +386,18 @@ impl PartitionWriter {
     /// included: the state of exactly one position, since only this handle can change it.
     ///
     /// # Errors
-    /// The first one that `visit` returns; it ends the visit. `Corrupt` from a damaged image.
-    pub fn visit_rows(&self, mut visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
-        self.state().target().table.rows().try_for_each(|found| {
-            let (key, row) = found?;
-            visit(key, row)
-        })
+    /// The first one that `visit` returns; it ends the visit. `Corrupt` from a damaged image, or
+    /// spill file; `Unavailable` when that cannot be read.
+    pub fn visit_rows(&self, visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        self.state().target().table.visit_rows(visit)
     }
 }
 
 impl Documents for PartitionWriter {
-    /// Where the generation is of an image and the row's block is damaged, the answer is wrong, and
-    /// the `apply` that follows refuses whatever was made of it.
+    /// Where the row lies in a damaged block of an image, or of the spill file, the answer is
+    /// wrong, and the `apply` that follows refuses whatever was made of it.
     fn row(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
-        self.state().target().table.row(key).ok().flatten().map(Cow::from)
+        self.state().target().table.row(key).ok().flatten()
     }
 
     fn prefetch(&self, keys: &[&[u8]]) {

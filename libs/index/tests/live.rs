@@ -29,6 +29,10 @@ const DROPS_MAX: usize = 60;
 const ROUNDS: u64 = 25;
 /// Where the holder that this binary is started as finds its copy.
 const HOLDER_DIR: &str = "FOREBAY_LIVE_HOLDER";
+/// Whether it has little memory, and spills.
+const HOLDER_SPILLS: &str = "FOREBAY_LIVE_HOLDER_SPILLS";
+/// Less than the documents take.
+const LITTLE_MEMORY: u64 = 640 * 1_024;
 
 /// Numbers that look random and are the same in each run.
 fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
@@ -58,16 +62,27 @@ fn directory(dir: &Path) -> LiveDirectory {
 /// What an index over the store's definitions, and the entries that it is given, are made of.
 struct World {
     definitions: Vec<Definition>,
+    /// Whether live copies have little memory, and spill.
+    spills: bool,
 }
 
 impl World {
     fn new() -> Self {
-        Self { definitions: definitions() }
+        Self { definitions: definitions(), spills: false }
+    }
+
+    fn spilling() -> Self {
+        Self { spills: true, ..Self::new() }
     }
 
     fn live(&self, dir: &Path) -> Index {
         let schemas = self.definitions.iter().map(schema_at);
-        Index::live(schemas, [PARTITION], 7, directory(dir)).unwrap()
+        let index = Index::live(schemas, [PARTITION], 7, directory(dir)).unwrap();
+        if self.spills {
+            index.limit_memory(LITTLE_MEMORY);
+            index.spill_to(dir, 1 << 30);
+        }
+        index
     }
 
     fn hold(&self, index: &Index) -> Followed {
@@ -148,7 +163,8 @@ fn name(key: u64) -> String {
 #[test]
 fn holds_until_it_is_killed() {
     let Some(dir) = std::env::var_os(HOLDER_DIR) else { return };
-    let world = World::new();
+    let spills = std::env::var_os(HOLDER_SPILLS).is_some();
+    let world = World { spills, ..World::new() };
     let index = world.live(Path::new(&dir));
     let mut followed = world.hold(&index);
     println!("held");
@@ -159,13 +175,14 @@ fn holds_until_it_is_killed() {
 }
 
 /// A process that holds the copy, once it does.
-fn start_holder(dir: &Path) -> Child {
-    let mut child = Command::new(std::env::current_exe().unwrap())
-        .args(["holds_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"])
-        .env(HOLDER_DIR, dir)
-        .stdout(Stdio::piped())
-        .spawn()
-        .unwrap();
+fn start_holder(dir: &Path, spills: bool) -> Child {
+    let mut holder = Command::new(std::env::current_exe().unwrap());
+    holder.args(["holds_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
+    holder.env(HOLDER_DIR, dir).stdout(Stdio::piped());
+    if spills {
+        holder.env(HOLDER_SPILLS, "1");
+    }
+    let mut child = holder.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let is_held = |line: std::io::Result<String>| line.unwrap().contains("held");
     assert!({ lines }.any(is_held), "the holder ended before it held the copy");
@@ -225,19 +242,28 @@ fn read_until(done: &AtomicBool, index: &Index, highest: &AtomicU64, reads: &Ato
 
 #[test]
 fn a_holder_that_is_killed_leaves_one_position_and_readers_go_on() {
+    kill_holders(&World::new());
+}
+
+#[test]
+fn so_does_one_that_has_spilled_and_what_it_spilled_is_read_on() {
+    kill_holders(&World::spilling());
+}
+
+fn kill_holders(world: &World) {
     let dir = tempfile::tempdir().unwrap();
-    let world = World::new();
     directory(dir.path()).make(StoreId(1), [PARTITION], 3).unwrap();
     let index = world.live(dir.path());
     drop(world.hold(&index));
     let (oracle, mut expected) = world.private();
+    let mut spilled = 0;
     let (done, highest, reads) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
     std::thread::scope(|scope| {
         scope.spawn(|| read_until(&done, &index, &highest, &reads));
         let _stops = Stops(&done);
         let mut number = numbers(u64::from(std::process::id()));
         for round in 0..ROUNDS {
-            let mut holder = start_holder(dir.path());
+            let mut holder = start_holder(dir.path(), world.spills);
             std::thread::sleep(Duration::from_micros(number(30_000)));
             holder.kill().unwrap();
             holder.wait().unwrap();
@@ -255,8 +281,10 @@ fn a_holder_that_is_killed_leaves_one_position_and_readers_go_on() {
                 world.step(&oracle, &mut expected);
             }
             assert_same(&index, &followed.state, &oracle, &expected.state);
+            spilled = spilled.max(index.memory().spilled);
         }
     });
+    assert_eq!(spilled > 0, world.spills);
     let applied = expected.state.offset_applied.0;
     assert!(applied > ROUNDS * 20, "no holder ever came to write: {applied}");
     assert!(reads.load(Ordering::Relaxed) > 0);

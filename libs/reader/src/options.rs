@@ -82,9 +82,14 @@ pub struct ReaderOptions {
     pub checkpoint: Option<CheckpointOptions>,
     /// Bytes of memory that the documents and their index may take; `None` is half of the smaller
     /// of the control group's limit and the host's memory. Where an entry needs more, the reader
-    /// stops applying and says so in its status; it answers on, and turns stale by its bounds.
-    /// Readers that share a copy count it once: by the budget of the one that keeps it.
+    /// spills, if it may; else it stops applying and says so in its status; it answers on, and
+    /// turns stale by its bounds. Readers that share a copy count it once: by the budget of the one
+    /// that keeps it.
     pub memory_budget: Option<u64>,
+    /// Bytes of disk, in the directory of the checkpoints, that documents may take which have no
+    /// room in memory any more; 0 spills nothing. Those go there that were written longest ago, and
+    /// a read of one waits for the disk; the index stays in memory.
+    pub spill_bytes_max: u64,
 }
 
 impl ReaderOptions {
@@ -99,6 +104,7 @@ impl ReaderOptions {
             keep_outcomes: false,
             checkpoint: None,
             memory_budget: None,
+            spill_bytes_max: 0,
         }
     }
 }

@@ -115,8 +115,9 @@ impl Reader {
         }
     }
 
-    /// Calls `with` with a view of what is applied here. Waits for nothing, takes no lock and needs
-    /// no runtime; any thread may call it. The view is for this call alone.
+    /// Calls `with` with a view of what is applied here. Waits for nothing but the disk that a
+    /// document was spilled to, takes no lock and needs no runtime; any thread may call it. The
+    /// view is for this call alone.
     ///
     /// # Errors
     /// `Closed`; `InvalidArgument` for a bound below twice the heartbeat interval; those of `with`,
@@ -128,6 +129,16 @@ impl Reader {
     ) -> Result<T> {
         let shared = self.shared();
         shared.admitted(age_max, |at| with(&shared.index.view(at)))
+    }
+
+    /// As [`Reader::read_local`] without a bound, for callers that must not wait for a disk either:
+    /// a document that was spilled is `Unavailable` to them.
+    ///
+    /// # Errors
+    /// `Closed`, `Unavailable`; those of `with`.
+    pub fn read_in_memory<T>(&self, with: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
+        let shared = self.shared();
+        shared.admitted(None, |at| with(&shared.index.view(at.only_memory())))
     }
 
     /// The partition that a key belongs to, followed or not.

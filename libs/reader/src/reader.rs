@@ -416,6 +416,7 @@ pub(crate) fn share(
         let MemoryBudget { bytes, source } = budget;
         tracing::debug!(store = %options.store, bytes, %source, "memory budget");
     }
+    spill_to_disk(&index, &options, &parts)?;
     Ok(Shared {
         name: options.store.clone(),
         store,
@@ -430,6 +431,21 @@ pub(crate) fn share(
         options,
         parts,
     })
+}
+
+/// Says where documents are spilled, also those that a checkpoint holds of a reader that could.
+fn spill_to_disk(index: &Index, options: &ReaderOptions, parts: &ReaderParts) -> Result<()> {
+    let is_of_host = parts.disk.as_ref().is_some_and(|disk| disk.is_of_host());
+    match options.checkpoint.as_ref().filter(|_| is_of_host) {
+        Some(checkpoint) => index.spill_to(&checkpoint.dir, options.spill_bytes_max),
+        None if options.spill_bytes_max > 0 => {
+            let message = "documents are spilled to the directory of the checkpoints, on the \
+                host's own disk; set one, or spill nothing";
+            return Err(Error::invalid_argument(message));
+        }
+        None => {}
+    }
+    Ok(())
 }
 
 /// Looks at the readiness from time to time, so that a fall is seen while nobody asks.

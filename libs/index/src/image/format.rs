@@ -11,7 +11,7 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_64_with_seed};
 
 use super::{ImageAbout, damaged};
 use crate::header::{Held, Progress};
-use crate::memory::{CHUNK_BYTES_MIN, RESERVED_BYTES};
+use crate::memory::{CHUNK_BYTES_MIN, RESERVED_BYTES, is_spilled};
 
 /// Bytes of a block: the unit of checksums, and of memory.
 pub(crate) const BLOCK: usize = CHUNK_BYTES_MIN as usize;
@@ -20,6 +20,8 @@ pub(crate) type Block = [u8; BLOCK];
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FBIM");
 const FORMAT_VERSION: u16 = 1;
+/// That of an image with blocks of a spill file.
+const FORMAT_VERSION_SPILLED: u16 = 2;
 /// Blocks of the largest memory: what an image says of itself is read whole, so it has a bound.
 const BLOCKS_MAX: u64 = RESERVED_BYTES / CHUNK_BYTES_MIN;
 /// Bytes of the header before its checksum.
@@ -39,6 +41,13 @@ pub(crate) struct Extent {
     pub(crate) first_in_file: u64,
 }
 
+impl Extent {
+    /// Whether the blocks are of a spill file.
+    pub(crate) fn is_spilled(&self) -> bool {
+        is_spilled(self.first * CHUNK_BYTES_MIN)
+    }
+}
+
 /// A segment, as a writer must know it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct SegmentAt {
@@ -53,6 +62,8 @@ pub(crate) struct SegmentAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) about: ImageAbout,
+    /// Whether blocks of a spill file are among the others.
+    pub(super) is_spilled: bool,
     pub(super) hash_seed: u64,
     pub(super) root: u64,
     pub(super) counts: Counts,
@@ -180,7 +191,8 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
     let ImageAbout { partition, partitions, progress, held } = header.about;
     let mut bytes = Vec::with_capacity(BLOCK);
     bytes.extend(MAGIC.to_le_bytes());
-    bytes.extend(FORMAT_VERSION.to_le_bytes());
+    let version = if header.is_spilled { FORMAT_VERSION_SPILLED } else { FORMAT_VERSION };
+    bytes.extend(version.to_le_bytes());
     bytes.extend(0_u16.to_le_bytes());
     bytes.extend(partition.store.0.to_le_bytes());
     bytes.extend(partition.partition.0.to_le_bytes());
@@ -221,17 +233,17 @@ pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
     if magic != MAGIC {
         return Err(damaged("it does not begin like one"));
     }
-    if version != FORMAT_VERSION {
+    if !(FORMAT_VERSION..=FORMAT_VERSION_SPILLED).contains(&version) {
         let message = format!(
-            "an image of format version {version}, and this build knows {FORMAT_VERSION}; it is \
-             ignored, or opened by the build that wrote it"
+            "an image of format version {version}, and this build knows {FORMAT_VERSION} and \
+             {FORMAT_VERSION_SPILLED}; it is ignored, or opened by the build that wrote it"
         );
         return Err(Error::unsupported(message));
     }
     if Fields(checksum).u64()? != xxh3_64(body) || fields.u16()? != 0 {
         return Err(damaged("a header whose checksum does not fit"));
     }
-    let header = fields.header()?;
+    let header = Header { is_spilled: version == FORMAT_VERSION_SPILLED, ..fields.header()? };
     match fields.0.iter().all(|byte| *byte == 0) {
         true => Ok(header),
         false => Err(damaged("a header with something behind it")),
@@ -291,6 +303,7 @@ impl Fields<'_> {
             [self.u32()?, self.u32()?, self.u32()?, self.u32()?];
         let about = ImageAbout { partition, partitions, progress, held };
         let counts = Counts { blocks, extents, groups, segments, state_bytes };
-        Ok(Header { about, hash_seed, root, counts, meta_checksum: self.u64()? })
+        let (meta_checksum, is_spilled) = (self.u64()?, false);
+        Ok(Header { about, is_spilled, hash_seed, root, counts, meta_checksum })
     }
 }

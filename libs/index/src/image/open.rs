@@ -55,6 +55,9 @@ impl Image {
             return Err(damaged("a description whose checksum does not fit"));
         }
         let meta = Meta::decode(&meta, &header.counts)?;
+        if meta.extents.iter().any(Extent::is_spilled) != header.is_spilled {
+            return Err(damaged("blocks of a spill file that its version does not tell of"));
+        }
         Ok(Self { file, header, meta })
     }
 
@@ -113,11 +116,11 @@ impl Image {
     /// in the extent.
     ///
     /// # Errors
-    /// `Corrupt`, `Unavailable`.
+    /// `Corrupt`, `Unavailable`, and those of `take`.
     pub(crate) fn copy_blocks(
         &self,
         extent: &Extent,
-        mut take: impl FnMut(u64, &Block),
+        mut take: impl FnMut(u64, &Block) -> Result<()>,
     ) -> Result<()> {
         let mut blocks = vec![0; COPIED_AT_ONCE * BLOCK];
         for first in (0..extent.blocks).step_by(COPIED_AT_ONCE) {
@@ -130,7 +133,7 @@ impl Image {
                 if expected != Some(&checksum(block, in_file + number)) {
                     return Err(damaged("a block whose checksum does not fit"));
                 }
-                take(first + number, block);
+                take(first + number, block)?;
             }
         }
         Ok(())

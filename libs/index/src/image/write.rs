@@ -7,7 +7,7 @@ use super::format::{
     BLOCK, Block, Extent, Header, Meta, SegmentAt, checksum, encode_header, meta_checksum,
 };
 use super::{ImageAbout, ImageSink};
-use crate::memory::{CHUNK_BYTES_MIN, Memory};
+use crate::memory::{CHUNK_BYTES_MIN, Memory, is_spilled};
 use crate::table::filler;
 
 /// Free blocks between two that are written, and are written too: each gap is a mapping of its own
@@ -30,7 +30,7 @@ pub(crate) struct Content {
 ///
 /// # Errors
 /// Those of the sink; `LimitExceeded` for what is too large for an image; `Corrupt` when the table
-/// is of an image itself, and damaged.
+/// is of an image itself, and damaged; `Unavailable` when the spill file cannot be read.
 pub(crate) fn write(
     memory: &Memory,
     about: ImageAbout,
@@ -42,7 +42,9 @@ pub(crate) fn write(
     let mut output = Output { sink, checksums: Vec::new(), pending: Vec::new() };
     let mut extents: Vec<Extent> = Vec::new();
     for piece in &pieces {
-        memory.prove(piece.address, piece.bytes)?;
+        if !is_spilled(piece.address) {
+            memory.prove(piece.address, piece.bytes)?;
+        }
         let (first, blocks) = (piece.address / CHUNK_BYTES_MIN, piece.blocks());
         let gap = extents.last().map(|last| first - (last.first + last.blocks));
         match (extents.last_mut(), gap) {
@@ -55,7 +57,7 @@ pub(crate) fn write(
                 extents.push(Extent { first, blocks, first_in_file });
             }
         }
-        (0..blocks).try_for_each(|block| output.put(&piece.block(memory, block)))?;
+        (0..blocks).try_for_each(|block| output.put(&piece.block(memory, block)?))?;
     }
     output.flush()?;
     let checksums = std::mem::take(&mut output.checksums);
@@ -66,7 +68,8 @@ pub(crate) fn write(
     let at = (counts.blocks + 1) * CHUNK_BYTES_MIN;
     output.sink.write_at(&bytes, at)?;
     let meta_checksum = meta_checksum(&bytes);
-    let header = Header { about, hash_seed, root, counts, meta_checksum };
+    let is_spilled = meta.extents.iter().any(Extent::is_spilled);
+    let header = Header { about, is_spilled, hash_seed, root, counts, meta_checksum };
     output.sink.write_at(&encode_header(&header), 0)?;
     Ok(at + bytes.len() as u64)
 }
@@ -83,17 +86,21 @@ impl Piece {
         (self.bytes + self.filler.len() as u64).div_ceil(CHUNK_BYTES_MIN)
     }
 
-    fn block(&self, memory: &Memory, number: u64) -> Block {
+    fn block(&self, memory: &Memory, number: u64) -> Result<Block> {
         let mut block: Block = [0; BLOCK];
         let from = number * CHUNK_BYTES_MIN;
         let held = self.bytes.saturating_sub(from).min(CHUNK_BYTES_MIN) as usize;
+        if is_spilled(self.address) {
+            memory.read_spilled(self.address + from, &mut block[..held])?;
+            return Ok(block);
+        }
         // SAFETY: bytes of a chunk in use that were written; only the writer, who is here, changes
         // them.
         block[..held].copy_from_slice(unsafe { memory.bytes(self.address + from, held) });
         let behind = BLOCK - held;
         let filler = &self.filler[..self.filler.len().min(behind)];
         block[held..held + filler.len()].copy_from_slice(filler);
-        block
+        Ok(block)
     }
 }
 

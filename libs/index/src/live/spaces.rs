@@ -16,7 +16,7 @@ use super::header::{About, HeaderFile, NAME_BYTES_MAX, boot_id};
 use super::takeover::begin_anew;
 use super::{LiveDirectory, refused};
 use crate::header::{Published, Status};
-use crate::memory::{Memory, SPACE_ABOUT_AT};
+use crate::memory::{Memory, SPACE_ABOUT_AT, SpillPlace};
 use crate::storage::{SeededHash, Space};
 use crate::table::FIRST_SERIAL;
 
@@ -58,6 +58,18 @@ impl Spaces {
         self.memory_dir.as_ref().filter(|_| !is_beside).unwrap_or(dir).join(name)
     }
 
+    /// What a space says of the header that leads to it.
+    fn about(&self) -> &[u8] {
+        let name = self.header.to_str().unwrap_or("").as_bytes();
+        &name[..name.len().min(NAME_BYTES_MAX)]
+    }
+
+    /// Where the documents of a space are spilled: always on disk.
+    fn spill(&self, generation: u64) -> SpillPlace {
+        let path = self.dir.join(format!("{}-{}.spill", self.name, generation >> 1));
+        SpillPlace::Named(path, self.about().to_vec())
+    }
+
     /// Makes an empty space with the number behind this one, with at most so many addresses.
     ///
     /// # Errors
@@ -86,11 +98,11 @@ impl Spaces {
     fn create_as(&self, generation: u64, hash: SeededHash, addresses: u64) -> Result<Arc<Space>> {
         let path = self.path(generation);
         // Left by a holder that was killed before anybody could come to it.
-        drop(std::fs::remove_file(&path));
+        self.remove(generation);
         let made = Memory::create_live(&path, addresses);
         let memory = made.inspect_err(|_| drop(std::fs::remove_file(&path)))?;
-        let name = self.header.to_str().unwrap_or("").as_bytes();
-        memory.note_about(&name[..name.len().min(NAME_BYTES_MAX)]);
+        memory.note_about(self.about());
+        memory.spill_to(self.spill(generation));
         let words = memory.words();
         words.hash_seed.store(hash.seed(), Ordering::Relaxed);
         words.serial.store(FIRST_SERIAL, Ordering::Release);
@@ -111,14 +123,18 @@ impl Spaces {
     /// Those of [`Memory::open_live`].
     pub(crate) fn open(&self, generation: u64, is_written: bool) -> Result<Arc<Space>> {
         let memory = Memory::open_live(&self.path(generation), is_written)?;
+        memory.spill_to(self.spill(generation));
         let hash = SeededHash::of_seed(memory.words().hash_seed.load(Ordering::Acquire));
         Ok(Arc::new(Space { memory, hash, generation }))
     }
 
-    /// Takes a space's name away; whoever has it mapped goes on.
+    /// Takes a space's name away, and that of its spill file; whoever has them open goes on.
     pub(crate) fn remove(&self, generation: u64) {
         // What stays goes when the next holder sweeps.
         drop(std::fs::remove_file(self.path(generation)));
+        if let SpillPlace::Named(spill, _) = self.spill(generation) {
+            drop(std::fs::remove_file(spill));
+        }
     }
 }
 

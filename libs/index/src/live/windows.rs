@@ -104,8 +104,7 @@ impl Windows {
     /// # Errors
     /// `Corrupt` for what is none of it.
     pub(crate) fn restore(&self, state: &mut PartitionState) -> Result<()> {
-        for found in self.0.rows() {
-            let (key, row) = found?;
+        self.0.visit_rows(|key, row| {
             let none = || Error::corrupt("a live copy keeps what no fold has written");
             if let Ok(client) = <[u8; 16]>::try_from(key) {
                 let client = ClientId(u128::from_le_bytes(client));
@@ -115,8 +114,8 @@ impl Windows {
                 let source = PartitionId(u32::from_le_bytes(source));
                 state.sources.insert(source, position_of(row).ok_or_else(none)?);
             }
-        }
-        Ok(())
+            Ok(())
+        })
     }
 }
 

@@ -246,19 +246,19 @@ pub(crate) fn is_of_memory(at: &StatFs) -> bool {
 }
 
 /// Allocates a part of a file, so that writing there can never fail.
-fn allocate(file: &File, start: u64, bytes: u64) -> Result<()> {
+pub(super) fn allocate(file: &File, start: u64, bytes: u64) -> Result<()> {
     loop {
         return match fallocate(file, FallocateFlags::empty(), start, bytes) {
             Ok(()) => Ok(()),
             Err(rustix::io::Errno::INTR) => continue,
             Err(rustix::io::Errno::NOSPC | rustix::io::Errno::NOMEM | rustix::io::Errno::DQUOT) => {
                 let free = fstatvfs(file).map_or(0, |at| at.f_bavail.saturating_mul(at.f_frsize));
-                let message = "no room for the live copy; make room on its file system, or use a \
-                    directory on a larger one";
+                let message = "no room for the reader's files; make room on their file system, or \
+                    use a directory on a larger one";
                 Err(Error::limit_exceeded(message, free, bytes))
             }
             Err(error) => Err(Error::unsupported(format!(
-                "the file system of the live copy allocates no room ahead ({error}); use a \
+                "the file system of the reader's files allocates no room ahead ({error}); use a \
                  directory on a local file system (ext4, xfs, btrfs, tmpfs)"
             ))),
         };

@@ -30,7 +30,7 @@ pub(super) struct Proof {
 impl Proof {
     pub(super) fn new(image: &Image, end: u64) -> Self {
         let mut proved = vec![u64::MAX; (end / CHUNK_BYTES_MIN).div_ceil(64) as usize];
-        for extent in image.extents() {
+        for extent in image.extents().iter().filter(|extent| !extent.is_spilled()) {
             for block in extent.first..extent.first + extent.blocks {
                 proved[(block / 64) as usize] &= !(1 << (block % 64));
             }

@@ -4,21 +4,17 @@
 //! its key is looked at. What comes of it may be believed once the space's word of reuse is found
 //! as it was before the root was loaded: see [`Reused`].
 
-use std::cell::{Cell, UnsafeCell};
 use std::sync::atomic::{Ordering, fence};
 
 use forebay_core::Result;
 
 use super::record::{Record, short_header};
+use super::scratch::Scratch;
+use super::spilled::spilled;
 use super::{Group, Root, Search, slot};
 use crate::image::damaged;
-use crate::memory::{CHUNK_BYTES_MAX, Memory};
+use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};
 use crate::storage::SeededHash;
-
-/// Words of a piece of scratch memory.
-const PIECE_WORDS: usize = 1_024;
-/// Words of the largest piece that a thread keeps for its next view.
-const SPARE_WORDS_MAX: usize = 16 * PIECE_WORDS;
 
 /// How often memory had been taken back for new use when a read began.
 #[derive(Clone, Copy, Debug, Default)]
@@ -40,64 +36,14 @@ impl Reused {
     }
 }
 
-/// Where copies of records lie until a view, or a turn of it, ends.
-#[derive(Debug, Default)]
-pub(crate) struct Scratch {
-    /// The piece that copies go to.
-    current: UnsafeCell<Vec<u64>>,
-    /// Those that had no room any more.
-    full: UnsafeCell<Vec<Vec<u64>>>,
-}
-
-thread_local! {
-    /// A piece that the thread's next view begins with.
-    static SPARE: Cell<Option<Vec<u64>>> = const { Cell::new(None) };
-}
-
-impl Scratch {
-    /// Words of their own, which stay where they are until the scratch is cleared or goes.
-    #[expect(clippy::mut_from_ref, reason = "each call hands out words that no other has")]
-    fn words(&self, count: usize) -> &mut [u64] {
-        // SAFETY: a scratch belongs to one thread, and no reference to the pieces outlives a call.
-        let (current, full) = unsafe { (&mut *self.current.get(), &mut *self.full.get()) };
-        if current.capacity() - current.len() < count {
-            let spare = SPARE.take().filter(|spare| spare.capacity() >= count);
-            let next = spare.unwrap_or_else(|| Vec::with_capacity(count.max(PIECE_WORDS)));
-            let before = std::mem::replace(current, next);
-            if before.capacity() > 0 {
-                full.push(before);
-            }
-        }
-        let start = current.len();
-        // Within the capacity, so that what was handed out stays in its place.
-        current.resize(start + count, 0);
-        // SAFETY: the words were just added, and a piece is neither moved nor cut while a slice of
-        // it is borrowed from `self`.
-        unsafe { std::slice::from_raw_parts_mut(current.as_mut_ptr().add(start), count) }
-    }
-
-    /// Lets all copies go.
-    pub(crate) fn clear(&mut self) {
-        self.full.get_mut().clear();
-        self.current.get_mut().clear();
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let piece = self.current.get_mut();
-        if piece.capacity() > 0 && piece.capacity() <= SPARE_WORDS_MAX {
-            piece.clear();
-            SPARE.set(Some(std::mem::take(piece)));
-        }
-    }
-}
-
 /// A copy of the record at an address.
 ///
 /// # Errors
 /// `Corrupt` for what can be no record; then, most often, it is none any more.
 fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
+    if is_spilled(address) {
+        return spilled(memory, address, scratch);
+    }
     let load = |at: u64| {
         memory.prove(at, 8)?;
         // SAFETY: the word lies in addresses that are opened and never taken back while they are

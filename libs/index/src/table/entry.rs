@@ -9,7 +9,7 @@ use forebay_core::{Error, Result};
 
 use super::directory::DEPTH_MAX;
 use super::group::{FILLED_MAX, Place, SLOTS};
-use super::{DELETED_MAX, Publishing, Table, slot};
+use super::{DELETED_MAX, Publishing, Scratch, Table, slot};
 
 /// The bit of an item whose record goes.
 const GOES: u64 = 1 << 63;
@@ -106,8 +106,9 @@ impl Table {
     /// `Corrupt`, `Internal` for what can be no item.
     pub(crate) fn redo(&mut self, item: u64) -> Result<()> {
         let address = slot::address(item);
+        let scratch = Scratch::default();
         // SAFETY: a record that was appended before the list was written; its segment is in use.
-        let record = unsafe { super::record::record(&self.memory, address) }?;
+        let record = unsafe { super::record::record(&self.memory, address, &scratch) }?;
         let (hash, key, bytes) = (self.hash.of(record.key), record.key.to_vec(), record.bytes);
         if self.groups.is_empty() {
             return Err(Error::internal("a list of writes to no group"));
@@ -192,9 +193,12 @@ impl Table {
     }
 
     fn find(&self, hash: u64, key: &[u8]) -> Result<Option<(Held, Replaced)>> {
+        let scratch = Scratch::default();
         let Some(group) = self.group(hash)? else { return Ok(None) };
-        let Some(Place::Held(slot, word)) = group.locate(hash, key)? else { return Ok(None) };
-        let record = group.record(word)?;
+        let Some(Place::Held(slot, word)) = group.locate(hash, key, &scratch)? else {
+            return Ok(None);
+        };
+        let record = group.record(word, &scratch)?;
         let held = Held { slot, word, bytes: record.bytes, moves: self.moves };
         Ok(Some((held, Replaced { row_bytes: record.row.len() })))
     }

@@ -114,6 +114,7 @@ impl Table {
                 Some(at) => next = next.min(at),
                 None => {}
             }
+            Ok(())
         })?;
         Ok((keys, next))
     }

@@ -9,6 +9,7 @@ use std::sync::atomic::Ordering;
 use forebay_core::Result;
 
 use super::record::{Record, record};
+use super::scratch::Scratch;
 use super::slot;
 use crate::memory::{CHUNK_BYTES_MIN, Memory};
 
@@ -109,15 +110,14 @@ impl<'g> Group<'g> {
         (tagged, is_full)
     }
 
-    /// The record of a key.
-    #[inline]
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<Record<'g>>> {
-        self.find_by(hash, |word| self.record_of(word, key))
-    }
-
     /// The record behind a slot's word, if it is the key's.
-    pub(super) fn record_of(&self, word: u64, key: &[u8]) -> Result<Option<Record<'g>>> {
-        let found = self.record(word)?;
+    pub(super) fn record_of(
+        &self,
+        word: u64,
+        key: &[u8],
+        scratch: &'g Scratch,
+    ) -> Result<Option<Record<'g>>> {
+        let found = self.record(word, scratch)?;
         Ok((found.key == key).then_some(found))
     }
 
@@ -159,14 +159,19 @@ impl<'g> Group<'g> {
     }
 
     /// The record behind a slot's word.
-    pub(super) fn record(&self, word: u64) -> Result<Record<'g>> {
+    pub(super) fn record(&self, word: u64, scratch: &'g Scratch) -> Result<Record<'g>> {
         // SAFETY: a published word names a record that stays while the caller's guard is held.
-        unsafe { record(self.memory, slot::address(word)) }
+        unsafe { record(self.memory, slot::address(word), scratch) }
     }
 
     /// Where a key is, or the first slot that it may take. For the writer, to whom nothing moves.
-    pub(super) fn locate(&self, hash: u64, key: &[u8]) -> Result<Option<Place>> {
-        self.search(hash, |word| Ok(self.record(word)?.key == key))
+    pub(super) fn locate(
+        &self,
+        hash: u64,
+        key: &[u8],
+        scratch: &'g Scratch,
+    ) -> Result<Option<Place>> {
+        self.search(hash, |word| Ok(self.record(word, scratch)?.key == key))
     }
 
     /// The slot that names this address, for a key with this hash.

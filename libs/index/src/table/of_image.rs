@@ -7,10 +7,11 @@ use forebay_core::Result;
 
 use super::directory::{self, ENTRY_BYTES, Root};
 use super::expiry::NEVER;
-use super::segments::Segments;
-use super::{Kept, Table};
+use super::segments::{Segments, spilled_segment};
+use super::spilled::spilled;
+use super::{Kept, Scratch, Table, slot};
 use crate::image::{Content, Image, damaged};
-use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory};
+use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory, SpillPlace, is_spilled};
 use crate::storage::SeededHash;
 
 impl Table {
@@ -32,9 +33,13 @@ impl Table {
     ///
     /// # Errors
     /// `Corrupt` when it cannot be a table; those of [`Memory::of_image`].
-    pub(crate) fn of_image(image: &Image, addresses: u64) -> Result<Self> {
+    pub(crate) fn of_image(
+        image: &Image,
+        addresses: u64,
+        spill: Option<SpillPlace>,
+    ) -> Result<Self> {
         let parts = Parts::of_image(image)?;
-        let memory = Memory::of_image(image, &parts.chunks(), addresses)?;
+        let memory = Memory::of_image(image, &parts.chunks(), addresses, spill)?;
         let table = Self::assemble(memory, parts, &mut image.expiries().iter())?;
         table.memory.adopt(table.chunks(), table.segments.open_rest())?;
         Ok(table)
@@ -81,7 +86,45 @@ impl Table {
             .chunk_by(|one, other| one == other)
             .map(|run| memory.group_expires(run[0]).unwrap_or(NEVER))
             .collect();
-        Self::assemble(memory.clone(), parts, &mut expiries.iter())
+        let mut table = Self::assemble(memory.clone(), parts, &mut expiries.iter())?;
+        if memory.has_spill_file() {
+            let found = table.spilled_segments()?;
+            table.segments.add_spilled(found)?;
+        }
+        Ok(table)
+    }
+
+    /// The segments of the spill file, as the slots tell them: chunk, bytes used, and at most so
+    /// many of them alive.
+    fn spilled_segments(&self) -> Result<Vec<(Chunk, u64, u64)>> {
+        let (memory, mut scratch) = (&self.memory, Scratch::default());
+        let mut words = Vec::new();
+        for kept in &self.groups {
+            words.extend(self.group_of(kept)?.words().filter(|word| is_spilled(*word)));
+        }
+        words.sort_unstable_by_key(|word| slot::address(*word));
+        let mut found: Vec<(Chunk, u64, u64)> = Vec::new();
+        for word in words {
+            let address = slot::address(word);
+            let is_within = |chunk: &Chunk| address < chunk.address() + chunk.bytes();
+            if !found.last().is_some_and(|(chunk, ..)| is_within(chunk)) {
+                found.push((spilled_segment(memory, address)?, 0, 0));
+            }
+            let Some((chunk, last, live)) = found.last_mut() else { continue };
+            *live += match slot::bytes_max(word) {
+                Some(bytes) => bytes,
+                None => spilled(memory, address, &scratch)?.bytes,
+            };
+            *last = address - chunk.address();
+            scratch.clear();
+        }
+        for (chunk, used, live) in &mut found {
+            // Until here where the last record begins.
+            *used += spilled(memory, chunk.address() + *used, &scratch)?.bytes;
+            *live = (*live).min(*used);
+            scratch.clear();
+        }
+        Ok(found)
     }
 
     fn assemble(

@@ -6,7 +6,9 @@
 
 use forebay_core::Result;
 
-use crate::memory::{CHUNK_BYTES_MIN, Memory};
+use super::scratch::Scratch;
+use super::spilled::spilled;
+use crate::memory::{CHUNK_BYTES_MIN, Memory, is_spilled};
 
 /// Bytes of a header of a key below 128 bytes and a row below 16 KiB, at most.
 const SHORT_HEADER_BYTES: u64 = 3;
@@ -42,6 +44,26 @@ pub(super) fn header(key: usize, row: usize) -> ([u8; HEADER_BYTES_MAX], usize) 
     (bytes, length)
 }
 
+/// How long the header, the key and the row are of a record that begins with these bytes; `None`
+/// where they hold no whole header.
+pub(super) fn lengths(bytes: &[u8]) -> Option<(usize, usize, usize)> {
+    let mut at = 0;
+    let mut number = || {
+        let (mut number, mut shift) = (0_usize, 0);
+        loop {
+            let byte = *bytes.get(at)?;
+            at += 1;
+            number |= usize::from(byte & 0x7f) << shift;
+            shift += 7;
+            if byte < 0x80 || shift > 28 {
+                return Some(number);
+            }
+        }
+    };
+    let (key, row) = (number()?, number()?);
+    Some((at, key, row))
+}
+
 /// The header of a record without key that takes this many bytes, header included: it fills a gap
 /// that nobody reads but who walks a segment. `None` for one byte, which is too few.
 pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
@@ -55,7 +77,26 @@ pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
     }
 }
 
-/// The record at an address.
+/// The record at an address; a copy of one that was spilled.
+///
+/// # Errors
+/// `Corrupt` where an image or the spill file is damaged; `Unavailable` where that cannot be read.
+///
+/// # Safety
+/// As [`in_memory`].
+pub(super) unsafe fn record<'g>(
+    memory: &'g Memory,
+    address: u64,
+    scratch: &'g Scratch,
+) -> Result<Record<'g>> {
+    match is_spilled(address) {
+        true => spilled(memory, address, scratch),
+        // SAFETY: the caller's promise.
+        false => unsafe { in_memory(memory, address) },
+    }
+}
+
+/// The record at an address in memory.
 ///
 /// # Errors
 /// `Corrupt` where an image is damaged.
@@ -63,7 +104,7 @@ pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
 /// # Safety
 /// A record was written there before its address was published, and it is not written over until
 /// the caller's guard has gone. Where the memory is of an image, any address will do.
-pub(super) unsafe fn record(memory: &Memory, address: u64) -> Result<Record<'_>> {
+pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'_>> {
     // The header, as far as it can reach in its block; one that goes on has the rest proved below.
     let block = CHUNK_BYTES_MIN - address % CHUNK_BYTES_MIN;
     memory.prove(address, block.min(HEADER_BYTES_MAX as u64))?;
@@ -143,7 +184,7 @@ mod tests {
             let found = unsafe {
                 memory.clear(&chunk);
                 memory.write(chunk.address(), &header);
-                record(&memory, chunk.address()).unwrap()
+                in_memory(&memory, chunk.address()).unwrap()
             };
             assert_eq!((found.key.len(), found.bytes), (0, bytes));
         }

@@ -4,34 +4,92 @@
 //! as dead. A sealed segment that is half dead is emptied: its live records move to the open one, a
 //! bounded number of bytes per call, and then the segment is retired. An open segment in which
 //! nothing lives is sealed once it is half full, so that deletes give its memory back too.
+//!
+//! Once memory is short, the segment that was sealed first is emptied to one of the spill file,
+//! which is a segment like others, behind a header that tells where it begins.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
 use forebay_core::{Error, Result};
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use super::record::header;
 use crate::image::{SegmentAt, damaged};
-use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory, SegmentNote};
+use crate::memory::{
+    BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, Memory, SegmentNote, is_spilled,
+};
 
 /// A segment is this part of all that there are: small tables take little memory.
 const SEGMENT_SHARE: u64 = 8;
 /// Bytes of a segment of a large table: a block of huge pages.
 const SEGMENT_BYTES_MAX: u64 = 2 * 1024 * 1024;
 
+/// Bytes of the smallest chunk of the spill file.
+const SPILL_SEGMENT_BYTES_MIN: u64 = BLOCK_BYTES;
+/// Bytes in front of the records of a segment in the spill file: its length, and a checksum of that
+/// and of its address.
+const SPILL_HEADER_BYTES: u64 = 16;
+
+/// What stands at the start of a segment in the spill file.
+fn spill_header(chunk: &Chunk) -> [u8; SPILL_HEADER_BYTES as usize] {
+    let bytes = chunk.bytes().to_le_bytes();
+    let checksum = xxh3_64_with_seed(&bytes, chunk.address()).to_le_bytes();
+    let mut header = [0; SPILL_HEADER_BYTES as usize];
+    header[..8].copy_from_slice(&bytes);
+    header[8..].copy_from_slice(&checksum);
+    header
+}
+
+/// The segment of the spill file that holds an address.
+///
+/// # Errors
+/// `Corrupt` where there is none; `Unavailable`.
+pub(super) fn spilled_segment(memory: &Memory, address: u64) -> Result<Chunk> {
+    let mut bytes = SPILL_SEGMENT_BYTES_MIN;
+    while bytes <= CHUNK_BYTES_MAX {
+        let chunk = Chunk::of_image(address / bytes * bytes, bytes);
+        let mut header = [0; SPILL_HEADER_BYTES as usize];
+        if let Some(chunk) = chunk {
+            memory.read_spilled(chunk.address(), &mut header)?;
+            if header == spill_header(&chunk) {
+                return Ok(chunk);
+            }
+        }
+        bytes *= 2;
+    }
+    Err(memory.note_spill_damage(damaged("a spilled record in no segment")))
+}
+
 #[derive(Debug)]
 struct Segment {
     chunk: Chunk,
     used: u64,
     live: u64,
+    /// Which one it was to be sealed.
+    sealed_as: u64,
     /// Whether it waits to be emptied.
-    sparse: bool,
+    is_lined_up: bool,
     /// Whether `live` may be too much: an earlier holder may have been killed between a record and
     /// its slot.
     is_inexact: bool,
 }
 
 impl Segment {
+    fn new(chunk: Chunk, used: u64, live: u64) -> Self {
+        Self { chunk, used, live, sealed_as: 0, is_lined_up: false, is_inexact: false }
+    }
+
+    fn is_spilled(&self) -> bool {
+        is_spilled(self.chunk.address())
+    }
+
+    /// Where its first record lies.
+    fn first(&self) -> u64 {
+        let header = if self.is_spilled() { SPILL_HEADER_BYTES } else { 0 };
+        self.chunk.address() + header
+    }
+
     fn holds(&self, address: u64) -> bool {
         (self.chunk.address()..self.chunk.address() + self.chunk.bytes()).contains(&address)
     }
@@ -85,8 +143,14 @@ pub(super) struct Segments {
     sealed: ByAddress,
     /// The one that records are appended to.
     open: Option<Segment>,
+    /// The one of the spill file that records are moved to.
+    open_spilled: Option<Segment>,
+    /// Bytes of those in memory.
     bytes: u64,
-    sparse: VecDeque<u64>,
+    /// How many have been sealed.
+    sealed_count: u64,
+    /// Those that are to be emptied, in this order.
+    line: VecDeque<u64>,
     emptied: Option<Emptying>,
     /// Bytes of records that were replaced or deleted since this was last asked.
     died: u64,
@@ -123,22 +187,41 @@ impl Segments {
             let SegmentNote { address, bytes, used, live, .. } = *note;
             let chunk = Chunk::of_image(address, bytes).filter(|_| used <= bytes && live <= used);
             let chunk = chunk.ok_or_else(|| damaged("a segment that is no chunk"))?;
-            segments.bytes += bytes;
-            let segment = Segment { chunk, used, live, sparse: false, is_inexact: true };
-            if !segments.sealed.insert(segment) {
-                return Err(damaged("two segments in one place"));
-            }
+            segments.insert(Segment { is_inexact: true, ..Segment::new(chunk, used, live) })?;
         }
-        segments.note_all_sparse();
+        segments.line_up_sparse();
         Ok(segments)
     }
 
-    fn note_all_sparse(&mut self) {
-        self.sealed.segments.iter_mut().for_each(|sealed| note_sparse(&mut self.sparse, sealed));
+    /// Adds those of the spill file that an earlier writer has left: chunk, bytes used, and at most
+    /// so many of them alive.
+    ///
+    /// # Errors
+    /// `Corrupt` for two in one place.
+    pub(super) fn add_spilled(
+        &mut self,
+        found: impl IntoIterator<Item = (Chunk, u64, u64)>,
+    ) -> Result<()> {
+        for (chunk, used, live) in found {
+            self.insert(Segment { is_inexact: true, ..Segment::new(chunk, used, live) })?;
+        }
+        self.line_up_sparse();
+        Ok(())
+    }
+
+    /// Adds a sealed one.
+    fn insert(&mut self, segment: Segment) -> Result<()> {
+        self.bytes += if segment.is_spilled() { 0 } else { segment.chunk.bytes() };
+        let is_alone = self.sealed.insert(segment);
+        is_alone.then_some(()).ok_or_else(|| damaged("two segments in one place"))
+    }
+
+    fn line_up_sparse(&mut self) {
+        self.sealed.segments.iter_mut().for_each(|sealed| note_sparse(&mut self.line, sealed));
     }
 
     fn all(&self) -> impl Iterator<Item = &Segment> {
-        self.sealed.segments.iter().chain(&self.open)
+        self.sealed.segments.iter().chain(&self.open).chain(&self.open_spilled)
     }
 
     /// Notes all of them in live memory.
@@ -173,21 +256,20 @@ impl Segments {
             let SegmentAt { address, bytes, used, live, is_open } = *at;
             let chunk = Chunk::of_image(address, bytes)
                 .ok_or_else(|| damaged("a segment that is no chunk"))?;
-            if is_open && used % CHUNK_BYTES_MIN != 0 {
-                return Err(damaged("an open segment that ends inside of a block"));
+            let segment = Segment::new(chunk, used, live);
+            if !is_open {
+                segments.insert(segment)?;
+                continue;
             }
-            segments.bytes += chunk.bytes();
-            let segment = Segment { chunk, used, live, sparse: false, is_inexact: false };
-            if is_open && segments.open.is_some() {
+            if used % CHUNK_BYTES_MIN != 0 || segment.is_spilled() {
+                return Err(damaged("an open segment that nothing can be appended to"));
+            }
+            segments.bytes += segment.chunk.bytes();
+            if segments.open.replace(segment).is_some() {
                 return Err(damaged("two open segments"));
             }
-            if is_open {
-                segments.open = Some(segment);
-            } else if !segments.sealed.insert(segment) {
-                return Err(damaged("two segments in one place"));
-            }
         }
-        segments.note_all_sparse();
+        segments.line_up_sparse();
         Ok(segments)
     }
 
@@ -227,21 +309,67 @@ impl Segments {
             let chunk = memory.allocate(wanted)?;
             self.bytes += chunk.bytes();
             memory.note_segment(&chunk, 0, 0, self.serial);
-            self.seal();
-            self.open = Some(Segment { chunk, used: 0, live: 0, sparse: false, is_inexact: false });
+            let full = self.open.replace(Segment::new(chunk, 0, 0));
+            self.seal(full);
         }
         Ok(self.open.as_mut().expect("a segment was opened above"))
     }
 
-    /// Nothing more is appended to the open segment.
-    fn seal(&mut self) {
-        let Some(mut sealed) = self.open.take() else { return };
-        note_sparse(&mut self.sparse, &mut sealed);
+    /// Nothing more is appended to a segment that was open.
+    fn seal(&mut self, open: Option<Segment>) {
+        let Some(mut sealed) = open else { return };
+        self.sealed_count += 1;
+        sealed.sealed_as = self.sealed_count;
+        note_sparse(&mut self.line, &mut sealed);
         let is_alone = self.sealed.insert(sealed);
         debug_assert!(is_alone, "no two chunks begin in one place");
     }
 
-    /// Bytes of all segments.
+    /// An address of the spill file with room for this many bytes; [`Segments::spilled`] says when
+    /// they are there.
+    ///
+    /// # Errors
+    /// `LimitExceeded` without room; `Unavailable`.
+    pub(super) fn room_to_spill(&mut self, memory: &Memory, bytes: u64) -> Result<u64> {
+        let has_room = |open: &Segment| open.chunk.bytes() - open.used >= bytes;
+        if !self.open_spilled.as_ref().is_some_and(has_room) {
+            let chunk = memory.allocate_spilled(SPILL_HEADER_BYTES + bytes)?;
+            let header = spill_header(&chunk);
+            if let Err(error) = memory.write_spilled(chunk.address(), &header) {
+                memory.release([chunk]);
+                return Err(error);
+            }
+            let full = self.open_spilled.replace(Segment::new(chunk, SPILL_HEADER_BYTES, 0));
+            self.seal(full);
+        }
+        let open = self.open_spilled.as_ref().expect("a segment was opened above");
+        Ok(open.chunk.address() + open.used)
+    }
+
+    /// Records of this many bytes were written where there was room for them.
+    pub(super) fn spilled(&mut self, bytes: u64) {
+        if let Some(open) = &mut self.open_spilled {
+            open.used += bytes;
+            open.live += bytes;
+        }
+    }
+
+    /// Lines up the segment in memory that was sealed before all others; answers whether there is
+    /// one that does not wait to be emptied already.
+    pub(super) fn line_up_oldest(&mut self) -> bool {
+        let emptied = self.emptied.map(|emptied| emptied.segment);
+        let can_go = |segment: &&mut Segment| {
+            let is_at_rest = !segment.is_lined_up && emptied != Some(segment.chunk.address());
+            is_at_rest && !segment.is_spilled()
+        };
+        let oldest = self.sealed.segments.iter_mut().filter(can_go);
+        let Some(oldest) = oldest.min_by_key(|segment| segment.sealed_as) else { return false };
+        oldest.is_lined_up = true;
+        self.line.push_back(oldest.chunk.address());
+        true
+    }
+
+    /// Bytes of all segments in memory.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -254,16 +382,18 @@ impl Segments {
 
     /// Counts a record as dead: it lives on elsewhere.
     pub(super) fn bury_moved(&mut self, memory: &Memory, address: u64, bytes: u64) {
-        let open = self.open.as_mut().filter(|open| open.holds(address));
-        let is_open = open.is_some();
-        let Some(segment) = open.or_else(|| self.sealed.at_or_before(address)) else { return };
+        let open = if is_spilled(address) { &mut self.open_spilled } else { &mut self.open };
+        let held = open.as_mut().filter(|open| open.holds(address));
+        let is_open = held.is_some();
+        let Some(segment) = held.or_else(|| self.sealed.at_or_before(address)) else { return };
         // Less than nothing only where an image has lied; then the segment is never emptied.
         segment.live = segment.live.saturating_sub(bytes);
         memory.note_fill(segment.chunk.address(), segment.used, segment.live);
         if !is_open {
-            note_sparse(&mut self.sparse, segment);
+            note_sparse(&mut self.line, segment);
         } else if segment.live == 0 && segment.used * 2 > segment.chunk.bytes() {
-            self.seal();
+            let empty = open.take();
+            self.seal(empty);
         }
     }
 
@@ -278,8 +408,9 @@ impl Segments {
         let emptied = match self.emptied {
             Some(emptied) => emptied,
             None => {
-                let segment = self.sparse.pop_front()?;
-                *self.emptied.insert(Emptying { segment, next: segment })
+                let segment = self.line.pop_front()?;
+                let next = self.sealed.get(segment).map_or(segment, Segment::first);
+                *self.emptied.insert(Emptying { segment, next })
             }
         };
         let segment = self.sealed.get(emptied.segment)?;
@@ -306,20 +437,21 @@ impl Segments {
             return Err(Error::internal(message));
         }
         let Some(segment) = self.sealed.remove(emptied.segment) else { return Ok(None) };
-        self.bytes -= segment.chunk.bytes();
+        self.bytes -= if segment.is_spilled() { 0 } else { segment.chunk.bytes() };
         Ok(Some(segment.chunk))
     }
 
     /// All chunks, for a table that ends.
     pub(super) fn into_chunks(self) -> impl Iterator<Item = Chunk> {
-        self.sealed.segments.into_iter().chain(self.open).map(|segment| segment.chunk)
+        let open = self.open.into_iter().chain(self.open_spilled);
+        self.sealed.segments.into_iter().chain(open).map(|segment| segment.chunk)
     }
 }
 
 /// Lines a sealed segment up to be emptied, once that is worth it.
 fn note_sparse(line: &mut VecDeque<u64>, sealed: &mut Segment) {
-    if !sealed.sparse && sealed.is_sparse() {
-        sealed.sparse = true;
+    if !sealed.is_lined_up && sealed.is_sparse() {
+        sealed.is_lined_up = true;
         line.push_back(sealed.chunk.address());
     }
 }

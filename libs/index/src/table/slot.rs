@@ -2,9 +2,11 @@
 //!
 //! | bits | what |
 //! |---|---|
-//! | 0 to 42 | the record's address |
+//! | 0 to 42 | the record's address; bit 42 is set of one that was spilled |
 //! | 43 to 47 | the lines that the record spans, 31 for more |
 //! | 48 to 63 | the tag: 16 bits of the hash, never 0 |
+
+use crate::memory::is_spilled;
 
 /// A slot that was never used: a search ends at its bucket.
 pub(super) const EMPTY: u64 = 0;
@@ -32,12 +34,18 @@ pub(super) fn address(slot: u64) -> u64 {
     slot & ((1 << LINES_SHIFT) - 1)
 }
 
-/// The addresses of the lines that a record spans, 31 at most.
+/// The addresses of the lines that a record in memory spans, 31 at most.
 #[inline]
 pub(super) fn lines(slot: u64) -> impl Iterator<Item = u64> {
     let first = address(slot) / LINE_BYTES;
-    let count = slot >> LINES_SHIFT & LINES_MAX;
+    let count = if is_spilled(slot) { 0 } else { slot >> LINES_SHIFT & LINES_MAX };
     (first..first + count).map(|line| line * LINE_BYTES)
+}
+
+/// Bytes that a record takes at most, as its slot tells; `None` for a long one.
+pub(super) fn bytes_max(slot: u64) -> Option<u64> {
+    let lines = slot >> LINES_SHIFT & LINES_MAX;
+    (lines < LINES_MAX).then_some(lines * LINE_BYTES)
 }
 
 /// The tag of a hash.

@@ -12,9 +12,10 @@ unsafe fn find<'g>(
     root: Root,
     hash: u64,
     key: &[u8],
+    scratch: &'g Scratch,
 ) -> Result<Option<Record<'g>>> {
     // SAFETY: the caller's promise.
-    unsafe { Search::begin(memory, root, hash).end(memory, key) }
+    unsafe { Search::begin(memory, root, hash).end(memory, key, scratch) }
 }
 
 use super::*;
@@ -50,8 +51,9 @@ impl Seen {
     fn find(&self, key: &[u8]) -> Option<Vec<u8>> {
         let _guard = self.reclaim.enter();
         let root = Root::load(&self.cell);
+        let scratch = Scratch::default();
         // SAFETY: the root was loaded under the guard, and the row is copied under it.
-        unsafe { find(&self.memory, root, self.hash.of(key), key) }
+        unsafe { find(&self.memory, root, self.hash.of(key), key, &scratch) }
             .unwrap()
             .map(|found| found.row.to_vec())
     }
@@ -121,7 +123,7 @@ fn a_long_history_leaves_what_a_map_has() {
             let replaced = table.insert(&key, &row, seen.publishing()).unwrap();
             assert_eq!(replaced, model.insert(key, row).map(|row| row.len()));
         }
-        table.reclaim(200, seen.publishing()).unwrap();
+        table.reclaim(200, MoveTo::Memory, seen.publishing()).unwrap();
     }
     for (key, row) in &model {
         assert_eq!(seen.find(key).as_ref(), Some(row));
@@ -130,10 +132,12 @@ fn a_long_history_leaves_what_a_map_has() {
     let mut keys: Vec<_> = model.keys().cloned().collect();
     keys.sort();
     assert_eq!(seen.keys(), keys);
-    let mut rows: Vec<_> = table
-        .rows()
-        .map(|found| found.map(|(key, row)| (key.to_vec(), row.to_vec())).unwrap())
-        .collect();
+    let mut rows = Vec::new();
+    let visit = |key: &[u8], row: &[u8]| {
+        rows.push((key.to_vec(), row.to_vec()));
+        Ok(())
+    };
+    table.visit_rows(visit).unwrap();
     rows.sort();
     assert!(rows.iter().all(|(key, row)| model[key] == *row));
     assert_eq!(rows.len(), model.len());
@@ -197,20 +201,20 @@ fn a_guard_keeps_what_it_found_and_lets_go_of_nothing_else() {
     let mut table = seen.table();
     table.insert(b"key", &[7; 100], seen.publishing()).unwrap();
     let guard = seen.reclaim.enter();
-    let root = Root::load(&seen.cell);
+    let (root, scratch) = (Root::load(&seen.cell), Scratch::default());
     // SAFETY: the root was loaded under the guard, which outlives the row.
-    let held =
-        unsafe { find(&seen.memory, root, seen.hash.of(b"key"), b"key") }.unwrap().unwrap().row;
+    let held = unsafe { find(&seen.memory, root, seen.hash.of(b"key"), b"key", &scratch) };
+    let held = held.unwrap().unwrap().row;
     for n in 0..50_000_u32 {
         table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
-        table.reclaim(300, seen.publishing()).unwrap();
+        table.reclaim(300, MoveTo::Memory, seen.publishing()).unwrap();
     }
     assert!(held.iter().all(|byte| *byte == 7), "a record was written over under a guard");
     let with_guard = seen.memory.used_bytes();
     drop(guard);
     for n in 0..50_000_u32 {
         table.insert(b"key", &n.to_le_bytes().repeat(25), seen.publishing()).unwrap();
-        table.reclaim(300, seen.publishing()).unwrap();
+        table.reclaim(300, MoveTo::Memory, seen.publishing()).unwrap();
     }
     assert!(seen.memory.used_bytes() < with_guard.min(1024 * 1024));
 }
@@ -258,7 +262,7 @@ fn readers_beside_growth_and_reclaim_miss_nothing() {
             let key = new % LASTING;
             version += u32::from(key == 0);
             table.insert(&key.to_le_bytes(), &row(key, version), seen.publishing()).unwrap();
-            table.reclaim(400, seen.publishing()).unwrap();
+            table.reclaim(400, MoveTo::Memory, seen.publishing()).unwrap();
         }
         done.store(true, Ordering::Relaxed);
     });
@@ -302,11 +306,17 @@ fn without_memory_nothing_is_lost_and_nothing_leaks() {
                     refusals += 1;
                 }
             }
-            table.reclaim(100, seen.publishing()).unwrap();
+            table.reclaim(100, MoveTo::Memory, seen.publishing()).unwrap();
             assert_eq!(seen.find(&key).as_ref(), model.get(&key));
         }
         assert!(model.iter().all(|(key, row)| seen.find(key).as_ref() == Some(row)));
-        assert_eq!(table.rows().count(), model.len());
+        let mut count = 0;
+        let counted = table.visit_rows(|_, _| {
+            count += 1;
+            Ok(())
+        });
+        counted.unwrap();
+        assert_eq!(count, model.len());
         seen.memory.release(taken);
         table.retire(&seen.reclaim);
         assert_eq!(seen.used_at_rest(), 0, "spare {spare}, rows {rows}");
@@ -333,23 +343,26 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
     for round in 0..40_u8 {
         for key in &old {
             table.insert(key, &[round; 60], seen.publishing()).unwrap();
-            table.reclaim(10_000, seen.publishing()).unwrap();
+            table.reclaim(10_000, MoveTo::Memory, seen.publishing()).unwrap();
         }
     }
     assert!(table.segments.bytes() < 3 * before, "nothing was reclaimed");
     assert!(seen.used_at_rest() > table.bytes(), "nothing waits for the reader");
     for key in &old {
+        let scratch = Scratch::default();
         // SAFETY: the root was loaded under the pin.
-        let found = unsafe { find(&seen.memory, root, seen.hash.of(key), key) }.unwrap().unwrap();
+        let found = unsafe { find(&seen.memory, root, seen.hash.of(key), key, &scratch) };
+        let found = found.unwrap().unwrap();
         assert_eq!(found.row, key.repeat(9));
     }
     let mut listed = Vec::new();
     // SAFETY: as above.
     let end =
-        unsafe { keys_from(&seen.memory, root, seen.hash, 0, |key| listed.push(key)) }.unwrap();
+        unsafe { keys_from(&seen.memory, root, seen.hash, 0, |key| listed.push(key.to_vec())) }
+            .unwrap();
     listed.sort_unstable();
     listed.dedup();
-    let is_listed = |key: &[u8; 4]| listed.binary_search(&&key[..]).is_ok();
+    let is_listed = |key: &[u8; 4]| listed.binary_search(&key.to_vec()).is_ok();
     assert!(old.iter().all(is_listed) && end.is_none());
     assert_eq!(listed.len(), FILLED_MAX as usize, "what the group held when it was split");
     drop(pin);
@@ -389,7 +402,7 @@ fn deletes_give_segments_back() {
     }
     for key in 0..20_u8 {
         assert_eq!(table.remove(&[key]).unwrap(), Some(row.len()));
-        table.reclaim(100, seen.publishing()).unwrap();
+        table.reclaim(100, MoveTo::Memory, seen.publishing()).unwrap();
     }
     assert_eq!(table.segments.bytes(), 0);
     assert_eq!(seen.used_at_rest(), table.bytes());

@@ -51,6 +51,19 @@ impl Followed {
         body: EntryBody,
         at: i64,
     ) -> Applied {
+        let applied = self.fold(index, schema, body, at);
+        self.writer.apply(&applied, &self.state).unwrap();
+        applied
+    }
+
+    /// Folds one entry, appended at this time; the index hears nothing of it.
+    pub fn fold(
+        &mut self,
+        index: &Index,
+        schema: &Definition,
+        body: EntryBody,
+        at: i64,
+    ) -> Applied {
         let entry = Entry {
             log_id: LogId(9),
             epoch: Epoch(1),
@@ -62,7 +75,6 @@ impl Followed {
         let record = Record { offset, append_time: Timestamp::from_micros(at), entry: Ok(entry) };
         let applied = self.state.apply(record, &self.writer, index.schemas()).unwrap();
         assert_eq!(applied.skipped, None);
-        self.writer.apply(&applied, &self.state).unwrap();
         applied
     }
 }

@@ -1,0 +1,257 @@
+//! The spill file of a space: where records go that have no room in memory any more.
+//!
+//! An address there has a bit of its own ([`SPILLED`]), and is a place in the file without it; it
+//! is handed out in chunks, as memory is. The file is read by `pread` and never mapped, so a disk
+//! that fails is an error and no signal. Nobody needs it after a crash of the machine: that of a
+//! live space lies beside its header and goes with the space; that of private memory has no name.
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use forebay_core::{Error, Result};
+use parking_lot::Mutex;
+use rustix::fs::{FallocateFlags, OFlags, fallocate};
+
+use super::free::{BLOCK_ORDER, Free, ORDER_MAX};
+use super::live::{allocate, refused};
+use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SPACE_ABOUT_AT, order_of, too_large};
+use crate::image::{Extent, Image};
+
+/// The bit of an address whose record lies in the spill file.
+const SPILLED: u64 = 1 << 42;
+
+/// Tells the files of one process apart until their names are gone.
+static FILES: AtomicU64 = AtomicU64::new(0);
+
+/// Whether what has this address lies in the spill file.
+#[inline(always)]
+pub(crate) fn is_spilled(address: u64) -> bool {
+    address & SPILLED != 0
+}
+
+/// Where a space's spill file is.
+#[derive(Clone, Debug)]
+pub(crate) enum SpillPlace {
+    /// In this directory, without a name.
+    Unnamed(PathBuf),
+    /// Under this name; the bytes say which header leads to it.
+    Named(PathBuf, Vec<u8>),
+}
+
+/// The spill file of one memory, opened when it is first needed.
+#[derive(Debug)]
+pub(super) struct Spill {
+    place: OnceLock<SpillPlace>,
+    file: OnceLock<File>,
+    free: Mutex<Free>,
+    /// Bytes of the chunks in use or retired.
+    used: AtomicU64,
+    is_damaged: AtomicBool,
+}
+
+impl Spill {
+    pub(super) fn new() -> Self {
+        Self {
+            place: OnceLock::new(),
+            file: OnceLock::new(),
+            free: Mutex::new(Free::from(BLOCK_BYTES)),
+            used: AtomicU64::new(0),
+            is_damaged: AtomicBool::new(false),
+        }
+    }
+
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Why what lies there may not be believed any more, if so.
+    pub(super) fn check_sound(&self) -> Result<()> {
+        match self.is_damaged.load(Ordering::Relaxed) {
+            true => Err(Error::corrupt("the spill file was found damaged, or cannot be read")),
+            false => Ok(()),
+        }
+    }
+
+    fn file(&self, is_written: bool) -> Result<&File> {
+        if let Some(file) = self.file.get() {
+            return Ok(file);
+        }
+        let none = || Error::corrupt("a document in a spill file, of a copy that has none");
+        let opened = open(self.place.get().ok_or_else(none)?, is_written)?;
+        // Two that open it at the same time have opened the same one, if it has a name.
+        Ok(self.file.get_or_init(|| opened))
+    }
+}
+
+fn open(place: &SpillPlace, is_written: bool) -> Result<File> {
+    let options = |path: &Path| {
+        let mut options = File::options();
+        options.read(true).write(is_written).create(is_written).mode(0o600);
+        options.custom_flags(OFlags::NOFOLLOW.bits() as i32).open(path)
+    };
+    match place {
+        SpillPlace::Named(path, about) => {
+            let file = options(path).map_err(|error| refused("open", path, &error))?;
+            if is_written {
+                let written = file.write_all_at(about, SPACE_ABOUT_AT);
+                written.map_err(|error| refused("write", path, &error))?;
+            }
+            Ok(file)
+        }
+        SpillPlace::Unnamed(dir) => {
+            let number = FILES.fetch_add(1, Ordering::Relaxed);
+            let path = dir.join(format!("spill-{}-{number}", std::process::id()));
+            let file = options(&path).map_err(|error| refused("make", &path, &error))?;
+            std::fs::remove_file(&path).map_err(|error| refused("unlink", &path, &error))?;
+            Ok(file)
+        }
+    }
+}
+
+impl Memory {
+    /// Says where records may be spilled, or were spilled by who wrote before. The first word
+    /// counts.
+    pub(crate) fn spill_to(&self, place: SpillPlace) {
+        let _first = self.spill.place.set(place);
+    }
+
+    /// Whether there is a place to spill to.
+    pub(crate) fn can_spill(&self) -> bool {
+        self.spill.place.get().is_some()
+    }
+
+    /// Whether a writer before this one has left a spill file.
+    pub(crate) fn has_spill_file(&self) -> bool {
+        match self.spill.place.get() {
+            Some(SpillPlace::Named(path, _)) => path.exists(),
+            Some(SpillPlace::Unnamed(_)) | None => false,
+        }
+    }
+
+    fn spill_file(&self) -> Result<&File> {
+        self.spill.file(self.live().is_none_or(|file| file.is_written()))
+    }
+
+    /// Takes a chunk of the spill file of at least this many bytes.
+    ///
+    /// # Errors
+    /// `LimitExceeded` beyond the bound, and on a disk that is full; `Unavailable`.
+    pub(crate) fn allocate_spilled(&self, bytes: u64) -> Result<Chunk> {
+        let order = order_of(bytes).max(BLOCK_ORDER);
+        if order > ORDER_MAX {
+            return Err(too_large(bytes));
+        }
+        let bytes = CHUNK_BYTES_MIN << order;
+        let file = self.spill_file()?;
+        let budget = self.budget.get();
+        budget.map_or(Ok(()), |budget| budget.take_spill(bytes))?;
+        let taken = {
+            let mut free = self.spill.free.lock();
+            free.take(order).unwrap_or_else(|| free.take_fresh(order))
+        };
+        let address = taken.address | SPILLED;
+        self.spill.used.fetch_add(bytes, Ordering::Relaxed);
+        if let Err(error) = allocate(file, taken.address, bytes) {
+            self.put_back_spilled(Chunk { address, order });
+            return Err(error);
+        }
+        Ok(Chunk { address, order })
+    }
+
+    /// Gives a chunk of the file back to the disk.
+    pub(super) fn put_back_spilled(&self, chunk: Chunk) {
+        let chunk = Chunk { address: chunk.address & !SPILLED, ..chunk };
+        if let Some(file) = self.spill.file.get() {
+            // What stood at its start would tell who takes over where a segment begins.
+            let _failed = file.write_all_at(&[0; 64], chunk.address);
+            let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            // Where no hole can be made, what lies there is written over.
+            let _refused = fallocate(file, hole, chunk.address, chunk.bytes());
+        }
+        self.spill.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
+        if let Some(budget) = self.budget.get() {
+            budget.give_back_spill(chunk.bytes());
+        }
+        self.spill.free.lock().put_cold(chunk);
+    }
+
+    /// Takes over the chunks of the file that are in use.
+    ///
+    /// # Errors
+    /// `Corrupt` for chunks that overlap.
+    pub(super) fn adopt_spilled(&self, used: Vec<(u64, u64)>) -> Result<()> {
+        let used: Vec<_> =
+            used.into_iter().map(|(start, bytes)| (start & !SPILLED, bytes)).collect();
+        let bytes = used.iter().map(|(_, bytes)| bytes).sum();
+        let end = used.iter().map(|(start, bytes)| start.saturating_add(*bytes)).max();
+        let end = end.unwrap_or(0).max(BLOCK_BYTES).next_multiple_of(BLOCK_BYTES);
+        *self.spill.free.lock() = Free::around(used, end)?;
+        self.spill.used.store(bytes, Ordering::Relaxed);
+        Ok(())
+    }
+
+    /// Copies what an image has of a spill file to the same places of this one; proves each block.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unavailable`; `Unsupported` without a place for it.
+    pub(super) fn copy_spilled(&self, image: &Image, extent: &Extent) -> Result<()> {
+        if self.spill.place.get().is_none() {
+            let message = "the image holds documents that were spilled to disk; open the reader \
+                with a directory";
+            return Err(Error::unsupported(message));
+        }
+        image.copy_blocks(extent, |block, bytes| {
+            self.write_spilled((extent.first + block) * CHUNK_BYTES_MIN, bytes)
+        })
+    }
+
+    /// Writes to a chunk of the file that the caller holds and nobody else has yet.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(crate) fn write_spilled(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        let written = self.spill_file()?.write_all_at(bytes, address & !SPILLED);
+        written.map_err(|error| failed("written", &error))
+    }
+
+    /// Reads from the file; fewer bytes at its end.
+    ///
+    /// # Errors
+    /// `Unavailable`; `Corrupt` where there is no file.
+    pub(crate) fn read_spilled(&self, address: u64, into: &mut [u8]) -> Result<usize> {
+        let file = self.spill_file()?;
+        let mut filled = 0;
+        while filled < into.len() {
+            let at = (address & !SPILLED).saturating_add(filled as u64);
+            match file.read_at(&mut into[filled..], at) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(self.note_spill_damage(failed("read", &error))),
+            }
+        }
+        Ok(filled)
+    }
+
+    /// Notes that what was read there is not what was written; a reader of another process's
+    /// file may only have come too late.
+    pub(crate) fn note_spill_damage(&self, error: Error) -> Error {
+        if self.live().is_none_or(|file| file.is_written()) {
+            self.note_damage();
+        }
+        error
+    }
+
+    /// Notes that what lies here is not what was written.
+    pub(crate) fn note_damage(&self) {
+        self.spill.is_damaged.store(true, Ordering::Relaxed);
+    }
+}
+
+fn failed(what: &str, error: &io::Error) -> Error {
+    Error::unavailable(format!("the spill file could not be {what} ({error}); look at the disk"))
+}

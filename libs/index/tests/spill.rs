@@ -1,0 +1,311 @@
+//! Documents that have no room in memory: what is spilled is read, changed, kept in images and let
+//! go of like any other, and a disk that fails is an error and never a wrong answer.
+
+mod support;
+
+use std::fs::File;
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::id::{ClientId, PartitionId, StoreId};
+use forebay_core::value::Value;
+use forebay_core::{ErrorCode, Result};
+use forebay_index::{Image, ImageFile, ImageSink, Index, KeyStatus, PartitionPhase};
+use support::*;
+
+const PARTITION: PartitionId = PartitionId(0);
+const DOCUMENTS: u64 = 20_000;
+const MIB: u64 = 1 << 20;
+
+fn text(n: u64) -> String {
+    format!("{n} {:0150}", n * 7)
+}
+
+fn key(n: u64) -> String {
+    format!("key-{n}")
+}
+
+/// A store with a megabyte of memory, far less than its documents take.
+fn small(spill_to: &Path, spill_bytes: u64) -> Store {
+    let store = Store::new(spec(1, &[("text", STRING), ("count", INT64)]));
+    store.index.limit_memory(MIB);
+    store.index.spill_to(spill_to, spill_bytes);
+    store
+}
+
+fn document(store: &mut Store, n: u64) -> Change {
+    let fields = [("text", Some(Value::String(text(n)))), ("count", Some(Value::Int64(n as i64)))];
+    store.upsert(&key(n), &fields)
+}
+
+fn increment(store: &mut Store, n: u64) -> Change {
+    let op = FieldOp::Increment(Value::Int64(1));
+    let field = store.field("count");
+    store.change(&key(n), Verb::Upsert, vec![FieldChange { field, op, ttl_us: None }], None)
+}
+
+/// Writes changes of these documents, a few hundred an entry.
+fn write(store: &mut Store, documents: &[u64], change: impl Fn(&mut Store, u64) -> Change) {
+    for some in documents.chunks(300) {
+        let changes = some.iter().map(|n| change(store, *n)).collect();
+        store.write(changes, 1_000);
+    }
+}
+
+/// Whether each document is there with its text and this count, by every kind of read.
+fn check(index: &Index, count: impl Fn(u64) -> Option<i64>) {
+    let texts = index.handle("text", STRING).unwrap();
+    let counts = index.handle("count", INT64).unwrap();
+    let view = index.view(at(2_000));
+    for n in 0..DOCUMENTS {
+        let found = view.get_str_owned(&texts, &key(n)).unwrap().value();
+        assert_eq!(found, count(n).map(|_| text(n)), "text of {n}");
+        let found = view.get(key(n).as_str()).unwrap();
+        let found = found.map(|row| row.scalar::<i64>(&counts).unwrap().value().unwrap());
+        assert_eq!(found, count(n), "count of {n}");
+    }
+    let keys: Vec<_> = (0..DOCUMENTS).map(key).collect();
+    for (turn, keys) in keys.chunks(500).enumerate() {
+        let documents = view.multi_get_documents(keys).unwrap();
+        for (place, (status, _)) in documents.iter().enumerate() {
+            let n = (turn * 500 + place) as u64;
+            let expected = count(n).map_or(KeyStatus::Absent, |_| KeyStatus::Found);
+            assert_eq!(*status, expected, "status of {n}");
+        }
+    }
+    let (mut scan, mut scanned) = (index.scan(), 0);
+    loop {
+        let found = scan.next_batch(at(2_000), 700, |_| Ok(())).unwrap();
+        scanned += found;
+        if found == 0 {
+            break;
+        }
+    }
+    assert_eq!(scanned as u64, (0..DOCUMENTS).filter(|n| count(*n).is_some()).count() as u64);
+}
+
+/// Who must not wait for the disk hears of it, and reads what lies in memory.
+fn check_memory_alone(index: &Index) {
+    let view = index.view(at(2_000).only_memory());
+    let [mut found, mut spilled] = [0, 0];
+    for n in 0..DOCUMENTS {
+        match view.get(key(n).as_str()) {
+            Ok(row) => found += i32::from(row.is_some()),
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+                spilled += 1;
+            }
+        }
+    }
+    assert!(found > 500 && spilled > 10_000, "{found} found, {spilled} spilled");
+}
+
+#[test]
+fn documents_beyond_the_budget_are_read_and_changed_on_disk() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = small(dir.path(), 64 * MIB);
+    let all: Vec<_> = (0..DOCUMENTS).collect();
+    write(&mut store, &all, document);
+    check_memory_alone(&store.index);
+    let memory = store.index.memory();
+    assert!(memory.used <= MIB, "{memory:?}");
+    assert!(memory.spilled >= 3 * MIB && memory.spilled <= 8 * MIB, "{memory:?}");
+    check(&store.index, |n| Some(n as i64));
+    // What the fold adds to was on disk.
+    let thirds: Vec<_> = (0..DOCUMENTS).step_by(3).collect();
+    write(&mut store, &thirds, increment);
+    check(&store.index, |n| Some(n as i64 + i64::from(n % 3 == 0)));
+    write(&mut store, &thirds, |store, n| store.delete(&key(n)));
+    check(&store.index, |n| (n % 3 != 0).then_some(n as i64));
+    assert!(store.index.memory().used <= MIB);
+    // The disk's room comes back, but for segments that are less than half dead.
+    let rest: Vec<_> = (0..DOCUMENTS).filter(|n| n % 3 != 0).collect();
+    write(&mut store, &rest, |store, n| store.delete(&key(n)));
+    (0..2_000).for_each(|_| store.write(Vec::new(), 1_000));
+    write(&mut store, &[1; 3_000], |store, n| store.delete(&key(n)));
+    check(&store.index, |_| None);
+    let spilled = store.index.memory().spilled;
+    assert!(spilled <= 4 * MIB, "{spilled} bytes are spilled still");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "a file has kept its name");
+}
+
+#[test]
+fn where_the_disk_is_used_up_too_nothing_is_applied_until_there_is_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = small(dir.path(), 4 * MIB);
+    let mut last = 0;
+    let refused = loop {
+        let changes = (last..last + 100).map(|n| document(&mut store, n)).collect();
+        let (applied, followed) = fold(&mut store, changes);
+        match followed.writer.apply(&applied, &followed.state) {
+            Ok(()) => last += 100,
+            Err(error) => break (error, applied),
+        }
+    };
+    let (error, applied) = refused;
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    assert!(error.message().contains("spill"), "{error}");
+    assert!(last >= 5_000, "{last} documents fit into five megabytes");
+    let memory = store.index.memory();
+    assert!(memory.used <= MIB && memory.spilled <= 4 * MIB, "{memory:?}");
+    for n in 0..last {
+        assert!(store.index.view(at(0)).get(key(n).as_str()).unwrap().is_some(), "{n}");
+    }
+    store.index.spill_to(dir.path(), 64 * MIB);
+    let followed = store.partitions.get_mut(&PARTITION).unwrap();
+    followed.writer.apply(&applied, &followed.state).unwrap();
+    assert!(store.index.view(at(0)).get(key(last).as_str()).unwrap().is_some());
+}
+
+/// Folds changes into the state; the index has not heard of it yet.
+fn fold(store: &mut Store, changes: Vec<Change>) -> (forebay_core::fold::Applied, &mut Followed) {
+    let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes }]);
+    let followed = store.partitions.get_mut(&PARTITION).unwrap();
+    let applied = followed.fold(&store.index, &store.definition, body, 1_000);
+    (applied, followed)
+}
+
+/// An image in memory.
+#[derive(Debug, Default)]
+struct Bytes(Vec<u8>);
+
+impl ImageSink for Bytes {
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        let end = at as usize + bytes.len();
+        self.0.resize(self.0.len().max(end), 0);
+        self.0[at as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl ImageFile for Bytes {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let rest = self.0.get(at as usize..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
+}
+
+/// Puts what an image holds in the place of what a store has.
+fn restore(store: &mut Store, bytes: &[u8], of: &Store) -> Result<()> {
+    let image = Image::open(Arc::new(Bytes(bytes.to_vec())))?;
+    let state = of.partitions[&PARTITION].state.clone();
+    let followed = store.partitions.get_mut(&PARTITION).unwrap();
+    followed.writer.start_rebuild_of(&image, &state)?;
+    followed.writer.publish_rebuild();
+    followed.writer.set_phase(PartitionPhase::Serving);
+    followed.state = state;
+    store.write_as(of);
+    Ok(())
+}
+
+#[test]
+fn an_image_holds_what_was_spilled_and_one_goes_on_from_it() {
+    let dirs = [tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap()];
+    let mut store = small(dirs[0].path(), 64 * MIB);
+    let all: Vec<_> = (0..DOCUMENTS).collect();
+    write(&mut store, &all, document);
+    let mut bytes = Bytes::default();
+    store.partitions[&PARTITION].writer.write_image(Vec::new(), &mut bytes).unwrap();
+    let bytes = bytes.0;
+    Image::open(Arc::new(Bytes(bytes.clone()))).unwrap().verify().unwrap();
+
+    let mut nowhere = Store::new(spec(1, &[("text", STRING), ("count", INT64)]));
+    let refused = restore(&mut nowhere, &bytes, &store).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Unsupported, "{refused}");
+
+    let live = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dirs[1].path());
+    live.index.limit_memory(MIB);
+    live.index.spill_to(dirs[1].path(), 64 * MIB);
+    for mut other in [small(dirs[1].path(), 64 * MIB), live] {
+        restore(&mut other, &bytes, &store).unwrap();
+        check(&other.index, |n| Some(n as i64));
+        let memory = other.index.memory();
+        assert!(memory.used <= MIB + MIB / 8 && memory.spilled >= 3 * MIB, "{memory:?}");
+        let fifths: Vec<_> = (0..DOCUMENTS).step_by(5).collect();
+        write(&mut other, &fifths, increment);
+        check(&other.index, |n| Some(n as i64 + i64::from(n % 5 == 0)));
+        assert!(other.index.memory().used <= MIB);
+    }
+}
+
+/// The one spill file of a directory.
+fn spill_file(dir: &Path) -> PathBuf {
+    let names = std::fs::read_dir(dir).unwrap().map(|name| name.unwrap().path());
+    let mut files: Vec<_> =
+        names.filter(|path| path.extension().is_some_and(|end| end == "spill")).collect();
+    assert_eq!(files.len(), 1, "{files:?}");
+    files.remove(0)
+}
+
+#[test]
+fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir.path());
+    store.index.limit_memory(MIB);
+    store.index.spill_to(dir.path(), 64 * MIB);
+    let all: Vec<_> = (0..DOCUMENTS).collect();
+    write(&mut store, &all, document);
+    let file = File::options().read(true).write(true).open(spill_file(dir.path())).unwrap();
+    // Of every record that lies in these bytes one byte is another.
+    let mut bytes = vec![0; MIB as usize];
+    file.read_exact_at(&mut bytes, 2 * MIB).unwrap();
+    bytes.iter_mut().skip(64).step_by(50).for_each(|byte| *byte ^= 0x10);
+    file.write_all_at(&bytes, 2 * MIB).unwrap();
+    let reader = store.index.clone();
+    let view = reader.view(at(2_000));
+    let texts = reader.handle("text", STRING).unwrap();
+    let mut damaged = 0;
+    for n in 0..DOCUMENTS {
+        match view.get_str_owned(&texts, &key(n)) {
+            Ok(found) => assert_eq!(found.value(), Some(text(n))),
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 1_000, "{damaged} documents were found damaged");
+    let found = store.partitions[&PARTITION].writer.check_sound().unwrap_err();
+    assert_eq!(found.code(), ErrorCode::Corrupt, "what a reader found");
+    let keys: Vec<_> = (0..500).map(key).collect();
+    let statuses = view.multi_get_documents(&keys[..]).unwrap();
+    assert!(statuses.iter().any(|(status, _)| *status == KeyStatus::Unavailable));
+    // The fold must not take a damaged document for an absent one.
+    let changes = (0..16_000).map(|n| increment(&mut store, n)).collect();
+    let (applied, followed) = fold(&mut store, changes);
+    let refused = followed.writer.apply(&applied, &followed.state).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Corrupt, "{refused}");
+}
+
+#[test]
+fn the_files_of_what_was_spilled_go_with_the_copy() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir.path());
+    store.index.limit_memory(MIB);
+    store.index.spill_to(dir.path(), 64 * MIB);
+    let all: Vec<_> = (0..DOCUMENTS).collect();
+    write(&mut store, &all, document);
+    let before = spill_file(dir.path());
+    let reader = store.index.clone();
+    store.take_over(PARTITION);
+    check(&reader, |n| Some(n as i64));
+    assert_eq!(spill_file(dir.path()), before);
+    assert!(store.index.memory().spilled >= 3 * MIB);
+    let followed = store.partitions.get_mut(&PARTITION).unwrap();
+    followed.writer.start_rebuild().unwrap();
+    followed.writer.publish_rebuild();
+    assert!(!before.exists(), "the space was replaced");
+    drop(store);
+    let directory = forebay_index::LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
+    directory.remove(StoreId(1), [PARTITION]);
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+}

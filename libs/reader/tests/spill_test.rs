@@ -1,0 +1,52 @@
+//! A reader with less memory than its documents take: it spills where it may.
+
+mod world;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_log::disk::RealDisk;
+use forebay_reader::{CheckpointOptions, Reader, ReaderOptions, ReaderParts};
+
+use world::{World, age};
+
+/// Enough for the index of the documents, and not for them.
+const BUDGET: u64 = 512 * 1024;
+const LONG: Duration = Duration::from_secs(60);
+
+#[tokio::test]
+async fn with_room_on_disk_it_applies_all_and_a_restart_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new(1).await;
+    let options = |spill_bytes_max| ReaderOptions {
+        memory_budget: Some(BUDGET),
+        checkpoint: Some(CheckpointOptions {
+            memory_dir: None,
+            ..CheckpointOptions::new(dir.path())
+        }),
+        spill_bytes_max,
+        ..world.options()
+    };
+    let parts = || ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() };
+    let nowhere = ReaderOptions { checkpoint: None, ..options(1) };
+    let refused = Reader::open(nowhere, parts()).await.err().unwrap();
+    assert_eq!(refused.code(), ErrorCode::InvalidArgument, "{refused}");
+    let mut last = world.put("key-0", 0).await;
+    for n in 1..20_000 {
+        last = world.put(&format!("key-{n}"), n).await;
+    }
+    for turn in 0..2 {
+        let reader = Reader::open(options(64 << 20), parts()).await.unwrap();
+        reader.await_ready(LONG).await.unwrap();
+        reader.wait_token(&last, LONG).await.unwrap();
+        for n in 0..20_000 {
+            assert_eq!(age(&reader, &format!("key-{n}")).unwrap(), Some(n), "turn {turn}");
+        }
+        let memory = reader.metrics().memory;
+        assert!(memory.used <= BUDGET && memory.spilled > 0, "{memory:?}");
+        assert_eq!(memory.spill_limit, 64 << 20);
+        assert!(reader.read_in_memory(|view| view.get_document("key-0")).is_err());
+        reader.close();
+    }
+}
