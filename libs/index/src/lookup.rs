@@ -50,29 +50,30 @@ struct Sought<'k, 'v> {
     /// What was loaded of the partition's header, in the order in which it must be loaded.
     partition_time: Timestamp,
     reached: Reached<'v>,
-    /// `Err` where it is not read.
-    space: Refusable<'v>,
+    /// Where it is looked for.
+    space: SoughtIn<'v>,
     reused: Reused,
     search: Search,
 }
 
-/// Where a key is looked for, or why it is not.
+/// Where a key is looked for.
 #[derive(Clone, Copy)]
-enum Refusable<'v> {
-    In(&'v Space),
-    Not(KeyStatus),
+enum SoughtIn<'v> {
+    Space(&'v Space),
+    /// Nowhere: this is the answer.
+    Nothing(KeyStatus),
 }
 
-impl Default for Refusable<'_> {
+impl Default for SoughtIn<'_> {
     fn default() -> Self {
-        Self::Not(KeyStatus::Absent)
+        Self::Nothing(KeyStatus::Absent)
     }
 }
 
 impl Sought<'_, '_> {
     #[inline(always)]
     fn ask_for_bucket(&mut self) {
-        if let Refusable::In(space) = self.space {
+        if let SoughtIn::Space(space) = self.space {
             // SAFETY: the search began in this space, under the guard of the view that it is of; in
             // a live one what is found is validated.
             unsafe { self.search.ask_for_bucket(&space.memory) };
@@ -81,7 +82,7 @@ impl Sought<'_, '_> {
 
     #[inline(always)]
     fn ask_for_record(&mut self) {
-        if let Refusable::In(space) = self.space {
+        if let SoughtIn::Space(space) = self.space {
             // SAFETY: as above.
             unsafe { self.search.ask_for_record(&space.memory) };
         }
@@ -165,12 +166,12 @@ impl<'a> View<'a> {
         let id = self.inner.shape.locate(key, &mut sought.identity)?;
         sought.id = id;
         let Some(partition) = self.inner.partition(id) else {
-            sought.space = Refusable::Not(KeyStatus::NotFollowed);
+            sought.space = SoughtIn::Nothing(KeyStatus::NotFollowed);
             return Ok(());
         };
         let header = &partition.header;
         if let Some(status) = self.refusal(id, header.load_phase_acquire())? {
-            sought.space = Refusable::Not(status);
+            sought.space = SoughtIn::Nothing(status);
             return Ok(());
         }
         sought.partition_time = header.load_partition_time_acquire();
@@ -179,12 +180,12 @@ impl<'a> View<'a> {
         let (space, reused, root) = match self.place(header) {
             Ok(place) => place,
             Err(error) if error.code() == ErrorCode::Unavailable => {
-                sought.space = Refusable::Not(KeyStatus::Unavailable);
+                sought.space = SoughtIn::Nothing(KeyStatus::Unavailable);
                 return Ok(());
             }
             Err(error) => return Err(error.with_partition(id)),
         };
-        sought.space = Refusable::In(space);
+        sought.space = SoughtIn::Space(space);
         sought.reused = reused;
         let hash = space.hash.of(sought.identity.as_bytes());
         sought.search = Search::begin(&space.memory, root, hash);
@@ -209,8 +210,8 @@ impl<'a> View<'a> {
         found: &mut Lookup<'v>,
     ) -> Result<()> {
         let space = match sought.space {
-            Refusable::In(space) => space,
-            Refusable::Not(status) => {
+            SoughtIn::Space(space) => space,
+            SoughtIn::Nothing(status) => {
                 *found = Lookup::Refused(sought.id, status);
                 return Ok(());
             }

@@ -4,7 +4,6 @@ proto/vectors/behaviours.toml.
 
 import socket
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -81,17 +80,19 @@ def test_close_during_reads(stores: Stores) -> None:
     running = threading.Barrier(2 * len(reads) + 1)
 
     def read(call: Callable[[], object]) -> str:
-        running.wait(30)
+        has_read = False
         while True:
             try:
                 call()
             except forebay.Error as error:
                 return error.code
+            if not has_read:
+                running.wait(30)
+                has_read = True
 
     with ThreadPoolExecutor(2 * len(reads)) as pool:
         endings = [pool.submit(read, call) for call in reads * 2]
         running.wait(30)
-        time.sleep(0.1)
         reader.close()
         assert [ending.result(30) for ending in endings] == ["Closed"] * len(endings)
 
