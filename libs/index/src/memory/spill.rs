@@ -237,6 +237,16 @@ impl Memory {
         Ok(filled)
     }
 
+    /// How many bytes the file has from an address on.
+    ///
+    /// # Errors
+    /// As [`Memory::read_spilled`].
+    pub(crate) fn spilled_bytes_from(&self, address: u64) -> Result<u64> {
+        let length = self.spill_file()?.metadata().map(|file| file.len());
+        let length = length.map_err(|error| self.note_spill_damage(failed("read", &error)))?;
+        Ok(length.saturating_sub(address & !SPILLED))
+    }
+
     /// Notes that what was read there is not what was written; a reader of another process's
     /// file may only have come too late.
     pub(crate) fn note_spill_damage(&self, error: Error) -> Error {

@@ -13,7 +13,7 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 use super::record::{HEADER_BYTES_MAX, Record, header, lengths};
 use super::scratch::Scratch;
 use crate::image::damaged;
-use crate::memory::{CHUNK_BYTES_MAX, Memory};
+use crate::memory::Memory;
 
 const CHECKSUM_BYTES: usize = 8;
 /// What is read at first: all of most records.
@@ -56,7 +56,8 @@ pub(super) fn spilled<'s>(
     let lengths = first[..read].get(CHECKSUM_BYTES..).and_then(lengths);
     let (header, key, row) = lengths.ok_or_else(|| none("no record in the spill file"))?;
     let bytes = CHECKSUM_BYTES + header + key + row;
-    if bytes as u64 > CHUNK_BYTES_MAX {
+    // Before there is memory for it: a damaged length may be any.
+    if bytes > read && bytes as u64 > memory.spilled_bytes_from(address)? {
         return Err(none("a spilled record that is too long"));
     }
     let whole = if bytes <= read {
@@ -76,4 +77,72 @@ pub(super) fn spilled<'s>(
     }
     let (key, row) = body[header..].split_at(key);
     Ok(Record { key, row, bytes: bytes as u64 })
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+
+    use super::*;
+    use crate::memory::{Chunk, RESERVED_BYTES, SpillPlace};
+
+    fn code(memory: &Memory, address: u64) -> Option<ErrorCode> {
+        spilled(memory, address, &Scratch::default()).err().map(|error| error.code())
+    }
+
+    #[test]
+    fn only_what_was_written_to_a_place_is_a_record_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::reserve(RESERVED_BYTES).unwrap();
+        memory.spill_to(SpillPlace::Unnamed(dir.path().to_owned()));
+        let chunk = memory.allocate_spilled(1).unwrap();
+        let place = chunk.address() + 16;
+        for row in [0, 9, 200, 700, 70_000] {
+            let (key, row) = (b"key".repeat(row % 7), vec![7; row]);
+            let mut bytes = Vec::new();
+            let length = append(&mut bytes, place, &key, &row);
+            assert!(length == bytes.len() as u64 && length <= bytes_max(key.len(), row.len()));
+            memory.write_spilled(place, &bytes).unwrap();
+            let scratch = Scratch::default();
+            let found = spilled(&memory, place, &scratch).unwrap();
+            assert_eq!((found.key, found.row, found.bytes), (&key[..], &row[..], length));
+            let in_memory = Scratch::new(true);
+            let refused = spilled(&memory, place, &in_memory).unwrap_err();
+            assert_eq!(refused.code(), ErrorCode::Unavailable);
+            for bit in (0..8 * bytes.len()).step_by(1 + bytes.len() / 97) {
+                let mut flipped = bytes.clone();
+                flipped[bit / 8] ^= 1 << (bit % 8);
+                memory.write_spilled(place, &flipped).unwrap();
+                assert_eq!(code(&memory, place), Some(ErrorCode::Corrupt), "bit {bit}");
+            }
+            memory.write_spilled(place + 100_000, &bytes).unwrap();
+            assert_eq!(code(&memory, place + 100_000), Some(ErrorCode::Corrupt), "elsewhere");
+        }
+        memory.release([chunk]);
+    }
+
+    #[test]
+    fn any_bytes_end_in_an_error_and_nothing_else() {
+        let dir = tempfile::tempdir().unwrap();
+        let memory = Memory::reserve(RESERVED_BYTES).unwrap();
+        memory.spill_to(SpillPlace::Unnamed(dir.path().to_owned()));
+        let chunk: Chunk = memory.allocate_spilled(1).unwrap();
+        let mut state = 7_u64;
+        for round in 0..2_000_u64 {
+            let bytes: Vec<u8> = (0..64)
+                .map(|place| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(round);
+                    // The lengths, most often such as a record may have.
+                    if place > 7 && round % 3 > 0 { 0x80 } else { (state >> 33) as u8 }
+                })
+                .collect();
+            memory.write_spilled(chunk.address(), &bytes).unwrap();
+            assert_eq!(code(&memory, chunk.address()), Some(ErrorCode::Corrupt));
+        }
+        let end = chunk.address() + chunk.bytes();
+        assert_eq!(code(&memory, end - 4), Some(ErrorCode::Corrupt), "at the file's end");
+        assert_eq!(code(&memory, end + 4), Some(ErrorCode::Corrupt), "behind it");
+        assert!(memory.check_sound().is_err());
+        memory.release([chunk]);
+    }
 }
