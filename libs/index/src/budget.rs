@@ -61,8 +61,14 @@ impl Budget {
 
     /// Whether so little is left that records should be spilled ahead.
     pub(crate) fn is_short(&self) -> bool {
+        !self.has_room(0)
+    }
+
+    /// Whether this many bytes could be taken, with some to spare.
+    pub(crate) fn has_room(&self, bytes: u64) -> bool {
         let limit = self.limit.load(Ordering::Relaxed);
-        self.used.load(Ordering::Relaxed) > limit - limit / HEADROOM_SHARE
+        let used = self.used.load(Ordering::Relaxed).saturating_add(bytes);
+        used <= limit - limit / HEADROOM_SHARE
     }
 
     /// Takes this many bytes.

@@ -94,4 +94,4 @@ pub use row_ref::{FieldRead, RowRef};
 pub use scan::{Scan, ScannedDocument};
 pub use schemas::SchemaSet;
 pub use view::{Admission, CopyOut, KeyStatus, ReadAt, View};
-pub use writer::{PartitionWriter, Scattered};
+pub use writer::{PartitionWriter, Upkeep};

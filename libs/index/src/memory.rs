@@ -22,6 +22,7 @@
 //! Beside it a space may have a file on disk, with addresses of its own (`spill`).
 
 mod addresses;
+mod ahead;
 mod free;
 mod huge;
 mod live;
@@ -126,6 +127,8 @@ pub(crate) struct Memory {
     left: AtomicPtr<Left>,
     /// Below this address each block was brought into a huge page, or could not be.
     collapsed: AtomicU64,
+    /// Below this address each block has its pages, or could not have them.
+    prepared: AtomicU64,
     spill: Spill,
 }
 
@@ -298,8 +301,19 @@ impl Memory {
         let state = Mutex::new(State::new(Free::from(BLOCK_BYTES)));
         let (used, left) = (AtomicU64::new(0), AtomicPtr::new(null_mut()));
         let (budget, collapsed) = (OnceLock::new(), AtomicU64::new(BLOCK_BYTES));
-        let spill = Spill::new();
-        Self { base, reserved, words, backing: on, state, budget, used, left, collapsed, spill }
+        Self {
+            base,
+            reserved,
+            words,
+            backing: on,
+            state,
+            budget,
+            used,
+            left,
+            collapsed,
+            prepared: AtomicU64::new(0),
+            spill: Spill::new(),
+        }
     }
 
     /// Makes live memory in a new file of this name, with at most this many addresses.
@@ -550,21 +564,26 @@ impl Memory {
     /// # Errors
     /// `LimitExceeded` when the system refuses.
     fn open(&self, start: u64, bytes: u64) -> Result<()> {
-        if let Some(file) = self.live() {
-            file.open_addresses(start, bytes)?;
-        } else {
-            let flags = MprotectFlags::READ | MprotectFlags::WRITE;
-            // SAFETY: addresses of our range that nobody uses yet become readable and writable.
-            let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
-            opened.map_err(|_| {
-                let message = "the system gives no more memory; follow fewer partitions, or give \
-                    the process more memory";
-                let used = self.used_bytes();
-                Error::limit_exceeded(message, used, used.saturating_add(bytes))
-            })?;
-        }
+        self.make_usable(start, bytes)?;
         poison::forbid(self.pointer(start), bytes);
         Ok(())
+    }
+
+    /// As [`Memory::open`], once or several times.
+    fn make_usable(&self, start: u64, bytes: u64) -> Result<()> {
+        if let Some(file) = self.live() {
+            return file.open_addresses(start, bytes);
+        }
+        let flags = MprotectFlags::READ | MprotectFlags::WRITE;
+        // SAFETY: addresses of our range that nobody uses yet, or that are so already, become
+        // readable and writable.
+        let opened = unsafe { mprotect(self.pointer(start).cast(), bytes as usize, flags) };
+        opened.map_err(|_| {
+            let message = "the system gives no more memory; follow fewer partitions, or give the \
+                process more memory";
+            let used = self.used_bytes();
+            Error::limit_exceeded(message, used, used.saturating_add(bytes))
+        })
     }
 
     fn advise(&self, start: u64, bytes: u64, advice: Advice) {

@@ -401,8 +401,8 @@ fn a_copy_that_goes_into_huge_pages_stays_what_it_is() {
             }
         });
         for turn in 1..=9 {
-            if let Some(scattered) = store.partitions[&PARTITION].writer.scattered() {
-                scattered.collapse();
+            if let Some(upkeep) = store.partitions[&PARTITION].writer.upkeep() {
+                upkeep.run();
             }
             write(&mut store, turn, turn);
         }
@@ -411,6 +411,6 @@ fn a_copy_that_goes_into_huge_pages_stays_what_it_is() {
     });
     let last = |n: u64| (1..=9).rev().find(|turn| n.is_multiple_of(*turn)).unwrap();
     (0..DOCUMENTS).for_each(|n| check(&|n| last(n)..=last(n), n));
-    assert!(store.partitions[&PARTITION].writer.scattered().is_none(), "a small part is left");
+    assert!(store.partitions[&PARTITION].writer.upkeep().is_none(), "a part is left");
     println!("{} bytes of the copy's mappings lie in huge pages", huge_bytes(dir.path()));
 }

@@ -70,8 +70,8 @@ pub(crate) struct Tail {
     /// How long the exchange took that the clock error was measured by, in microseconds.
     clock_exchange_us: i64,
     checkpoints: Option<Checkpoints>,
-    /// Brings the shared copy into huge pages, beside the tail.
-    collapsing: Option<JoinHandle<()>>,
+    /// What the memory of the copy needs, done beside the tail.
+    upkeep: Option<JoinHandle<()>>,
     /// Goes behind everything above, the lock of the checkpoints' directory too.
     _running: Running,
 }
@@ -117,7 +117,7 @@ impl Tail {
             is_clock_measured: false,
             clock_exchange_us: 0,
             checkpoints,
-            collapsing: None,
+            upkeep: None,
             _running: running,
         }
     }
@@ -199,7 +199,7 @@ impl Tail {
             self.apply(&records.records).await?;
             self.backoff.reset();
             self.publish(|progress| progress.end = records.end);
-            self.collapse();
+            self.keep_up();
             if !self.is_clock_measured {
                 self.measure_by_barrier().await;
                 clock_check = self.next_clock_check();
@@ -208,13 +208,11 @@ impl Tail {
         }
     }
 
-    /// Brings a little more of a shared copy into huge pages, one call at a time: what is read from
-    /// small ones takes up to half as long again.
-    fn collapse(&mut self) {
-        if self.collapsing.as_ref().is_none_or(JoinHandle::is_finished) {
-            let scattered = self.following.writer().scattered();
-            self.collapsing =
-                scattered.map(|memory| tokio::task::spawn_blocking(move || memory.collapse()));
+    /// Does a little of what the copy's memory needs beside the writes, one call at a time.
+    fn keep_up(&mut self) {
+        if self.upkeep.as_ref().is_none_or(JoinHandle::is_finished) {
+            let upkeep = self.following.writer().upkeep();
+            self.upkeep = upkeep.map(|upkeep| tokio::task::spawn_blocking(move || upkeep.run()));
         }
     }
 

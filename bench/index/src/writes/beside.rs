@@ -218,13 +218,17 @@ struct Inserted {
 /// Inserts documents, an entry in each call.
 fn insert(copy: &mut Copy, numbers: std::ops::Range<u64>) -> Result<Inserted, String> {
     stay_on(WRITER_CORE)?;
-    let mut all = Inserted::default();
+    let (mut all, mut upkeep) = (Inserted::default(), None::<thread::JoinHandle<()>>);
     for first in numbers.clone().step_by(ENTRY as usize) {
         let effect = copy.effect(first..numbers.end.min(first + ENTRY), Kept::default());
         let effect = effect.map_err(words)?;
         let began = thread_nanos();
         copy.take(&effect).map_err(words)?;
         let took = thread_nanos() - began;
+        // As a reader's tail does beside what it applies.
+        if upkeep.as_ref().is_none_or(thread::JoinHandle::is_finished) {
+            upkeep = copy.writer.upkeep().map(|upkeep| thread::spawn(move || upkeep.run()));
+        }
         if took > all.longest {
             (all.longest, all.longest_at) = (took, first);
         }

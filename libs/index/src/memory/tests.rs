@@ -161,3 +161,44 @@ fn free_blocks_beyond_a_few_give_their_pages_back() {
     });
     assert_eq!(kept.count(), WARM_BLOCKS_MAX);
 }
+
+/// How many pages of a block are there.
+fn pages_of(memory: &Memory, block: u64) -> usize {
+    let mut pages = vec![0_u8; (BLOCK_BYTES / 4_096) as usize];
+    // SAFETY: a block of the memory's own mapping, and a byte for each of its pages.
+    let failed = unsafe {
+        let start = memory.pointer(block).cast();
+        libc::mincore(start, BLOCK_BYTES as usize, pages.as_mut_ptr())
+    };
+    assert_eq!(failed, 0);
+    pages.iter().filter(|page| **page & 1 == 1).count()
+}
+
+#[test]
+fn the_blocks_of_a_large_space_that_come_next_have_their_pages() {
+    let memory = Memory::reserve(RESERVED_BYTES).unwrap();
+    let budget = Arc::new(Budget::new());
+    memory.charge_to(&budget);
+    let mut taken = vec![memory.allocate(BLOCK_BYTES).unwrap()];
+    assert!(!memory.wants_blocks(), "a small one takes no more than it needs");
+    taken.extend((0..32).map(|_| memory.allocate(BLOCK_BYTES).unwrap()));
+    let next = memory.opened();
+    assert!(memory.wants_blocks());
+    budget.set_limit(memory.used_bytes() + BLOCK_BYTES);
+    assert!(!memory.wants_blocks(), "there is no room for them");
+    budget.set_limit(u64::MAX);
+    memory.prepare_blocks();
+    assert!(!memory.wants_blocks());
+    let prepared = pages_of(&memory, next);
+    let used = memory.used_bytes();
+    let chunk = memory.allocate(BLOCK_BYTES).unwrap();
+    assert_eq!((chunk.address(), memory.used_bytes()), (next, used + BLOCK_BYTES));
+    // SAFETY: the chunk is this test's.
+    unsafe { memory.write(next, b"written") };
+    memory.prepare_blocks();
+    // SAFETY: as above.
+    assert_eq!(unsafe { memory.bytes(next, 7) }, b"written");
+    // A kernel before 5.14 refuses, and nothing is lost but time.
+    assert!(prepared == 512 || prepared == 0, "{prepared} pages");
+    memory.release(taken.into_iter().chain([chunk]));
+}
