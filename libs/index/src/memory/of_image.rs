@@ -1,0 +1,104 @@
+//! Memory that begins with what an image holds: mapped where it is the process's own, copied where
+//! it is shared.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use forebay_core::{Error, Result};
+
+use super::{
+    BLOCK_BYTES, Backing, CHUNK_BYTES_MIN, Free, Memory, Proof, SpillPlace, is_spilled, poison,
+};
+use crate::image::{Image, damaged};
+
+impl Memory {
+    /// Memory with what an image holds, at the addresses where it was, and room for these chunks.
+    /// Which chunks are in use it hears from [`Memory::adopt`], before anybody else has it. What
+    /// the image has of a spill file is copied to one of this memory's own.
+    ///
+    /// # Errors
+    /// As [`Memory::reserve`]; `Corrupt` for chunks that cannot be; `Unavailable` when the file
+    /// can be neither mapped nor read; `Unsupported` without a place for what was spilled.
+    pub(crate) fn of_image(
+        image: &Image,
+        chunks: &[(u64, u64)],
+        most: u64,
+        spill: Option<SpillPlace>,
+    ) -> Result<Arc<Self>> {
+        let end = image_end(image, chunks);
+        let mut memory = Self::reserve_at_most(most)?;
+        spill.into_iter().for_each(|place| memory.spill_to(place));
+        if end > memory.reserved {
+            let message = "the image holds more than there are addresses; follow fewer partitions \
+                per process, or raise the limit of virtual memory (ulimit -v)";
+            return Err(Error::limit_exceeded(message, memory.reserved, end));
+        }
+        let opened = end.next_multiple_of(BLOCK_BYTES);
+        if opened > BLOCK_BYTES {
+            memory.open(BLOCK_BYTES, opened - BLOCK_BYTES)?;
+        }
+        memory.words().opened.store(opened, Ordering::Release);
+        for extent in image.extents() {
+            let (start, bytes) = (extent.first * CHUNK_BYTES_MIN, extent.blocks * CHUNK_BYTES_MIN);
+            if start < BLOCK_BYTES {
+                return Err(damaged("a block at an address that is none"));
+            }
+            if extent.is_spilled() {
+                memory.copy_spilled(image, extent)?;
+                continue;
+            }
+            poison::allow(memory.pointer(start), bytes);
+            // SAFETY: the extent lies in addresses that were just opened and that nobody uses.
+            unsafe { image.bring(extent, memory.pointer(start))? };
+        }
+        memory.backing = Backing::Image(Proof::new(image, opened));
+        memory.state.get_mut().free = Free::from(opened);
+        Ok(Arc::new(memory))
+    }
+
+    /// Copies what an image holds to live memory in which nothing is, to the addresses where it
+    /// was, with room for these chunks. Proves each block.
+    ///
+    /// # Errors
+    /// `Corrupt` for a block that does not fit its checksum, and for chunks that cannot be;
+    /// `LimitExceeded`; `Unavailable`.
+    pub(crate) fn copy_image(&self, image: &Image, chunks: &[(u64, u64)]) -> Result<()> {
+        let end = image_end(image, chunks);
+        if end > self.reserved {
+            let message = "the image holds more than a live copy has addresses; raise the limit of \
+                virtual memory (ulimit -v)";
+            return Err(Error::limit_exceeded(message, self.reserved, end));
+        }
+        let opened = end.next_multiple_of(BLOCK_BYTES);
+        if opened > BLOCK_BYTES {
+            self.open(BLOCK_BYTES, opened - BLOCK_BYTES)?;
+        }
+        for extent in image.extents() {
+            let start = extent.first * CHUNK_BYTES_MIN;
+            if start < BLOCK_BYTES {
+                return Err(damaged("a block at an address that is none"));
+            }
+            if extent.is_spilled() {
+                self.copy_spilled(image, extent)?;
+                continue;
+            }
+            image.copy_blocks(extent, |block, bytes| {
+                let at = start + block * CHUNK_BYTES_MIN;
+                // SAFETY: addresses that were just opened, which nobody has yet.
+                unsafe { self.write(at, bytes) };
+                Ok(())
+            })?;
+        }
+        self.words().opened.store(opened, Ordering::Release);
+        Ok(())
+    }
+}
+
+/// Where the addresses end that an image and these chunks need in memory.
+fn image_end(image: &Image, chunks: &[(u64, u64)]) -> u64 {
+    let extents = image.extents().iter();
+    let extents = extents.map(|at| (at.first * CHUNK_BYTES_MIN, at.blocks * CHUNK_BYTES_MIN));
+    let ends = extents.chain(chunks.iter().copied()).filter(|(start, _)| !is_spilled(*start));
+    let end = ends.map(|(start, bytes)| start.saturating_add(bytes)).max();
+    end.unwrap_or(0).max(BLOCK_BYTES)
+}
