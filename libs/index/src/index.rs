@@ -181,6 +181,8 @@ impl Index {
     /// As [`Index::new`]; `NotFound` where there is no live copy yet, see
     /// [`LiveDirectory::is_made`]; `Unavailable`, `Unsupported`, `Corrupt` for one that cannot be
     /// read.
+    ///
+    /// To be followed by [`Index::prepare`], beside the first reads.
     pub fn live(
         definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
         followed: impl IntoIterator<Item = PartitionId>,
@@ -222,13 +224,14 @@ impl Index {
         };
         let partitions = definition.partitions.partitions().map(partition);
         let partitions = partitions.collect::<Result<_>>()?;
+        let reclaim = if live.is_none() { Reclaim::new() } else { Reclaim::unprepared() };
         Ok(Self {
             inner: Arc::new(Inner {
                 store,
                 shape,
                 schemas,
                 partitions,
-                reclaim: Reclaim::new(),
+                reclaim,
                 counters: Counters::new(),
                 hash,
                 budget,
@@ -236,6 +239,13 @@ impl Index {
                 live,
             }),
         })
+    }
+
+    /// Makes the reads of an index over live copies as cheap as they can be, and lets the memory of
+    /// earlier copies go. Blocks for 10 ms and more in a process that has threads, the first time
+    /// that it is called there; reads go on meanwhile.
+    pub fn prepare(&self) {
+        self.inner.reclaim.prepare();
     }
 
     /// The definitions that it knows.

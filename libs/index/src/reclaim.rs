@@ -5,10 +5,15 @@
 //! (slot, directory entry or root), and whoever reads enters first and then loads each word of the
 //! way with sequential consistency. Then either the reader sees that the way is gone, or the
 //! collector sees the reader and waits for it.
+//!
+//! To make the first collector of a process that has threads takes the system 10 ms and more: it
+//! waits until each core has passed through the scheduler, so that an announcement costs no barrier
+//! from then on. Who opens a live copy has its documents at once, and does not wait for that: until
+//! there is a collector readers announce themselves in one count, at the price of a shared write.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
 use seize::{Collector, LocalGuard};
@@ -23,13 +28,23 @@ const RETRIES_MAX: u32 = 64;
 /// Brings an index's memory back into use.
 #[derive(Debug)]
 pub(crate) struct Reclaim {
-    collector: Collector,
+    collector: OnceLock<Collector>,
+    early: Early,
     waiting: Arc<Waiting>,
     retries: AtomicU32,
     left: Sender<Arc<Space>>,
     /// Spaces that readers have left. A writer lets them go: giving back a large one takes time
     /// that no reader should spend.
     spaces: Mutex<Receiver<Arc<Space>>>,
+}
+
+/// Before there is a collector.
+#[derive(Debug, Default)]
+struct Early {
+    /// Readers that announced themselves here and are there still.
+    readers: AtomicU64,
+    /// Spaces that went out of use, and that such a reader may see.
+    spaces: Mutex<Vec<Arc<Space>>>,
 }
 
 /// How much is retired and not left yet.
@@ -44,34 +59,53 @@ struct Waiting {
 
 /// A reader's announcement; everything that it comes to stays until it ends.
 pub(crate) struct Pin<'a> {
-    #[cfg(forebay_sanitize = "thread")]
-    waiting: &'a Waiting,
-    _guard: LocalGuard<'a>,
+    reclaim: &'a Reclaim,
+    /// `None` for a reader that came before there was a collector.
+    guard: Option<LocalGuard<'a>>,
 }
 
-#[cfg(forebay_sanitize = "thread")]
 impl Drop for Pin<'_> {
+    #[inline]
     fn drop(&mut self) {
-        self.waiting.readers_left.fetch_add(1, Ordering::Release);
+        #[cfg(forebay_sanitize = "thread")]
+        self.reclaim.waiting.readers_left.fetch_add(1, Ordering::Release);
+        if self.guard.is_none() {
+            self.reclaim.early.readers.fetch_sub(1, Ordering::Release);
+        }
     }
 }
 
 impl Reclaim {
+    /// For memory that this process alone uses.
     pub(crate) fn new() -> Self {
-        // What is retired is large and rare, so it goes as soon as its readers have.
-        let collector = Collector::new().batch_size(1);
+        let this = Self::unprepared();
+        this.prepare();
+        this
+    }
+
+    /// For live memory, of which whole spaces are retired and nothing else: at once, with the
+    /// collector to come by [`Reclaim::prepare`]. Without that all is right, but reads are dearer,
+    /// and spaces stay.
+    pub(crate) fn unprepared() -> Self {
         let (waiting, retries, (left, spaces)) = (Arc::default(), AtomicU32::new(0), channel());
-        Self { collector, waiting, retries, left, spaces: Mutex::new(spaces) }
+        let (collector, early) = (OnceLock::new(), Early::default());
+        Self { collector, early, waiting, retries, left, spaces: Mutex::new(spaces) }
+    }
+
+    /// Makes the collector where there is none; blocks, see above.
+    pub(crate) fn prepare(&self) -> &Collector {
+        // What is retired is large and rare, so it goes as soon as its readers have.
+        self.collector.get_or_init(|| Collector::new().batch_size(1))
     }
 
     /// Announces a reader. Must come before its first load.
     #[inline]
     pub(crate) fn enter(&self) -> Pin<'_> {
-        Pin {
-            #[cfg(forebay_sanitize = "thread")]
-            waiting: &self.waiting,
-            _guard: self.collector.enter(),
+        let guard = self.collector.get().map(Collector::enter);
+        if guard.is_none() {
+            self.early.readers.fetch_add(1, Ordering::SeqCst);
         }
+        Pin { reclaim: self, guard }
     }
 
     /// Takes chunks of a memory out of use once every reader that could still come to them has
@@ -93,7 +127,23 @@ impl Reclaim {
 
     /// Takes a space out of use, as [`Reclaim::retire`] does chunks.
     pub(crate) fn retire_space(&self, space: Arc<Space>) {
-        self.wait_for_readers(What::Space(space, self.left.clone()));
+        self.early.spaces.lock().push(space);
+        self.let_early_go();
+    }
+
+    /// Hands spaces over to the collector, once that is there and no reader is that it does not
+    /// know: one that comes later sees that the way to them is gone.
+    fn let_early_go(&self) {
+        let Some(mut spaces) = self.early.spaces.try_lock().filter(|spaces| !spaces.is_empty())
+        else {
+            return;
+        };
+        if self.collector.get().is_none() || self.early.readers.load(Ordering::SeqCst) > 0 {
+            return;
+        }
+        for space in spaces.drain(..) {
+            self.wait_for_readers(What::Space(space, self.left.clone()));
+        }
     }
 
     fn wait_for_readers(&self, what: What) {
@@ -117,6 +167,7 @@ impl Reclaim {
 
     /// Lets one space go that readers have left.
     pub(crate) fn let_spaces_go(&self) {
+        self.let_early_go();
         if let Some(spaces) = self.spaces.try_lock() {
             drop(spaces.try_recv());
         }
@@ -125,7 +176,7 @@ impl Reclaim {
     fn hand_over(&self, what: What) {
         let retired = Box::into_raw(Box::new(Retired { waiting: self.waiting.clone(), what }));
         // SAFETY: the box was just made, nobody else has its address, and it is retired once.
-        unsafe { self.collector.retire(retired, seize::reclaim::boxed) };
+        unsafe { self.prepare().retire(retired, seize::reclaim::boxed) };
     }
 }
 

@@ -263,6 +263,9 @@ fn kill_holders(world: &World) {
         let _stops = Stops(&done);
         let mut number = numbers(u64::from(std::process::id()));
         for round in 0..ROUNDS {
+            if round == ROUNDS / 2 {
+                index.prepare();
+            }
             let mut holder = start_holder(dir.path(), world.spills);
             std::thread::sleep(Duration::from_micros(number(30_000)));
             holder.kill().unwrap();
@@ -347,6 +350,41 @@ fn a_copy_that_cannot_be_used_begins_anew() {
     at.make(StoreId(1), [PARTITION], 3).unwrap();
     assert!(!orphan.exists());
     assert_eq!(spaces().len(), 1);
+}
+
+/// This process's mappings of a file, also once it has no name any more.
+fn mappings_of(path: &Path) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains(path.to_str().unwrap())).count()
+}
+
+#[test]
+fn what_a_reader_of_the_first_moment_sees_stays_until_it_has_gone() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new();
+    directory(dir.path()).make(StoreId(1), [PARTITION], 3).unwrap();
+    let holder = world.live(dir.path());
+    let mut followed = world.hold(&holder);
+    (0..30).for_each(|_| world.step(&holder, &mut followed));
+    let names = std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path());
+    let mut spaces = names.filter(|path| path.to_string_lossy().contains("forebay-"));
+    let (space, reader) = (spaces.next().unwrap(), world.live(dir.path()));
+    // It comes before `prepare`, and the other space before it goes.
+    let early = reader.memory_lines().unwrap();
+    followed.writer.start_rebuild().unwrap();
+    followed.writer.publish_rebuild();
+    let read = || reader.view(at(0)).get_document("key-1");
+    assert_eq!(read().unwrap(), None, "the other space is empty");
+    reader.prepare();
+    for _ in 0..3 {
+        reader.tidy();
+        read().unwrap();
+    }
+    let mapped = mappings_of(&space);
+    assert!(early.load(0, 0).is_some());
+    drop(early);
+    reader.tidy();
+    assert!(mappings_of(&space) < mapped);
 }
 
 /// Bytes of this process's mappings of a directory's files that lie in huge pages.

@@ -313,6 +313,8 @@ async fn open_shared(
         Err(Error::conflict(message))
     })?;
     let shared = Arc::new(share(options, parts, versions, Some(live))?);
+    let index = shared.index.clone();
+    drop(tokio::task::spawn_blocking(move || index.prepare()));
     let mut tails = Vec::new();
     for partition in shared.followed() {
         if let Some(kept) = kept.remove(&partition.at.partition) {
