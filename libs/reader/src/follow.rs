@@ -39,23 +39,27 @@ impl Follower {
         Self { shared, partition, directory, running }
     }
 
-    /// Follows until the reader closes, at last as the copy's tail.
-    pub(crate) async fn run(self) {
+    /// Follows until the reader closes, at last as the copy's tail: at once where it has the lock
+    /// already. That is done here, behind the opening: the larger a copy, the longer it takes.
+    pub(crate) async fn run(self, kept: Option<Checkpoints>) {
         let closing = Arc::clone(&self.shared.closing);
         let (kept, copy) = tokio::select! {
             biased;
             () = closing.closed() => return,
-            taken = self.take_over() => taken,
+            taken = self.take_over(kept) => taken,
         };
         let Self { shared, partition, running, .. } = self;
         Tail::of_copy(shared, partition, kept, copy, running).run().await;
     }
 
     /// Waits until this reader can go on with the copy.
-    async fn take_over(&self) -> (Checkpoints, Generation) {
+    async fn take_over(&self, mut kept: Option<Checkpoints>) -> (Checkpoints, Generation) {
         let mut backoff = reader_backoff();
         loop {
-            let kept = self.follow().await;
+            let kept = match kept.take() {
+                Some(kept) => kept,
+                None => self.follow().await,
+            };
             match take_over(&self.shared, &self.partition) {
                 Ok(copy) => {
                     let (at, name) = (self.partition.at, &self.shared.name);
@@ -144,7 +148,7 @@ impl Follower {
 ///
 /// # Errors
 /// Those of [`Index::hold`](forebay_index::Index::hold).
-pub(crate) fn take_over(shared: &Shared, partition: &Partition) -> Result<Generation> {
+fn take_over(shared: &Shared, partition: &Partition) -> Result<Generation> {
     let (writer, resumed) = blocking(|| shared.index.hold(partition.at.partition))?;
     Ok(match resumed {
         Some(resumed) => Generation::resumed(writer, resumed),

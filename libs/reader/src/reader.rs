@@ -23,7 +23,7 @@ use crate::age::check_bound;
 use crate::budget::MemoryBudget;
 use crate::checkpoint::{CheckpointDirectory, Checkpoints, blocking};
 use crate::closing::{Closing, closed};
-use crate::follow::{Follower, take_over};
+use crate::follow::Follower;
 use crate::metrics::ReaderMetrics;
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::partition::Partition;
@@ -315,19 +315,10 @@ async fn open_shared(
     let shared = Arc::new(share(options, parts, versions, Some(live))?);
     let index = shared.index.clone();
     drop(tokio::task::spawn_blocking(move || index.prepare()));
-    let mut tails = Vec::new();
     for partition in shared.followed() {
-        if let Some(kept) = kept.remove(&partition.at.partition) {
-            let (copy, running) = (take_over(&shared, partition)?, shared.closing.enter());
-            let (shared, partition) = (Arc::clone(&shared), Arc::clone(partition));
-            tails.push(Tail::of_copy(shared, partition, kept, copy, running));
-        } else {
-            let (shared, partition) = (Arc::clone(&shared), Arc::clone(partition));
-            tokio::spawn(Follower::new(shared, partition, Arc::clone(&directory)).run());
-        }
-    }
-    for tail in tails {
-        tokio::spawn(tail.run());
+        let kept = kept.remove(&partition.at.partition);
+        let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
+        tokio::spawn(Follower::new(Arc::clone(&shared), at, directory).run(kept));
     }
     tokio::spawn(watch_readiness(Arc::clone(&shared)));
     Ok(shared)
