@@ -20,7 +20,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{error, warn};
 
-use crate::change_log::{ChangeLog, LogRecord, ReadLimit};
+use crate::change_log::{ChangeLog, LogRecord, ReadLimit, Records};
 
 const READ: ReadLimit = ReadLimit { bytes_max: 4 << 20, wait_max: Duration::from_secs(1) };
 
@@ -203,11 +203,10 @@ impl Tail {
             self.check_log_id().await?;
             self.is_sure = true;
         }
-        let from = match self.next {
-            Some(next) => next,
-            None => self.log.bounds(PartitionRef::CONTROL).await?.start,
+        let (from, read) = match self.next {
+            Some(next) => (next, self.log.read(PartitionRef::CONTROL, next, READ).await?),
+            None => self.read_first().await?,
         };
-        let read = self.log.read(PartitionRef::CONTROL, from, READ).await?;
         self.next = Some(from);
         for record in &read.records {
             self.fold(record)?;
@@ -215,6 +214,19 @@ impl Tail {
             self.is_published = false;
         }
         Ok(self.publish(None))
+    }
+
+    /// Reads from where the log starts: at 0, for the control log is kept for ever. Only where that
+    /// is gone its start is looked up, which costs whoever opens a reader one more exchange.
+    async fn read_first(&self) -> Result<(Offset, Records)> {
+        let first = Offset(0);
+        match self.log.read(PartitionRef::CONTROL, first, READ).await {
+            Err(error) if error.code() == ErrorCode::TokenLost => {
+                let start = self.log.bounds(PartitionRef::CONTROL).await?.start;
+                Ok((start, self.log.read(PartitionRef::CONTROL, start, READ).await?))
+            }
+            read => Ok((first, read?)),
+        }
     }
 
     /// Starts over when the log is another one than before, by its opening entry: after
