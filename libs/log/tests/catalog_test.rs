@@ -54,6 +54,18 @@ fn names(follower: &CatalogFollower) -> Vec<String> {
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_log_without_its_first_record_is_folded_from_where_it_starts() {
+    let log = Arc::new(memory());
+    append(&*log, Bytes::from_static(b"a stranger's")).await;
+    let opening = append(&*log, entry(OURS, EntryBody::Opening)).await;
+    log.trim(PartitionRef::CONTROL, opening).await.unwrap();
+    append(&*log, define(OURS, &store(1, "users"))).await;
+    let follower = follow(log);
+    follower.definition(StoreId(1), SchemaVersion(1), WAIT).await.unwrap();
+    assert_eq!(names(&follower), ["users"]);
+}
+
+#[tokio::test(start_paused = true)]
 async fn definitions_are_folded_waited_for_and_announced() {
     let log = Arc::new(memory());
     let follower = follow(log.clone());
