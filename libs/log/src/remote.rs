@@ -125,11 +125,20 @@ impl RemoteLog {
         Error::unavailable(message).with_partition(at.partition)
     }
 
+    /// The subscription that stands there and was read from last: one that was left there earlier
+    /// may have received what was in the log before it was replaced.
     fn take_idle(&self, at: PartitionRef, from: Offset) -> Option<Subscription> {
         let mut idle = self.idle.lock();
         let subscriptions = idle.kept.get_mut(&at)?;
-        let place = subscriptions.iter().position(|open| open.next == from)?;
+        let place = subscriptions.iter().rposition(|open| open.next == from)?;
         subscriptions.remove(place)
+    }
+
+    /// Gives up the subscriptions that have received what the log does not hold: that was another.
+    fn drop_past(&self, at: PartitionRef, end: Offset) {
+        if let Some(subscriptions) = self.idle.lock().kept.get_mut(&at) {
+            subscriptions.retain(|open| open.past_received() <= end);
+        }
     }
 
     fn keep_idle(&self, at: PartitionRef, mut subscription: Subscription) {
@@ -168,7 +177,7 @@ impl Subscription {
         })?;
         self.heard = now();
         self.end = Offset(answer.end_offset);
-        let mut expected = self.received.back().map_or(self.next, |last| last.offset.next());
+        let mut expected = self.past_received();
         for record in answer.records {
             let offset = Offset(record.offset);
             if offset < expected || offset.0 == u64::MAX {
@@ -183,6 +192,11 @@ impl Subscription {
             self.received.push_back(LogRecord { offset, append_time, entry: record.entry });
         }
         Ok(())
+    }
+
+    /// The offset behind everything that was received.
+    fn past_received(&self) -> Offset {
+        self.received.back().map_or(self.next, |last| last.offset.next())
     }
 
     /// Waits for a first record until `deadline`; `false` when the server has gone silent.
@@ -279,9 +293,11 @@ impl ChangeLog for RemoteLog {
             Ok(answer) => answer.map_err(|status| located(&status, at))?.into_inner(),
             Err(_) => return Err(self.silent(at)),
         };
+        let end = Offset(answer.end_offset);
+        self.drop_past(at, end);
         Ok(Bounds {
             start: Offset(answer.start_offset),
-            end: Offset(answer.end_offset),
+            end,
             server_time: Some(Timestamp::from_micros(answer.server_time_us)),
         })
     }

@@ -251,6 +251,32 @@ async fn places_that_were_left_do_not_stall_the_connection() {
     }
 }
 
+/// Who read the first entry has received the others, and those are of the log that is gone; also
+/// when the new log is no shorter than the old one.
+#[tokio::test]
+async fn what_was_received_of_a_log_is_not_read_once_it_was_replaced() {
+    const ONE: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
+    for entries_new in [3_usize, 30] {
+        let fixture = remote().await;
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        let refill = async |entry: &'static [u8], count: usize| {
+            fixture.memory.create(at.store, PartitionCount(1)).await.unwrap();
+            for _ in 0..count {
+                fixture.memory.append(at, Bytes::from_static(entry)).await.unwrap();
+            }
+        };
+        refill(b"old", 10).await;
+        assert_eq!(fixture.log.read(at, Offset(0), ONE).await.unwrap().records[0].entry, "old");
+        fixture.memory.delete(at.store).await.unwrap();
+        refill(b"new", entries_new).await;
+        assert_eq!(fixture.log.bounds(at).await.unwrap().end, Offset(entries_new as u64));
+        for from in 0..entries_new as u64 {
+            let read = fixture.log.read(at, Offset(from), ONE).await.unwrap();
+            assert_eq!(read.records[0].entry, "new", "offset {from}");
+        }
+    }
+}
+
 #[tokio::test]
 async fn a_server_that_is_gone_is_unavailable_and_an_append_in_doubt() {
     let mut fixture = remote().await;

@@ -59,6 +59,9 @@ struct Place {
     at: PartitionRef,
     number: i32,
     topic: Arc<str>,
+    /// How often its topic had been made anew when it was asked for: what a consumer has fetched
+    /// of an earlier one is of a log that is gone.
+    remade: u64,
     next: Offset,
 }
 
@@ -93,9 +96,11 @@ impl CatchUp {
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
         let deadline = now() + self.options.call_timeout;
-        let place = Place { at, number, topic, next: from };
+        let remade = self.lineages.remade(&topic);
+        let place = Place { at, number, topic, remade, next: from };
         let cursor = self.take(&place)?;
         let mut until = deadline;
+        let was_standing = cursor.stands_at(&place);
         if cursor.place.is_some() {
             // It may be silent for ever since its broker was away (librdkafka 5153).
             until = cursor.asked.unwrap_or_else(now) + self.options.call_timeout / SILENCE_PART;
@@ -103,6 +108,11 @@ impl CatchUp {
         let taken = Taken { pool: self.clone(), cursor: Some(cursor), _turn };
         let mut taken = taken.stand_at(&place).await?;
         let mut read = taken.read(bytes_max, until).await?;
+        if was_standing && read.as_ref().is_some_and(Vec::is_empty) {
+            // It was told so before it was asked: the log may have grown since.
+            taken = taken.stand_at(&place).await?;
+            read = taken.read(bytes_max, until).await?;
+        }
         if read.is_none() && until < deadline {
             taken.cursor = Some(self.make()?);
             taken = taken.stand_at(&place).await?;
@@ -117,6 +127,8 @@ impl CatchUp {
     /// The cursor that stands there, or one that may be moved.
     fn take(&self, place: &Place) -> Result<Cursor> {
         let mut idle = self.idle.lock();
+        // What read the topic that is gone may stay silent in this one.
+        idle.retain(|cursor| !cursor.is_outdated(place));
         if let Some(number) = idle.iter().position(|cursor| cursor.stands_at(place)) {
             return Ok(idle.swap_remove(number));
         }
@@ -209,6 +221,11 @@ impl Taken {
 impl Cursor {
     fn stands_at(&self, place: &Place) -> bool {
         !self.is_ended && self.place.as_ref() == Some(place)
+    }
+
+    /// Whether it stands in an earlier topic of the same name.
+    fn is_outdated(&self, place: &Place) -> bool {
+        self.place.as_ref().is_some_and(|at| at.topic == place.topic && at.remade < place.remade)
     }
 
     async fn read(&mut self, bytes_max: usize, until: Instant) -> Result<Option<Vec<LogRecord>>> {

@@ -8,6 +8,7 @@
 use std::collections::BTreeMap;
 use std::future::Future as _;
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -46,6 +47,8 @@ pub(super) struct Follower {
 struct Main {
     consumer: Ending<Arc<Consumer>>,
     context: Context,
+    /// A topic was made anew under it.
+    is_outdated: AtomicBool,
     /// Held over each look into the main queue and what it brings.
     looking: Mutex<()>,
     /// Held over librdkafka's calls, on blocking threads only, so that a late removal never meets a
@@ -82,30 +85,42 @@ impl Follower {
             .map_err(|error| not_made("consumer", &error))?;
         let consumer = Ending::new(Arc::new(consumer));
         let (looking, table) = (Mutex::default(), Mutex::default());
-        let main = Arc::new(Main { consumer, context, looking, table });
+        let is_outdated = AtomicBool::new(false);
+        let main = Arc::new(Main { consumer, context, is_outdated, looking, table });
         let serving = tokio::spawn(serve(main.clone())).abort_handle();
         Ok(Arc::new(Self { main, serving }))
     }
 
-    /// Follows a partition from where its tail begins.
+    /// Follows a partition from where its tail begins; `None` when this follower is outdated and
+    /// another one must.
     pub(super) async fn follow(
         self: &Arc<Self>,
         topic: &Topic,
         partition: i32,
         tail: &Arc<Tail>,
         call_timeout: Duration,
-    ) -> Result<Following> {
+    ) -> Result<Option<Following>> {
         let (follower, held) = (self.clone(), Arc::downgrade(tail));
         let (topic, from) = (topic.clone(), tail.next());
         let assigned = blocking(move || {
             follower.main.look_at(&topic, call_timeout)?;
-            follower.assign((topic.name, partition), from, held)
+            if follower.is_outdated() {
+                return Ok(None);
+            }
+            follower.assign((topic.name, partition), from, held).map(Some)
         });
-        let (mut following, queue) =
+        let assigned =
             assigned.await?.map_err(|error| unavailable("follow a partition", &error))?;
+        let Some((mut following, queue)) = assigned else { return Ok(None) };
         let task = tokio::spawn(receive(queue, self.main.clone(), tail.clone()));
         following.task = Some(task.abort_handle());
-        Ok(following)
+        Ok(Some(following))
+    }
+
+    /// Whether a topic was made anew under it: librdkafka goes on with the leader epochs of the one
+    /// that is gone, which the brokers refuse, and says nothing (librdkafka 4898).
+    pub(super) fn is_outdated(&self) -> bool {
+        self.main.is_outdated.load(Ordering::Relaxed)
     }
 
     fn assign(
@@ -212,6 +227,7 @@ impl Main {
             self.take(received);
         }
         for topic in self.context.said().take_remade() {
+            self.is_outdated.store(true, Ordering::Relaxed);
             self.break_off(&topic, None);
         }
     }

@@ -51,7 +51,7 @@ impl Lineages {
     /// `Unavailable`: nothing was appended.
     pub(super) fn begin(&self, at: PartitionRef, topic: &str) -> Result<u64> {
         let mut heard = self.0.lock();
-        let remade = heard.topics.get(topic).map_or(0, |lineage| lineage.remade);
+        let remade = heard.remade(topic);
         let before = heard.appended.insert(at, remade).unwrap_or(remade);
         if before == remade {
             return Ok(remade);
@@ -63,7 +63,18 @@ impl Lineages {
 
     /// Whether the topic is still the one that an append began with.
     pub(super) fn is_same(&self, topic: &str, begun: u64) -> bool {
-        self.0.lock().topics.get(topic).map_or(0, |lineage| lineage.remade) == begun
+        self.remade(topic) == begun
+    }
+
+    /// How often a topic was made anew under us, as far as any client has heard.
+    pub(super) fn remade(&self, topic: &str) -> u64 {
+        self.0.lock().remade(topic)
+    }
+}
+
+impl Heard {
+    fn remade(&self, topic: &str) -> u64 {
+        self.topics.get(topic).map_or(0, |lineage| lineage.remade)
     }
 }
 

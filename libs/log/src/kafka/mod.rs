@@ -427,4 +427,40 @@ mod tests {
         assert_eq!(log.shared.catch_up.fall_silent(), 1);
         assert_eq!(log.read(AT, Offset(1), NONE).await.unwrap().records[0].entry, &b"second"[..]);
     }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_consumer_far_behind_does_not_tell_of_an_end_that_has_moved_since() {
+        let (_brokers, log, _) = log("moved", Duration::from_secs(8)).await;
+        log.append(AT, Bytes::from_static(b"first")).await.unwrap();
+        let place = (log.shared.topics.get(AT).await.unwrap().name, 0);
+        let read = |from| log.shared.catch_up.read(AT, place.clone(), Offset(from), 1);
+        assert_eq!(read(0).await.unwrap()[0].entry, &b"first"[..]);
+        // It hears now that the log ends behind what was read.
+        sleep(Duration::from_millis(300)).await;
+        log.append(AT, Bytes::from_static(b"second")).await.unwrap();
+        assert_eq!(read(1).await.unwrap()[0].entry, &b"second"[..]);
+    }
+
+    /// It goes on with what it knew of the old topic's leaders, and may stay silent.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_topic_that_is_made_anew_is_followed_by_another_consumer() {
+        let (_brokers, log, _) = log("anew", Duration::from_secs(8)).await;
+        log.read(AT, Offset(0), NONE).await.unwrap();
+        let place = log.shared.readers.place(AT);
+        let (topics, name) = (&log.shared.topics, log.shared.topics.name(AT.store));
+        topics.admin().remove_topic(&name).await.unwrap();
+        topics.make(AT.store, PartitionCount(1)).await.unwrap();
+        let followed = tokio::time::timeout(Duration::from_secs(100), async {
+            while Arc::ptr_eq(&place, &log.shared.readers.place(AT)) {
+                sleep(RETRY_EVERY).await;
+            }
+            while log.read(AT, Offset(0), NONE).await.is_err() {
+                sleep(RETRY_EVERY).await;
+            }
+        });
+        followed.await.expect("the new log is never followed");
+        let place_new = log.shared.readers.place(AT);
+        let [before, after] = [&place, &place_new].map(|place| place.get().unwrap().follower());
+        assert!(!std::ptr::eq(before, after), "the old consumer follows the new topic");
+    }
 }

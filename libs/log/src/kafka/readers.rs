@@ -73,10 +73,14 @@ impl Readers {
     ) -> Result<Open> {
         let number = topic.number(at)?;
         let tail = Arc::new(Tail::new(at, bounds, self.budget.clone()));
-        let follower = self.follower()?;
         let call_timeout = self.options.call_timeout;
-        let following = follower.follow(topic, number, &tail, call_timeout).await?;
-        Ok(Open { tail, following })
+        loop {
+            let follower = self.follower()?;
+            if let Some(following) = follower.follow(topic, number, &tail, call_timeout).await? {
+                return Ok(Open { tail, following });
+            }
+            self.retire(&follower);
+        }
     }
 
     fn follower(&self) -> Result<Arc<Follower>> {

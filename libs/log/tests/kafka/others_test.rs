@@ -5,7 +5,7 @@ use std::time::Duration;
 use forebay_core::ErrorCode;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{Offset, PartitionCount};
-use forebay_log::{ChangeLog, KafkaLog};
+use forebay_log::{ChangeLog, KafkaLog, ReadLimit};
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{FutureRecord, Producer};
 use tokio::time::timeout;
@@ -177,4 +177,46 @@ async fn a_topic_that_is_made_anew_loses_the_places_in_it() {
         let appended = fixture.log.append(AT, entry(0)).await;
         assert_eq!(appended.unwrap().offset, Offset(entries_new as u64));
     }
+}
+
+/// A consumer far behind has fetched more than was read, and that is of the topic that is gone.
+#[tokio::test]
+async fn what_was_fetched_of_a_topic_is_not_read_once_it_was_made_anew() {
+    let (fixture, topic) = store().await;
+    for number in 0..10 {
+        fixture.log.append(AT, entry(number)).await.unwrap();
+    }
+    // Its tail begins at the end, so that these are behind it.
+    let log = KafkaLog::open(fixture.options.clone()).await.unwrap();
+    let one = ReadLimit { bytes_max: entry(0).len() + 1, wait_max: Duration::ZERO };
+    assert_eq!(log.read(AT, Offset(0), one).await.unwrap().records[0].entry, entry(0));
+    let admin = Admin::new();
+    admin.remove(&topic).await;
+    admin.make(&topic, &[]).await;
+    let others = producer(&[("linger.ms", "0")]);
+    for _ in 0..50 {
+        let record = FutureRecord::<str, str>::to(&topic).partition(0).payload("another");
+        others.send(record, HANG_GUARD).await.unwrap();
+    }
+    let heard = timeout(HANG_GUARD, async {
+        while let Err(error) = log.read(AT, Offset(10), one).await {
+            if error.code() == ErrorCode::TokenLost {
+                return;
+            }
+        }
+        panic!("the reader went on in another log");
+    });
+    heard.await.expect("the reader never hears that its log is another");
+    let found = timeout(HANG_GUARD, async {
+        let mut found = Vec::new();
+        while found.len() < 5 {
+            match log.read(AT, Offset(found.len() as u64), one).await {
+                Ok(read) => found.extend(read.records.into_iter().map(|record| record.entry)),
+                Err(error) => assert!(error.code() != ErrorCode::Corrupt, "{error}"),
+            }
+        }
+        found
+    });
+    let found = found.await.expect("the new log is never read");
+    assert!(found.iter().all(|entry| entry[..] == b"another"[..]), "{found:?}");
 }
