@@ -14,7 +14,8 @@
  *    NULL.
  * 4. Pointers are aligned for their type. A length of 0 allows any pointer. Text is UTF-8.
  * 5. Calls that reach over the network block until a deadline in milliseconds. Reads without an
- *    fb_read wait for nothing: they take no lock and start no thread.
+ *    fb_read wait for nothing but the disk that a document was spilled to: they take no lock and
+ *    start no thread.
  * 6. No call unwinds, exits, prints or installs a signal handler; a broken invariant of ours is
  *    FB_INTERNAL.
  * 7. What happens later goes to an fb_sink: a callback, or an inbox that the caller fetches from.
@@ -91,8 +92,11 @@ enum {
 /* What the cells of a gathered matrix are. */
 enum { FB_CELL_F32 = 0, FB_CELL_F64 = 1, FB_CELL_I64 = 2 };
 
-/* What a read waits for. */
-enum { FB_WAIT_NOTHING = 0, FB_WAIT_TOKEN = 1, FB_WAIT_LATEST = 2 };
+/*
+ * What a read waits for. FB_WAIT_NO_DISK is FB_WAIT_NOTHING for callers that must not wait for a
+ * disk either: FB_UNAVAILABLE where a document was spilled to one. It takes no age_max_ms.
+ */
+enum { FB_WAIT_NOTHING = 0, FB_WAIT_TOKEN = 1, FB_WAIT_LATEST = 2, FB_WAIT_NO_DISK = 3 };
 
 enum { FB_VERB_UPSERT = 1, FB_VERB_PUT = 2, FB_VERB_DELETE = 3 };
 
@@ -275,10 +279,16 @@ typedef struct fb_reader_options {
     uint64_t checkpoint_bytes_max; /* larger partitions are not written; 0 for 4 GiB */
     /*
      * Bytes that its documents and their index may take; 0 for half of the control group's limit or
-     * of the host's memory. Where an entry needs more the reader stops applying, and its metrics
-     * say why; it answers on, and turns stale by its bounds.
+     * of the host's memory. Where an entry needs more the reader spills, if it may; else it stops
+     * applying, and its metrics say why; it answers on, and turns stale by its bounds.
      */
     uint64_t memory_budget;
+    /*
+     * Bytes of disk, in checkpoint_dir, that documents may take which have no room in memory; 0
+     * spills nothing. Those go there that were written longest ago, and a read of one waits for the
+     * disk; the index stays in memory. FB_INVALID_ARGUMENT without checkpoint_dir.
+     */
+    uint64_t spill_bytes_max;
 } fb_reader_options;
 
 /* Where the caller hears of events: a callback, or without one an inbox, under a ticket. */
@@ -515,12 +525,12 @@ int32_t fb_scan_next(
 
 /*
  * Counts and status, packed: hits, misses, memory bytes, memory used, memory budget (all bits set
- * for none), records applied, bytes read, skipped, repeats, too large, log errors, rebuilds,
- * checkpoints written, failed, restored, damaged and ignored, each u64 | store TEXT | ready u8 |
- * phase u8 (1 bootstrapping, 2 serving, 3 poisoned) | percent u8 | remaining i64 | age i64
- * (microseconds) | schema version u32 | partitions u32, and per partition: id u32 | phase u8 |
- * generation u32 | offset applied u64 | end u64 | lag in records u64 | age i64 | schema version u32
- * | documents u64 | bytes u64 | why it applies nothing TEXT
+ * for none), spilled bytes, most bytes to spill, records applied, bytes read, skipped, repeats, too
+ * large, log errors, rebuilds, checkpoints written, failed, restored, damaged and ignored, each u64
+ * | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3 poisoned) | percent u8 |
+ * remaining i64 | age i64 (microseconds) | schema version u32 | partitions u32, and per partition:
+ * id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag in records u64 | age i64
+ * | schema version u32 | documents u64 | bytes u64 | why it applies nothing TEXT
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 

@@ -173,6 +173,7 @@ pub struct FbReaderOptions {
     pub checkpoint_every_ms: u64,
     pub checkpoint_bytes_max: u64,
     pub memory_budget: u64,
+    pub spill_bytes_max: u64,
 }
 
 /// Where a caller hears of what happens later.

@@ -219,7 +219,12 @@ pub(crate) struct How {
     pub(crate) read: Read,
     pub(crate) waits: bool,
     pub(crate) age_max: Option<Duration>,
+    /// Whether only what lies in memory is read.
+    pub(crate) in_memory: bool,
 }
+
+/// A read that waits for nothing, not even for a disk.
+const NO_DISK: u32 = 3;
 
 /// How a read is made; null is local.
 ///
@@ -227,10 +232,11 @@ pub(crate) struct How {
 /// As [`slice`], or null.
 ///
 /// # Errors
-/// `InvalidArgument` for a wait that is none and a token whose bytes are none.
+/// `InvalidArgument` for a wait that is none, for a token whose bytes are none, and for a bound of
+/// age where nothing is waited for, not even a disk.
 pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
     if read.is_null() {
-        return Ok(How { read: Read::local(), waits: false, age_max: None });
+        return Ok(How { read: Read::local(), waits: false, age_max: None, in_memory: false });
     }
     // SAFETY: the caller vouches for it.
     let (given, token) = unsafe {
@@ -239,13 +245,18 @@ pub(crate) unsafe fn how(read: *const FbRead) -> Result<How> {
     };
     let timeout = Duration::from_millis(given.timeout_ms);
     let read = match given.wait {
-        0 => Read::local(),
+        0 | NO_DISK => Read::local(),
         1 => Read::after_token(Token::decode(token)?, timeout),
         2 => Read::latest(timeout),
         _ => return Err(Error::invalid_argument("no such wait; see FB_WAIT in forebay.h")),
     };
     let age_max = (given.age_max_ms > 0).then(|| Duration::from_millis(given.age_max_ms));
-    Ok(How { read, waits: given.wait != 0, age_max })
+    let in_memory = given.wait == NO_DISK;
+    if in_memory && age_max.is_some() {
+        let message = "a read that waits for no disk has no bound of age; ask for one of the two";
+        return Err(Error::invalid_argument(message));
+    }
+    Ok(How { read, waits: matches!(given.wait, 1 | 2), age_max, in_memory })
 }
 
 /// Milliseconds as the caller gives them; 0 is the default.

@@ -65,8 +65,7 @@ impl OpenReader {
         let (given, how) = unsafe { (keys(given)?, how(read)?) };
         self.wait_for(&how, &given)?;
         let mut values = PackedValues::default();
-        self.reader
-            .read_local(how.age_max, |view| view.multi_get_packed(&given, handle, &mut values))?;
+        self.read_here(&how, |view| view.multi_get_packed(&given, handle, &mut values))?;
         Ok(values)
     }
 }
@@ -171,7 +170,7 @@ pub unsafe extern "C" fn fb_reader_get_documents(
         let (given, how) = unsafe { (keys(given)?, how(read)?) };
         found.wait_for(&how, &given)?;
         let mut packer = Packer::default();
-        found.reader.read_local(how.age_max, |view| {
+        found.read_here(&how, |view| {
             view.multi_get(&given, |_, answer| {
                 packer.u8(answer.status() as u8);
                 match answer {
@@ -292,7 +291,7 @@ unsafe fn gather<E: Element>(
     let values = unsafe { slice_mut(matrix.values, cells as u64)? };
     let mut out =
         GatherOut { values, statuses: statuses.as_deref_mut(), cells: presences.as_deref_mut() };
-    found.reader.read_local(how.age_max, |view| view.gather(plan, &given, &mut out))?;
+    found.read_here(&how, |view| view.gather(plan, &given, &mut out))?;
     if let Some(statuses) = statuses {
         // SAFETY: as above; the header asks for room for a byte per key.
         let places = unsafe { slice_mut(matrix.statuses, rows as u64)? };

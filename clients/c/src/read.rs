@@ -80,7 +80,19 @@ impl OpenReader {
             let partition = self.reader.partition_of(key)?;
             self.wait(self.reader.wait(&how.read, &[partition]))??;
         }
-        self.reader.read_local(how.age_max, with)
+        self.read_here(how, with)
+    }
+
+    /// Reads what is applied here, once what `how` waits for is.
+    pub(crate) fn read_here<T>(
+        &self,
+        how: &How,
+        with: impl FnOnce(&View<'_>) -> Result<T>,
+    ) -> Result<T> {
+        match how.in_memory {
+            false => self.reader.read_local(how.age_max, with),
+            true => self.reader.read_in_memory(with),
+        }
     }
 }
 
@@ -154,6 +166,7 @@ impl FbReaderOptions {
             options.checkpoint = Some(checkpoint);
         }
         options.memory_budget = (self.memory_budget > 0).then_some(self.memory_budget);
+        options.spill_bytes_max = self.spill_bytes_max;
         Ok(options)
     }
 }

@@ -15,6 +15,8 @@ impl Packer {
             metrics.memory_bytes,
             metrics.memory.used,
             metrics.memory.limit.unwrap_or(u64::MAX),
+            metrics.memory.spilled,
+            metrics.memory.spill_limit,
             records.applied,
             records.read_bytes,
             records.skipped,

@@ -142,6 +142,7 @@ fn the_header_and_the_library_agree_on_every_layout() {
             offset_of!(FbReaderOptions, checkpoint_every_ms)
         }),
         ("fb_reader_options.memory_budget", { offset_of!(FbReaderOptions, memory_budget) }),
+        ("fb_reader_options.spill_bytes_max", offset_of!(FbReaderOptions, spill_bytes_max)),
         ("fb_sink.ticket", offset_of!(FbSink, ticket)),
         ("fb_stream_summary.token", offset_of!(FbStreamSummary, token)),
         ("fb_scalar.real", offset_of!(FbScalar, real)),

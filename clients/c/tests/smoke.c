@@ -1,6 +1,7 @@
 /*
- * The whole path in C: create a store, upsert, follow, read typed, gather, close twice. Its one
- * argument is the address of a node; with none it prints the layouts of forebay.h.
+ * The whole path in C: create a store, upsert, follow, read typed, gather, close twice. Its
+ * arguments are the address of a node and a folder for checkpoints, without which none are kept
+ * and nothing is spilled; with none it prints the layouts of forebay.h.
  */
 #include <stdatomic.h>
 #include <stddef.h>
@@ -187,8 +188,55 @@ static fb_bytes stream(uint64_t store)
     return summary.token;
 }
 
+/* The same documents under the same budget, with room on disk for what has none in memory. */
+static void spill(uint64_t client, fb_text name, fb_text last, const char *folder)
+{
+    fb_reader_options options;
+    fb_read no_disk = {FB_WAIT_NO_DISK, 0, 0, 0, {NULL, 0}}, bounded = no_disk;
+    fb_bytes metrics;
+    uint64_t reader = 0, raw = 0, length = 0, used, spilled, most;
+    uint32_t presence = 0;
+    uint8_t buffer[1024];
+    int64_t number;
+    int on_disk = 0;
+
+    memset(&options, 0, sizeof options);
+    options.store = name;
+    options.memory_budget = 512 << 10;
+    options.spill_bytes_max = 64 << 20;
+    expect(fb_reader_open(client, &options, &reader, NULL) == FB_INVALID_ARGUMENT,
+           "spilling needs a directory");
+    options.checkpoint_dir = text(folder);
+    check(fb_reader_open(client, &options, &reader, &failure), "open with room on disk");
+    check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready with room on disk");
+    check(fb_reader_await_token(reader, last, WAIT_MS, &failure), "it applies all");
+    check(fb_reader_field(reader, text("raw"), 0, &raw, NULL, &failure), "field");
+    for (number = 0; number < 1000; number++) {
+        fb_key large = {FB_KEY_INT64, 0, {(const uint8_t *)&number, 8}, {NULL, 0}};
+        int32_t status = fb_reader_get_bytes(reader, raw, &large, &no_disk, buffer, 1024, &length,
+                                             &presence, NULL);
+        expect(status == FB_OK || status == FB_UNAVAILABLE, "in memory, or on disk");
+        on_disk += status == FB_UNAVAILABLE;
+        check(fb_reader_get_bytes(reader, raw, &large, NULL, buffer, 1024, &length, &presence,
+                                  &failure), "get from memory or disk");
+        expect(presence == FB_VALUE && length == 1024, "each is there");
+        bounded.age_max_ms = WAIT_MS;
+        expect(fb_reader_presence(reader, raw, &large, &bounded, &presence, NULL)
+                   == FB_INVALID_ARGUMENT, "a read that waits for no disk has no bound of age");
+    }
+    expect(on_disk > 0 && on_disk < 1000, "some are on disk alone");
+    check(fb_reader_metrics(reader, &metrics, &failure), "metrics");
+    memcpy(&used, metrics.data + 24, 8);
+    memcpy(&spilled, metrics.data + 40, 8);
+    memcpy(&most, metrics.data + 48, 8);
+    fb_bytes_free(&metrics);
+    expect(used <= 512 << 10 && spilled > 0, "memory within its budget, the rest on disk");
+    expect(spilled <= most && most == 64 << 20, "and that within its own");
+    check(fb_close(reader, &failure), "close the reader with room on disk");
+}
+
 /* Documents of a KiB each, of which the reader's budget holds some. */
-static void over_budget(uint64_t client)
+static void over_budget(uint64_t client, const char *folder)
 {
     static uint8_t kibibyte[1024];
     fb_field_spec field = {text("raw"), FB_TYPE_BYTES, 0, {0, 0, {NULL, 0}}, -1};
@@ -237,8 +285,9 @@ static void over_budget(uint64_t client)
                                   &failure), "get what was applied");
     }
     expect(presence == FB_VALUE && length == 1024, "it answers on");
-    fb_bytes_free(&token);
     check(fb_close(reader, &failure), "close the reader with a budget");
+    if (folder != NULL) spill(client, spec.name, last, folder);
+    fb_bytes_free(&token);
     check(fb_close(store, &failure), "close the large store");
 }
 
@@ -256,7 +305,7 @@ static void print_layouts(void)
     FIELD(fb_alteration, options); FIELD(fb_op, value); FIELD(fb_change, if_newer);
     FIELD(fb_outcome, error); FIELD(fb_reader_options, serve_partial);
     FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_reader_options, memory_budget);
-    FIELD(fb_sink, ticket);
+    FIELD(fb_reader_options, spill_bytes_max); FIELD(fb_sink, ticket);
     FIELD(fb_stream_summary, token); FIELD(fb_scalar, real);
 }
 
@@ -302,7 +351,7 @@ int main(int arguments_count, char **arguments)
     check(fb_close(reader, &failure), "close the reader");
     expect(fb_close(reader, NULL) == FB_CLOSED, "a second close says so");
     expect(fb_reader_await_ready(reader, 1, NULL) == FB_CLOSED, "and so does a use");
-    over_budget(client);
+    over_budget(client, arguments_count > 2 ? arguments[2] : NULL);
     check(fb_close(client, &failure), "close the client");
     expect(fb_store_write(store, NULL, 0, 0, NULL, NULL, NULL) == FB_CLOSED,
            "a store ends with its client");

@@ -81,6 +81,7 @@ class AsyncClient(AsyncClientVerbs):
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
         memory_budget: int | None = None,
+        spill_bytes_max: int = 0,
     ) -> AsyncReader:
         """Open an embedded reader over this client's connection; see `Client.reader`."""
         native, calls = self._open()
@@ -94,6 +95,7 @@ class AsyncClient(AsyncClientVerbs):
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,
             memory_budget=memory_budget,
+            spill_bytes_max=spill_bytes_max,
         )
         opened = await calls.run(opening)
         return AsyncReader(Reader(opened, store))

@@ -231,5 +231,9 @@ class ReaderMetrics:
     """What the partitions that this reader keeps take: documents, their index and free space."""
     memory_budget: int | None
     """What they may take; None without a bound."""
+    spilled_bytes: int
+    """What documents take on disk that have no room in memory."""
+    spill_limit: int
+    """What they may take there; 0 where nothing is spilled."""
     records: Counts
     status: ReaderStatus

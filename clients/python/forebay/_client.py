@@ -69,6 +69,7 @@ class Client(ClientVerbs):
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
         memory_budget: int | None = None,
+        spill_bytes_max: int = 0,
     ) -> Reader:
         """Open an embedded reader over this client's connection; see `Reader`."""
         return Reader(
@@ -81,4 +82,5 @@ class Client(ClientVerbs):
             checkpoint_dir=checkpoint_dir,
             checkpoint_every=checkpoint_every,
             memory_budget=memory_budget,
+            spill_bytes_max=spill_bytes_max,
         )

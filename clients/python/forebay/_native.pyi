@@ -228,6 +228,7 @@ def open_reader(
     checkpoint_dir: str | os.PathLike[str] | None = None,
     checkpoint_every: float | None = None,
     memory_budget: int | None = None,
+    spill_bytes_max: int = 0,
 ) -> Call[OpenedReader]: ...
 
 @final
@@ -252,6 +253,7 @@ class Reader:
         checkpoint_dir: str | os.PathLike[str] | None = None,
         checkpoint_every: float | None = None,
         memory_budget: int | None = None,
+        spill_bytes_max: int = 0,
     ) -> Reader: ...
     @property
     def store(self) -> str:

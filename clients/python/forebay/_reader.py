@@ -34,8 +34,14 @@ class Reader(_native.Reader):
 
     `memory_budget` is how many bytes its documents and their index may take: unless set, half of
     the control group's limit or of the host's memory, whichever is less. Where an entry needs more,
-    the reader stops applying and `status` says so; it answers on, and turns stale by its bounds.
-    Readers that share a copy count it once, by the budget of the one that keeps it.
+    the reader spills, if it may; else it stops applying and `status` says so; it answers on, and
+    turns stale by its bounds. Readers that share a copy count it once, by the budget of the one
+    that keeps it.
+
+    `spill_bytes_max` is how many bytes of disk, in `checkpoint_dir`, documents may take that have
+    no room in memory; 0 spills nothing, and more than 0 needs the directory (`InvalidArgument`).
+    Those go there that were written longest ago, and a read of one waits for the disk; the index
+    stays in memory.
 
     After a fork such a reader reads on in the child: its first use there opens it again, over a
     connection of the child's own to the same node, in the time of that call (its `timeout`, else

@@ -23,6 +23,7 @@ pub(crate) struct Opening {
     pub(crate) checkpoint_dir: Option<PathBuf>,
     pub(crate) checkpoint_every: Option<f64>,
     pub(crate) memory_budget: Option<u64>,
+    pub(crate) spill_bytes_max: u64,
 }
 
 impl Opening {
@@ -38,6 +39,7 @@ impl Opening {
         options.open_timeout = or(self.open_timeout, options.open_timeout)?;
         options.checkpoint = checkpoint_options(self.checkpoint_dir, self.checkpoint_every)?;
         options.memory_budget = self.memory_budget;
+        options.spill_bytes_max = self.spill_bytes_max;
         Ok(options)
     }
 }
@@ -86,7 +88,7 @@ impl OpenedReader {
 #[pyfunction]
 #[pyo3(signature = (
     source, store, *, partitions=None, serve_partial=false, ready_age_max=None, open_timeout=None,
-    checkpoint_dir=None, checkpoint_every=None, memory_budget=None
+    checkpoint_dir=None, checkpoint_every=None, memory_budget=None, spill_bytes_max=0
 ))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub(crate) fn open_reader(
@@ -100,6 +102,7 @@ pub(crate) fn open_reader(
     checkpoint_dir: Option<PathBuf>,
     checkpoint_every: Option<f64>,
     memory_budget: Option<u64>,
+    spill_bytes_max: u64,
 ) -> Result<Call, Fault> {
     entry(|| {
         let opening = Opening {
@@ -110,6 +113,7 @@ pub(crate) fn open_reader(
             checkpoint_dir,
             checkpoint_every,
             memory_budget,
+            spill_bytes_max,
         };
         let opening = open(py, source, opening.options(store)?)?;
         Ok(Call::new(async move { opening.await.map(|opened| Answer::Reader(Box::new(opened))) }))

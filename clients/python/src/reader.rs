@@ -70,7 +70,8 @@ impl NativeReader {
     #[new]
     #[pyo3(signature = (
         source, store, *, partitions=None, serve_partial=false, ready_age_max=None,
-        open_timeout=None, checkpoint_dir=None, checkpoint_every=None, memory_budget=None
+        open_timeout=None, checkpoint_dir=None, checkpoint_every=None, memory_budget=None,
+        spill_bytes_max=0
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -84,6 +85,7 @@ impl NativeReader {
         checkpoint_dir: Option<PathBuf>,
         checkpoint_every: Option<f64>,
         memory_budget: Option<u64>,
+        spill_bytes_max: u64,
     ) -> Result<Self, Fault> {
         entry(|| {
             if let Ok(memory) = source.cast::<NativeMemory>() {
@@ -100,6 +102,7 @@ impl NativeReader {
                 checkpoint_dir,
                 checkpoint_every,
                 memory_budget,
+                spill_bytes_max,
             };
             Ok(Self::over(process::wait(py, open(py, source, opening.options(store)?)?)??))
         })

@@ -98,6 +98,8 @@ pub(crate) fn metrics_object<'py>(
     parts.set_item("memory_bytes", metrics.memory_bytes)?;
     parts.set_item("memory_used", metrics.memory.used)?;
     parts.set_item("memory_budget", metrics.memory.limit)?;
+    parts.set_item("spilled_bytes", metrics.memory.spilled)?;
+    parts.set_item("spill_limit", metrics.memory.spill_limit)?;
     parts.set_item("records", counts_object(py, &metrics.records)?)?;
     parts.set_item("status", status_object(py, &metrics.status)?)?;
     Ok(model(py, "ReaderMetrics", &parts)?)

@@ -1,7 +1,8 @@
-"""A reader's memory: what an option bounds, and what a control group does."""
+"""A reader's memory: what an option bounds, what is spilled, and what a control group does."""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import json
 import os
@@ -94,6 +95,47 @@ def test_beyond_its_budget_a_reader_stops_applying_and_answers_on(stores: Stores
         assert reader.get_many(range(1_000), "raw", None) == expected
         eventually("it is stale", lambda: is_stale(reader))
         assert reader.metrics().memory_used <= BUDGET
+
+
+def test_with_room_on_disk_it_holds_what_is_beyond_its_budget(
+    stores: Stores, tmp_path: Path
+) -> None:
+    store = stores.client.create_store(new_name(), {"raw": "bytes"}, key="int64", partitions=1)
+    values = [n.to_bytes(8, "little") + VALUE[8:KIB] for n in range(4_000)]
+    for first in range(0, len(values), 40):
+        some = enumerate(values[first : first + 40], first)
+        store.batch(forebay.put(n, {"raw": value}) for n, value in some).complete()
+    name, room = store.definition.name, 64 * MIB
+    with stores.client.reader(
+        name, checkpoint_dir=tmp_path, memory_budget=BUDGET, spill_bytes_max=room
+    ) as reader:
+        reader.await_ready(WAIT_SECONDS)
+        assert reader.get(0, "raw", latest=True, timeout=WAIT_SECONDS) == values[0]
+        assert [reader.get(n, "raw") for n in range(len(values))] == values
+        assert reader.get_many(range(len(values)), "raw") == values
+        buffer = bytearray(KIB)
+        assert reader.get_into(1, "raw", buffer) == KIB and buffer == values[1]
+        metrics = reader.metrics()
+        assert metrics.memory_used <= BUDGET and metrics.spill_limit == room
+        assert 0 < metrics.spilled_bytes <= room
+
+
+def test_spilling_needs_a_directory(stores: Stores, server: Server) -> None:
+    store = stores.client.create_store(new_name(), {"raw": "bytes"})
+    name = store.definition.name
+
+    async def open_later() -> None:
+        async with forebay.AsyncClient(server.endpoint) as client:
+            await client.reader(name, spill_bytes_max=1)
+
+    with pytest.raises(forebay.InvalidArgument, match="directory of the checkpoints"):
+        stores.client.reader(name, spill_bytes_max=1)
+    with pytest.raises(forebay.InvalidArgument, match="directory of the checkpoints"):
+        asyncio.run(open_later())
+    with pytest.raises(OverflowError):
+        stores.client.reader(name, spill_bytes_max=-1)
+    with stores.client.reader(name) as reader:
+        assert reader.metrics().spill_limit == 0
 
 
 def is_stale(reader: forebay.Reader) -> bool:

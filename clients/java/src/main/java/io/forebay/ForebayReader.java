@@ -9,8 +9,9 @@ import java.util.function.Consumer;
 
 /**
  * A live copy of a store in this process, opened by {@link ForebayClient#reader}. Reads are local:
- * they take no lock and wait for nothing. Safe to share between threads; close it when it is no
- * longer needed. The position that it serves never falls.
+ * they take no lock and wait for nothing but the disk that a document was spilled to, where the
+ * reader may spill ({@link ReaderOptions#spillingAtMost}). Safe to share between threads; close it
+ * when it is no longer needed. The position that it serves never falls.
  */
 public sealed class ForebayReader extends Reads implements AutoCloseable permits InMemoryReader {
     private final String store;

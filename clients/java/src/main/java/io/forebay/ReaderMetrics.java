@@ -12,6 +12,8 @@ import java.util.OptionalLong;
  * @param memoryUsed bytes that the partitions which this reader keeps take: documents, their index
  *     and free space
  * @param memoryBudget bytes that they may take; empty without a bound
+ * @param spilledBytes bytes on disk that documents take which have no room in memory
+ * @param spillLimit bytes on disk that they may take; 0 where nothing is spilled
  * @param recordsApplied records applied
  * @param readBytes bytes of the records read
  * @param recordsSkipped records skipped, as all replicas skip them
@@ -28,6 +30,8 @@ public record ReaderMetrics(
         long memoryBytes,
         long memoryUsed,
         OptionalLong memoryBudget,
+        long spilledBytes,
+        long spillLimit,
         long recordsApplied,
         long readBytes,
         long recordsSkipped,
@@ -56,6 +60,8 @@ public record ReaderMetrics(
                 packed.i64(),
                 packed.i64(),
                 budget(packed.i64()),
+                packed.i64(),
+                packed.i64(),
                 packed.i64(),
                 packed.i64(),
                 packed.i64(),

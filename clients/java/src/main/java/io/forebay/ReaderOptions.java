@@ -19,6 +19,8 @@ import org.jspecify.annotations.Nullable;
  *     for none
  * @param memoryBudget bytes that its documents and their index may take; 0 for half of the control
  *     group's limit or of the host's memory, whichever is less
+ * @param spillBytesMax bytes of disk, in the directory of the checkpoints, that documents may take
+ *     which have no room in memory; 0 spills nothing
  */
 public record ReaderOptions(
         String store,
@@ -27,8 +29,9 @@ public record ReaderOptions(
         Duration readyAgeMax,
         Duration openTimeout,
         @Nullable Checkpoints checkpoints,
-        long memoryBudget) {
-    private static final int BYTES = 96;
+        long memoryBudget,
+        long spillBytesMax) {
+    private static final int BYTES = 104;
     private static final Duration TEN_SECONDS = Duration.ofSeconds(10);
 
     /**
@@ -38,7 +41,7 @@ public record ReaderOptions(
      * @return the options
      */
     public static ReaderOptions of(String store) {
-        return new ReaderOptions(store, null, false, TEN_SECONDS, TEN_SECONDS, null, 0);
+        return new ReaderOptions(store, null, false, TEN_SECONDS, TEN_SECONDS, null, 0, 0);
     }
 
     /**
@@ -55,7 +58,8 @@ public record ReaderOptions(
                 readyAgeMax,
                 openTimeout,
                 checkpoints,
-                memoryBudget);
+                memoryBudget,
+                spillBytesMax);
     }
 
     /**
@@ -65,7 +69,14 @@ public record ReaderOptions(
      */
     public ReaderOptions servingPartial() {
         return new ReaderOptions(
-                store, partitions, true, readyAgeMax, openTimeout, checkpoints, memoryBudget);
+                store,
+                partitions,
+                true,
+                readyAgeMax,
+                openTimeout,
+                checkpoints,
+                memoryBudget,
+                spillBytesMax);
     }
 
     /**
@@ -76,26 +87,66 @@ public record ReaderOptions(
      */
     public ReaderOptions keeping(Checkpoints kept) {
         return new ReaderOptions(
-                store, partitions, servePartial, readyAgeMax, openTimeout, kept, memoryBudget);
+                store,
+                partitions,
+                servePartial,
+                readyAgeMax,
+                openTimeout,
+                kept,
+                memoryBudget,
+                spillBytesMax);
     }
 
     /**
-     * The same, with a memory budget. Where an entry needs more, the reader stops applying and its
-     * status says so; it answers on, and turns stale by its bounds. Readers that share a copy count
-     * it once, by the budget of the one that keeps it.
+     * The same, with a memory budget. Where an entry needs more, the reader spills, if it may; else
+     * it stops applying and its status says so; it answers on, and turns stale by its bounds.
+     * Readers that share a copy count it once, by the budget of the one that keeps it.
      *
      * @param bytes how much its documents and their index may take, not below 0; 0 for the default
      * @return the options
      */
     public ReaderOptions takingAtMost(long bytes) {
         return new ReaderOptions(
-                store, partitions, servePartial, readyAgeMax, openTimeout, checkpoints, bytes);
+                store,
+                partitions,
+                servePartial,
+                readyAgeMax,
+                openTimeout,
+                checkpoints,
+                bytes,
+                spillBytesMax);
+    }
+
+    /**
+     * The same, with room on disk, in the directory of the checkpoints ({@link #keeping}), for what
+     * has none in memory; without such a directory the reader is refused. The documents that were
+     * written longest ago go there, and a read of one waits for the disk; the index stays in
+     * memory.
+     *
+     * @param bytes how much they may take there, not below 0; 0 to spill nothing
+     * @return the options
+     */
+    public ReaderOptions spillingAtMost(long bytes) {
+        return new ReaderOptions(
+                store,
+                partitions,
+                servePartial,
+                readyAgeMax,
+                openTimeout,
+                checkpoints,
+                memoryBudget,
+                bytes);
     }
 
     long encode(CallBuffer call) {
         if (memoryBudget < 0) {
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT, "give a memory budget that is not below 0 bytes");
+        }
+        if (spillBytesMax < 0) {
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "give room for spilled documents that is not below 0 bytes");
         }
         CallBuffer.Place place = call.allocate(BYTES);
         call.text(place.buffer(), place.at(), store);
@@ -119,6 +170,7 @@ public record ReaderOptions(
             place.buffer().putLong(place.at() + 80, checkpoints.bytesMax());
         }
         place.buffer().putLong(place.at() + 88, memoryBudget);
+        place.buffer().putLong(place.at() + 96, spillBytesMax);
         return place.address();
     }
 }

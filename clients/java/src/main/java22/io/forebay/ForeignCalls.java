@@ -1,6 +1,7 @@
 /* The crossing by foreign functions, for JDK 22 and later; compiled by such a JDK alone. */
 package io.forebay;
 
+import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemorySegment;
@@ -17,12 +18,19 @@ import org.jspecify.annotations.Nullable;
  *
  * <p>Short reads that wait for nothing are critical calls: the thread does not leave Java for them,
  * which saves most of the crossing, and a collector's pause waits until they are back. They take
- * about a microsecond, block nowhere and call nothing back. All other calls are plain ones, and
- * reads that may go to a disk must be, once there are any.
+ * about a microsecond, block nowhere, also not for the disk that a document was spilled to, and
+ * call nothing back. What such a call does not answer is asked again by a plain one, which waits
+ * for the disk and tells what has failed. All other calls are plain ones.
  */
 final class ForeignCalls implements NativeCalls {
     /** More bytes than this are copied by a plain call. */
     private static final long CRITICAL_BYTES_MAX = 64 * 1024;
+
+    private static final int READ_BYTES = 40;
+    private static final int WAIT_NO_DISK = 3;
+
+    /** An fb_read of FB_WAIT_NO_DISK, for critical calls. */
+    private static final long NO_DISK = noDisk();
 
     private static final Linker LINKER = Linker.nativeLinker();
     private static final SymbolLookup LIBRARY = SymbolLookup.loaderLookup();
@@ -85,6 +93,12 @@ final class ForeignCalls implements NativeCalls {
             handle("readerGetBytes", 9, Linker.Option.critical(false));
     private static final MethodHandle READER_PRESENCE_CRITICAL =
             handle("readerPresence", 6, Linker.Option.critical(false));
+
+    private static long noDisk() {
+        MemorySegment read = Arena.global().allocate(READ_BYTES, Long.BYTES);
+        read.set(ValueLayout.JAVA_INT, 0, WAIT_NO_DISK);
+        return read.address();
+    }
 
     /** A function of environment, class and so many numbers more. */
     private static MethodHandle handle(String name, int numbers, Linker.Option... options) {
@@ -404,8 +418,12 @@ final class ForeignCalls implements NativeCalls {
             long reader, long field, long wanted, long key, long read, long scalar, long error) {
         try {
             if (read == 0) {
-                return (int) READER_GET_SCALAR_CRITICAL.invokeExact(
-                        0L, 0L, reader, field, wanted, key, read, scalar, error);
+                int status =
+                        (int) READER_GET_SCALAR_CRITICAL.invokeExact(
+                                0L, 0L, reader, field, wanted, key, NO_DISK, scalar, 0L);
+                if (status == 0) {
+                    return status;
+                }
             }
             return (int) READER_GET_SCALAR.invokeExact(
                     0L, 0L, reader, field, wanted, key, read, scalar, error);
@@ -427,9 +445,13 @@ final class ForeignCalls implements NativeCalls {
             long error) {
         try {
             if (read == 0 && capacity <= CRITICAL_BYTES_MAX) {
-                return (int) READER_GET_BYTES_CRITICAL.invokeExact(
-                        0L, 0L, reader, field, key, read, buffer, capacity, length, presence,
-                        error);
+                int status =
+                        (int) READER_GET_BYTES_CRITICAL.invokeExact(
+                                0L, 0L, reader, field, key, NO_DISK, buffer, capacity, length,
+                                presence, 0L);
+                if (status == 0) {
+                    return status;
+                }
             }
             return (int) READER_GET_BYTES.invokeExact(
                     0L, 0L, reader, field, key, read, buffer, capacity, length, presence, error);
@@ -454,8 +476,12 @@ final class ForeignCalls implements NativeCalls {
             long reader, long field, long key, long read, long presence, long error) {
         try {
             if (read == 0) {
-                return (int) READER_PRESENCE_CRITICAL.invokeExact(
-                        0L, 0L, reader, field, key, read, presence, error);
+                int status =
+                        (int) READER_PRESENCE_CRITICAL.invokeExact(
+                                0L, 0L, reader, field, key, NO_DISK, presence, 0L);
+                if (status == 0) {
+                    return status;
+                }
             }
             return (int) READER_PRESENCE.invokeExact(
                     0L, 0L, reader, field, key, read, presence, error);

@@ -7,6 +7,7 @@ import static java.lang.foreign.ValueLayout.JAVA_LONG;
 
 import io.forebay.ForebayException;
 import io.forebay.internal.Calls;
+import java.lang.foreign.Arena;
 import java.lang.foreign.FunctionDescriptor;
 import java.lang.foreign.Linker;
 import java.lang.foreign.MemoryLayout;
@@ -18,8 +19,17 @@ import java.lang.invoke.MethodHandle;
  * goes as segments, whose arenas cannot be closed until the function is back.
  */
 final class SegmentCalls {
+    private static final int READ_BYTES = 40;
+    private static final int WAIT_NO_DISK = 3;
+
+    /** An fb_read of FB_WAIT_NO_DISK, for critical calls. */
+    private static final long NO_DISK = noDisk();
+
     private static final MethodHandle GET_BYTES = getBytes();
-    /** Short reads that wait for nothing; the thread stays in Java, so the heap stands still. */
+    /**
+     * Short reads that wait for nothing, also not for the disk that a document was spilled to; the
+     * thread stays in Java, so the heap stands still.
+     */
     private static final MethodHandle GET_BYTES_CRITICAL =
             getBytes(Linker.Option.critical(true));
     private static final MethodHandle GET_MANY =
@@ -41,6 +51,12 @@ final class SegmentCalls {
     private static final MethodHandle GATHER_LONG = gather(2);
 
     private SegmentCalls() {}
+
+    private static long noDisk() {
+        MemorySegment read = Arena.global().allocate(READ_BYTES, Long.BYTES);
+        read.set(JAVA_INT, 0, WAIT_NO_DISK);
+        return read.address();
+    }
 
     private static MethodHandle getBytes(Linker.Option... options) {
         MemoryLayout[] arguments = {
@@ -84,18 +100,15 @@ final class SegmentCalls {
         return MemorySegment.ofAddress(Calls.get().function(number));
     }
 
-    /** As {@link #getBytes}, for a segment of any kind, by a call that never leaves Java. */
+    /**
+     * As {@link #getBytes}, for a segment of any kind, by a call that never leaves Java. What it
+     * does not answer is to be asked again, by the other one, which tells what has failed.
+     */
     static int getBytesCritical(
-            long reader,
-            long field,
-            long key,
-            MemorySegment buffer,
-            long length,
-            long presence,
-            long error) {
+            long reader, long field, long key, MemorySegment buffer, long length, long presence) {
         try {
             return (int) GET_BYTES_CRITICAL.invokeExact(
-                    reader, field, key, 0L, buffer, buffer.byteSize(), length, presence, error);
+                    reader, field, key, NO_DISK, buffer, buffer.byteSize(), length, presence, 0L);
         } catch (Throwable failure) {
             throw failed(failure);
         }

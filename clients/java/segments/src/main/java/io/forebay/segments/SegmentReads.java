@@ -158,10 +158,11 @@ public final class SegmentReads {
         long read = call.read(reads);
         long id = calls.idOf(field);
         if (read == 0 && out.byteSize() <= CRITICAL_BYTES_MAX) {
-            call.check(
-                    SegmentCalls.getBytesCritical(
-                            reader, id, key, out, call.out(0), call.out(1), call.error()));
-            return lengthOf(call);
+            long length = call.out(0);
+            int status = SegmentCalls.getBytesCritical(reader, id, key, out, length, call.out(1));
+            if (status == 0) {
+                return lengthOf(call);
+            }
         }
         if (out.isNative()) {
             return plain(call, id, key, read, out, out.byteSize());

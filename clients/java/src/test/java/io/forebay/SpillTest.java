@@ -1,0 +1,131 @@
+/* Documents that have no room in memory: they are read from disk, by every kind of read. */
+package io.forebay;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import java.nio.ByteBuffer;
+import java.nio.file.Path;
+import java.util.Arrays;
+import java.util.List;
+import java.util.stream.LongStream;
+import org.junit.jupiter.api.AfterEach;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.io.TempDir;
+
+class SpillTest extends Behaviours {
+    /** Enough for the index of the documents, and for a few of them. */
+    private static final long BUDGET = 512 << 10;
+
+    private static final long SPILL = 64 << 20;
+    private static final int DOCUMENTS = 4_000;
+    private static final int WRITTEN_TOGETHER = 40;
+    private static final int READ_TOGETHER = 400;
+    private static final int VALUE_BYTES = 1 << 10;
+
+    @TempDir Path folder;
+
+    @AfterEach
+    void leaveNoCopies() {
+        Copies.forget(folder);
+    }
+
+    private static StoreSpec large() {
+        return StoreSpec.documents(Node.name(), KeyType.INT64, 1)
+                .field("n", FieldType.INT64)
+                .field("raw", FieldType.BYTES);
+    }
+
+    private static byte[] value(long number) {
+        byte[] value = new byte[VALUE_BYTES];
+        Arrays.fill(value, (byte) number);
+        ByteBuffer.wrap(value).putLong(number);
+        return value;
+    }
+
+    private static Token writeAll(Store store) {
+        Token last = null;
+        for (long first = 0; first < DOCUMENTS; first += WRITTEN_TOGETHER) {
+            Batch batch = store.batch();
+            for (long number = first; number < first + WRITTEN_TOGETHER; number++) {
+                batch.add(store.put(Key.of(number)).set("n", number).set("raw", value(number)));
+            }
+            last = batch.send().requireComplete().token();
+        }
+        return last;
+    }
+
+    private static void readOneByOne(ForebayReader reader) {
+        FieldHandle raw = reader.field("raw");
+        FieldHandle numbers = reader.field("n");
+        byte[] array = new byte[VALUE_BYTES];
+        ByteBuffer direct = ByteBuffer.allocateDirect(VALUE_BYTES);
+        byte[] copied = new byte[VALUE_BYTES];
+        for (long number = 0; number < DOCUMENTS; number++) {
+            byte[] value = value(number);
+            assertArrayEquals(value, reader.getBytes(raw, number));
+            assertArrayEquals(value, reader.getBytes(raw, Key.of(number)));
+            assertEquals(VALUE_BYTES, reader.getBytes(raw, number, array));
+            assertArrayEquals(value, array);
+            assertEquals(VALUE_BYTES, reader.getBytes(raw, number, direct));
+            direct.get(0, copied);
+            assertArrayEquals(value, copied);
+            assertEquals(number, reader.getLong(numbers, number, -1));
+            assertEquals(Presence.VALUE, reader.presence(numbers, Key.of(number)));
+        }
+    }
+
+    private static void readTogether(ForebayReader reader) {
+        FieldHandle raw = reader.field("raw");
+        try (GatherPlan plan = reader.planLongs(List.of(new GatherField("n")), false)) {
+            for (long first = 0; first < DOCUMENTS; first += READ_TOGETHER) {
+                long[] keys = LongStream.range(first, first + READ_TOGETHER).toArray();
+                byte[][] values = reader.multiGet(raw, keys).toArrays();
+                for (int place = 0; place < READ_TOGETHER; place++) {
+                    assertArrayEquals(value(keys[place]), values[place]);
+                }
+                long[] gathered = new long[READ_TOGETHER];
+                reader.gather(plan, Keys.of(keys), gathered, null, null);
+                assertArrayEquals(keys, gathered);
+            }
+        }
+    }
+
+    @Test
+    void whatHasNoRoomInMemoryIsReadFromDisk() {
+        StoreSpec spec = large();
+        ReaderOptions options =
+                ReaderOptions.of(spec.name())
+                        .keeping(Checkpoints.in(folder.resolve("kept")))
+                        .takingAtMost(BUDGET)
+                        .spillingAtMost(SPILL);
+        Store store = CLIENT.createStore(spec);
+        try (ForebayReader reader = CLIENT.reader(options)) {
+            reader.awaitReady(PATIENCE);
+            assertEquals(0, reader.metrics().spilledBytes());
+            assertEquals(SPILL, reader.metrics().spillLimit());
+            reader.awaitToken(writeAll(store), PATIENCE);
+            readOneByOne(reader);
+            readTogether(reader);
+            ReaderMetrics metrics = reader.metrics();
+            assertTrue(metrics.memoryUsed() <= BUDGET, metrics.toString());
+            assertTrue(metrics.spilledBytes() > 0, metrics.toString());
+            assertTrue(metrics.spilledBytes() <= SPILL, metrics.toString());
+        }
+    }
+
+    @Test
+    void spillingNeedsADirectoryAndABoundThatIsNotBelowZero() {
+        StoreSpec spec = large();
+        CLIENT.createStore(spec);
+        ReaderOptions nowhere = ReaderOptions.of(spec.name()).spillingAtMost(SPILL);
+        InvalidArgumentException error = invalid(() -> CLIENT.reader(nowhere));
+        assertTrue(error.getMessage().contains("directory of the checkpoints"));
+        ReaderOptions somewhere = nowhere.keeping(Checkpoints.in(folder));
+        invalid(() -> CLIENT.reader(somewhere.spillingAtMost(-1)));
+        try (ForebayReader reader = CLIENT.reader(spec.name())) {
+            assertEquals(0, reader.metrics().spillLimit());
+        }
+    }
+}
