@@ -21,9 +21,14 @@ pub struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// Whether nine tenths of the bound are used: time to raise it.
+    /// Whether nine tenths of the bound are used, or of that on disk where documents are spilled:
+    /// time to raise it.
     pub fn is_scarce(&self) -> bool {
-        self.limit.is_some_and(|limit| self.used >= limit - limit / 10)
+        let is_nearly = |used: u64, limit: u64| used >= limit - limit / 10;
+        match self.spill_limit {
+            0 => self.limit.is_some_and(|limit| is_nearly(self.used, limit)),
+            limit => is_nearly(self.spilled, limit),
+        }
     }
 }
 

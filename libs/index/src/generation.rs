@@ -28,6 +28,9 @@ const SPILLED_PER_APPLY: u64 = 256 * 1024;
 /// And where an entry found none: two of the largest segments.
 const SPILLED_FOR_ROOM: u64 = 4 * 1024 * 1024;
 
+/// Attempts to make room that may bring none, one after another, until an entry is refused.
+const IN_VAIN_MAX: u32 = 3;
+
 /// One generation of a partition's documents.
 #[derive(Debug)]
 pub(crate) struct Generation {
@@ -305,22 +308,37 @@ impl Generation {
         index.budget.may_spill() && memory.can_spill()
     }
 
-    /// Spills records for an entry that found no memory; answers whether any came free by it.
+    /// Spills records for an entry that found no memory; answers whether it may find some now.
     ///
     /// # Errors
     /// As [`Generation::apply`].
-    pub(crate) fn make_room(&mut self, index: &Inner) -> Result<bool> {
+    pub(crate) fn make_room(&mut self, index: &Inner, tried: &mut Tried) -> Result<bool> {
         let memory = self.space.memory.clone();
         if !self.can_spill(index) {
             return Ok(false);
         }
-        let before = memory.used_bytes();
         let publishing = Publishing { root: Some(self.space.root()), reclaim: &index.reclaim };
         self.table.reclaim(SPILLED_FOR_ROOM, MoveTo::Spill, publishing)?;
         index.reclaim.go_on(&memory);
         memory.take_back();
-        Ok(memory.used_bytes() < before)
+        // What the entry took before it failed comes free each time: only new lows count.
+        let used = memory.used_bytes();
+        tried.in_vain = if used < tried.lowest { 0 } else { tried.in_vain + 1 };
+        tried.lowest = tried.lowest.min(used);
+        Ok(tried.in_vain < IN_VAIN_MAX)
     }
+}
+
+/// How far an entry has come that looks for room.
+pub(crate) struct Tried {
+    /// The least that was in use behind any attempt.
+    lowest: u64,
+    /// Attempts since then.
+    in_vain: u32,
+}
+
+impl Tried {
+    pub(crate) const NOTHING: Self = Self { lowest: u64::MAX, in_vain: 0 };
 }
 
 /// The bit of an item of the list whose record lies in the windows' table.

@@ -13,7 +13,7 @@ use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, ErrorCode, Result};
 
 use crate::budget::Budget;
-use crate::generation::Generation;
+use crate::generation::{Generation, Tried};
 use crate::header::{Following, Held, PartitionPhase, Progress, Published, Words};
 use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::index::Inner;
@@ -186,9 +186,10 @@ impl PartitionWriter {
         };
         let memory = generation.space.memory.clone();
         let at = |error: Error| error.with_partition(partition.at.partition);
+        let mut tried = Tried::NOTHING;
         while let Err(error) = generation.apply(index, applied, state, published) {
             let is_for_room = error.code() == ErrorCode::LimitExceeded;
-            if !is_for_room || !generation.make_room(index).map_err(at)? {
+            if !is_for_room || !generation.make_room(index, &mut tried).map_err(at)? {
                 return Err(at(error));
             }
         }

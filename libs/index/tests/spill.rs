@@ -160,6 +160,27 @@ fn where_the_disk_is_used_up_too_nothing_is_applied_until_there_is_more() {
     assert!(store.index.view(at(0)).get(key(last).as_str()).unwrap().is_some());
 }
 
+#[test]
+fn an_entry_that_is_larger_than_all_memory_is_refused_and_taken_in_once_there_is_more() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = small(dir.path(), 64 * MIB);
+    let all: Vec<_> = (0..8_000).collect();
+    write(&mut store, &all, document);
+    // Of each some 150 bytes: more than a megabyte.
+    let changes = (0..9_000).map(|n| document(&mut store, DOCUMENTS + n)).collect();
+    let (applied, followed) = fold(&mut store, changes);
+    let error = followed.writer.apply(&applied, &followed.state).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    assert!(store.index.view(at(0)).get(key(7_999).as_str()).unwrap().is_some());
+    assert!(store.index.view(at(0)).get(key(DOCUMENTS).as_str()).unwrap().is_none());
+    store.index.limit_memory(4 * MIB);
+    let followed = store.partitions.get_mut(&PARTITION).unwrap();
+    followed.writer.apply(&applied, &followed.state).unwrap();
+    for n in (0..8_000).chain(DOCUMENTS..DOCUMENTS + 9_000) {
+        assert!(store.index.view(at(0)).get(key(n).as_str()).unwrap().is_some(), "{n}");
+    }
+}
+
 /// Folds changes into the state; the index has not heard of it yet.
 fn fold(store: &mut Store, changes: Vec<Change>) -> (forebay_core::fold::Applied, &mut Followed) {
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes }]);

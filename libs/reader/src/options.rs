@@ -88,7 +88,8 @@ pub struct ReaderOptions {
     pub memory_budget: Option<u64>,
     /// Bytes of disk, in the directory of the checkpoints, that documents may take which have no
     /// room in memory any more; 0 spills nothing. Those go there that were written longest ago, and
-    /// a read of one waits for the disk; the index stays in memory.
+    /// a read of one waits for the disk. The index stays in memory, and an entry is taken in whole:
+    /// the budget must have room for both.
     pub spill_bytes_max: u64,
 }
 
