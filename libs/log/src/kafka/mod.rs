@@ -379,6 +379,7 @@ mod tests {
     use forebay_core::id::PartitionId;
     use forebay_testkit::brokers::Brokers;
 
+    use super::settings::of_new_topic;
     use super::*;
 
     const AT: PartitionRef = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
@@ -445,13 +446,15 @@ mod tests {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn a_topic_that_is_made_anew_is_followed_by_another_consumer() {
         let (_brokers, log, _) = log("anew", Duration::from_secs(8)).await;
-        log.read(AT, Offset(0), NONE).await.unwrap();
+        log.append(AT, Bytes::from_static(b"old")).await.unwrap();
+        log.read(AT, Offset(1), NONE).await.unwrap();
         let place = log.shared.readers.place(AT);
         let (topics, name) = (&log.shared.topics, log.shared.topics.name(AT.store));
         topics.admin().remove_topic(&name).await.unwrap();
-        topics.make(AT.store, PartitionCount(1)).await.unwrap();
+        let settings = of_new_topic(topics.options());
+        topics.admin().make_topic(&name, 1, 1, &settings).await.unwrap();
         let followed = tokio::time::timeout(Duration::from_secs(100), async {
-            while Arc::ptr_eq(&place, &log.shared.readers.place(AT)) {
+            while log.read(AT, Offset(1), NONE).await.is_ok() {
                 sleep(RETRY_EVERY).await;
             }
             while log.read(AT, Offset(0), NONE).await.is_err() {
