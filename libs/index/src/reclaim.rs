@@ -25,6 +25,9 @@ use crate::storage::Space;
 /// there are readers at that moment, and keeps what it has until then.
 const RETRIES_MAX: u32 = 64;
 
+/// Spaces that one call lets go.
+const SPACES_PER_CALL: u32 = 4;
+
 /// Brings an index's memory back into use.
 #[derive(Debug)]
 pub(crate) struct Reclaim {
@@ -165,11 +168,12 @@ impl Reclaim {
         self.let_spaces_go();
     }
 
-    /// Lets one space go that readers have left.
+    /// Lets some spaces go that readers have left: more than come meanwhile, for a reader that stood
+    /// still may have kept many, and their addresses are not without end.
     pub(crate) fn let_spaces_go(&self) {
         self.let_early_go();
         if let Some(spaces) = self.spaces.try_lock() {
-            drop(spaces.try_recv());
+            (0..SPACES_PER_CALL).map_while(|_| spaces.try_recv().ok()).for_each(drop);
         }
     }
 

@@ -207,6 +207,15 @@ fn no_reader_of_a_live_copy_ever_sees_a_mixed_document_or_a_falling_position() {
     read_beside_writes(Store::live(spec_of_numbers(), dir.path()));
 }
 
+/// Ends the readers also when the writer fails.
+struct Stops<'s>(&'s AtomicBool);
+
+impl Drop for Stops<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 fn read_beside_writes(mut store: Store) {
     let (index, done) = (store.index.clone(), AtomicBool::new(false));
     let rounds = [const { AtomicU64::new(0) }; READERS];
@@ -214,6 +223,7 @@ fn read_beside_writes(mut store: Store) {
         let read_all = |rounds| read_all(&index, &done, rounds);
         let readers = rounds.each_ref().map(|rounds| scope.spawn(move || read_all(rounds)));
         // Every reader has begun before the first entry and reads on after the last.
+        let _stops = Stops(&done);
         while rounds.iter().any(|rounds| rounds.load(Ordering::Relaxed) == 0) {
             std::thread::yield_now();
         }
@@ -260,11 +270,14 @@ fn read_beside_rebuilds(mut store: Store, swaps: u32) {
                 }
             });
         }
+        let _stops = Stops(&done);
         while reads.load(Ordering::Relaxed) == 0 {
             std::thread::yield_now();
         }
         for _ in 0..swaps {
             rebuild(&mut store, PartitionId(0));
+            // A reader that stands still keeps all that went meanwhile, with its addresses.
+            store.index.tidy();
         }
         done.store(true, Ordering::Relaxed);
     });

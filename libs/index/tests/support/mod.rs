@@ -111,6 +111,7 @@ impl Store {
         directory.make(definition.store, ids.iter().copied(), 42).unwrap();
         let schemas = [schema_at(&definition)];
         let index = Index::live(schemas, ids.iter().copied(), 43, directory).unwrap();
+        index.prepare();
         let held = |id: PartitionId| {
             let (mut writer, resumed) = index.hold(id).unwrap();
             assert_eq!(resumed, None);
