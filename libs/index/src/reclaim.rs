@@ -168,8 +168,8 @@ impl Reclaim {
         self.let_spaces_go();
     }
 
-    /// Lets some spaces go that readers have left: more than come meanwhile, for a reader that stood
-    /// still may have kept many, and their addresses are not without end.
+    /// Lets some spaces go that readers have left: more than come meanwhile, for a reader that
+    /// stood still may have kept many, and their addresses are not without end.
     pub(crate) fn let_spaces_go(&self) {
         self.let_early_go();
         if let Some(spaces) = self.spaces.try_lock() {

@@ -202,7 +202,7 @@ async fn a_file_that_is_too_short_or_too_long_is_noticed() {
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_from_the_future_is_ignored_and_replaced() {
     let (world, disk, path, mut bytes) = one_checkpoint().await;
-    bytes[4..6].copy_from_slice(&2_u16.to_le_bytes());
+    bytes[4..6].copy_from_slice(&3_u16.to_le_bytes());
     assert_eq!(over(&world, &disk, &path, &bytes).await, (0, 0, 1), "and replaced at its close");
     let reader = open(&world, &disk).await;
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;
