@@ -124,7 +124,6 @@ fn documents_beyond_the_budget_are_read_and_changed_on_disk() {
     // The disk's room comes back, but for segments that are less than half dead.
     let rest: Vec<_> = (0..DOCUMENTS).filter(|n| n % 3 != 0).collect();
     write(&mut store, &rest, |store, n| store.delete(&key(n)));
-    (0..2_000).for_each(|_| store.write(Vec::new(), 1_000));
     write(&mut store, &[1; 3_000], |store, n| store.delete(&key(n)));
     check(&store.index, |_| None);
     let spilled = store.index.memory().spilled;
