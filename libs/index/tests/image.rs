@@ -15,37 +15,11 @@ use forebay_core::fold::{Applied, PartitionState};
 use forebay_core::id::{ClientId, PartitionId};
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
-use forebay_index::{Image, ImageFile, ImageSink, Index, PartitionPhase};
-use support::{INT64, STRING, Store, at, schema_at, spec};
+use forebay_index::{Image, ImageFile, Index, PartitionPhase};
+use support::{Bytes, INT64, STRING, Store, at, schema_at, spec};
 
 const PARTITION: PartitionId = PartitionId(0);
 const BLOCK_BYTES: usize = 8 * 1024;
-
-/// An image in memory: one that is read and not mapped.
-#[derive(Debug, Default)]
-struct Bytes(Vec<u8>);
-
-impl ImageSink for Bytes {
-    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        let end = at as usize + bytes.len();
-        self.0.resize(self.0.len().max(end), 0);
-        self.0[at as usize..end].copy_from_slice(bytes);
-        Ok(())
-    }
-}
-
-impl ImageFile for Bytes {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        let rest = self.0.get(at as usize..).unwrap_or_default();
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        Ok(count)
-    }
-}
 
 /// An image in a file, which is mapped.
 #[derive(Debug)]

@@ -4,7 +4,6 @@
 mod support;
 
 use std::fs::File;
-use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -13,7 +12,7 @@ use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp,
 use forebay_core::id::{ClientId, PartitionId, StoreId};
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
-use forebay_index::{Image, ImageFile, ImageSink, Index, KeyStatus, PartitionPhase};
+use forebay_index::{Image, Index, KeyStatus, PartitionPhase};
 use support::*;
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -186,32 +185,6 @@ fn fold(store: &mut Store, changes: Vec<Change>) -> (forebay_core::fold::Applied
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     let applied = followed.fold(&store.index, &store.definition, body, 1_000);
     (applied, followed)
-}
-
-/// An image in memory.
-#[derive(Debug, Default)]
-struct Bytes(Vec<u8>);
-
-impl ImageSink for Bytes {
-    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
-        let end = at as usize + bytes.len();
-        self.0.resize(self.0.len().max(end), 0);
-        self.0[at as usize..end].copy_from_slice(bytes);
-        Ok(())
-    }
-}
-
-impl ImageFile for Bytes {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.0.len() as u64)
-    }
-
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        let rest = self.0.get(at as usize..).unwrap_or_default();
-        let count = rest.len().min(buffer.len());
-        buffer[..count].copy_from_slice(&rest[..count]);
-        Ok(count)
-    }
 }
 
 /// Puts what an image holds in the place of what a store has.

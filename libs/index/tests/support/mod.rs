@@ -3,9 +3,11 @@
 #![allow(dead_code, reason = "each test binary uses its own part of the support")]
 
 use std::collections::BTreeMap;
+use std::io;
 use std::path::Path;
 use std::sync::Arc;
 
+use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::clock::Timestamp;
@@ -19,7 +21,8 @@ use forebay_core::partition::partition_of;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_index::{
-    Following, Index, LiveDirectory, PartitionPhase, PartitionWriter, Progress, ReadAt,
+    Following, ImageFile, ImageSink, Index, LiveDirectory, PartitionPhase, PartitionWriter,
+    Progress, ReadAt,
 };
 
 pub const BOOL: FieldType = FieldType::Scalar(ScalarType::Bool);
@@ -244,4 +247,30 @@ pub fn key_in(partition: u32, partitions: u32) -> String {
     let count = forebay_core::id::PartitionCount(partitions);
     let mut keys = (0..).map(|n| format!("key-{n}"));
     keys.find(|key| partition_of(key.as_bytes(), count).0 == partition).unwrap()
+}
+
+/// An image in memory: one that is read and not mapped.
+#[derive(Debug, Default)]
+pub struct Bytes(pub Vec<u8>);
+
+impl ImageSink for Bytes {
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        let end = at as usize + bytes.len();
+        self.0.resize(self.0.len().max(end), 0);
+        self.0[at as usize..end].copy_from_slice(bytes);
+        Ok(())
+    }
+}
+
+impl ImageFile for Bytes {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.len() as u64)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let rest = self.0.get(at as usize..).unwrap_or_default();
+        let count = rest.len().min(buffer.len());
+        buffer[..count].copy_from_slice(&rest[..count]);
+        Ok(count)
+    }
 }
