@@ -302,3 +302,44 @@ fn the_files_of_what_was_spilled_go_with_the_copy() {
     directory.remove(StoreId(1), [PARTITION]);
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
+
+/// Documents that lie on disk go like others, also where the holder was killed while they went.
+#[test]
+fn what_was_spilled_goes_when_a_killed_holder_s_entry_is_finished() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir.path());
+    store.index.limit_memory(MIB);
+    store.index.spill_to(dir.path(), 64 * MIB);
+    let all: Vec<_> = (0..DOCUMENTS).collect();
+    write(&mut store, &all, document);
+    assert!(store.index.memory().spilled > 0);
+    let gone = [0, 1, 2];
+    assert!(gone.iter().all(|n| {
+        let read = store.index.view(at(2_000).only_memory()).get(key(*n).as_str()).map(drop);
+        read.is_err_and(|error| error.code() == ErrorCode::Unavailable)
+    }));
+    write(&mut store, &gone, |store, n| store.delete(&key(n)));
+    let Followed { writer, state } = store.partitions.remove(&PARTITION).unwrap();
+    drop(writer);
+    // As if it had been killed before it noted that all of the entry is shown: `live.md`.
+    let (turn_of_header, redo_turn_of_space) = (64, 88);
+    let (mut header, mut spaces) = (None, Vec::new());
+    for entry in std::fs::read_dir(dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        let name = path.file_name().unwrap().to_string_lossy().into_owned();
+        match () {
+            () if name.starts_with("live-") => header = Some(path),
+            () if name.starts_with("forebay-") && !name.ends_with(".spill") => spaces.push(path),
+            () => {}
+        }
+    }
+    let mut turn = [0; 8];
+    File::open(header.unwrap()).unwrap().read_exact_at(&mut turn, turn_of_header).unwrap();
+    assert!(u64::from_le_bytes(turn) > 0 && spaces.len() == 1);
+    let space = File::options().write(true).open(&spaces[0]).unwrap();
+    space.write_all_at(&turn, redo_turn_of_space).unwrap();
+
+    let (_writer, resumed) = store.index.hold(PARTITION).unwrap();
+    assert_eq!(resumed.map(|resumed| resumed.state), Some(state));
+    check(&store.index, |n| (!gone.contains(&n)).then_some(n as i64));
+}
