@@ -274,9 +274,14 @@ fn key_value(bytes: &[u8], key_type: KeyType) -> Result<KeyValue<'_>> {
 #[derive(Debug)]
 pub(crate) enum Identity<'k> {
     Borrowed(&'k [u8]),
-    Int64([u8; 8]),
+    Int64(Int64Bytes),
     Composed(Key),
 }
+
+/// Aligned, so that a processor that reads them back meets one store and not several.
+#[derive(Debug)]
+#[repr(align(8))]
+pub(crate) struct Int64Bytes([u8; 8]);
 
 impl Default for Identity<'_> {
     fn default() -> Self {
@@ -290,7 +295,7 @@ impl<'k> Identity<'k> {
         match value {
             KeyValue::String(text) => Self::Borrowed(text.as_bytes()),
             KeyValue::Bytes(bytes) => Self::Borrowed(bytes),
-            KeyValue::Int64(number) => Self::Int64(number.to_le_bytes()),
+            KeyValue::Int64(number) => Self::Int64(Int64Bytes(number.to_le_bytes())),
         }
     }
 
@@ -298,7 +303,7 @@ impl<'k> Identity<'k> {
     pub(crate) fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Borrowed(bytes) => bytes,
-            Self::Int64(bytes) => bytes,
+            Self::Int64(bytes) => &bytes.0,
             Self::Composed(key) => key.as_bytes(),
         }
     }
