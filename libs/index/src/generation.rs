@@ -174,6 +174,7 @@ impl Generation {
         let publishing = Publishing { root, reclaim: &index.reclaim };
         let is_unseen = fresh.is_some();
         let table = fresh.unwrap_or(table);
+        table.allow_inline(!index.budget.may_spill() && !index.budget.is_short());
         for writes in applied.writes.chunks(PREFETCHED) {
             table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
             for (key, row) in writes {

@@ -37,7 +37,7 @@ use std::fmt;
 use std::fs::File;
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
-use std::sync::atomic::{AtomicPtr, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use addresses::{reserve_addresses, unmap};
@@ -292,6 +292,11 @@ impl Memory {
     #[inline]
     pub(crate) fn is_live(&self) -> bool {
         matches!(self.backing, Backing::Live(_))
+    }
+
+    /// Whether parts of it may lie in a mapped image: of their blocks only slots may change.
+    pub(crate) fn is_of_image(&self) -> bool {
+        matches!(self.backing, Backing::Image(_))
     }
 
     /// Notes, in live memory, how far a segment is filled, for whoever takes over.
@@ -619,6 +624,15 @@ impl Memory {
     pub(crate) unsafe fn word(&self, address: u64) -> &AtomicU64 {
         // SAFETY: the caller's promise.
         unsafe { &*self.pointer(address).cast::<AtomicU64>() }
+    }
+
+    /// The byte at an address; as [`Memory::word`], anywhere.
+    ///
+    /// # Safety
+    /// As [`Memory::word`].
+    pub(crate) unsafe fn byte(&self, address: u64) -> &AtomicU8 {
+        // SAFETY: the caller's promise.
+        unsafe { &*self.pointer(address).cast::<AtomicU8>() }
     }
 
     /// The half word at an address; as [`Memory::word`], for multiples of 4.

@@ -43,7 +43,9 @@ mod copied;
 mod directory;
 mod entry;
 mod expiry;
+mod form;
 mod group;
+mod lay;
 mod moving;
 mod of_image;
 mod record;
@@ -55,6 +57,7 @@ mod spilled;
 mod tests;
 
 use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -63,22 +66,21 @@ use forebay_core::{Error, Result};
 
 pub(crate) use copied::{Reused, keys_copied_from};
 pub(crate) use directory::Root;
-use directory::{DEPTH_MAX, ENTRY_BYTES, entry_of};
+use directory::{DEPTH_MAX, ENTRY_BYTES};
 use entry::Pending;
 pub(crate) use entry::Replaced;
 use expiry::{Due, NEVER};
-use group::{FILLED_MAX, Group};
+use form::GroupAt;
+use group::Group;
 pub(crate) use moving::MoveTo;
 pub(crate) use record::{Record, filler};
 pub(crate) use scratch::Scratch;
 use segments::Segments;
 
-use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory, Swing, is_spilled};
+use crate::memory::{Chunk, Memory, is_spilled};
 use crate::reclaim::Reclaim;
 use crate::storage::SeededHash;
 
-/// Deleted slots above which a full group is written anew instead of split: half of it.
-const DELETED_MAX: u32 = FILLED_MAX / 2;
 /// Serial of the first table of documents in a space; lower ones are those of other tables.
 pub(crate) const FIRST_SERIAL: u64 = 2;
 /// Keys whose records are asked for before the first of them is read.
@@ -90,8 +92,8 @@ pub(crate) const PREFETCHED: usize = 32;
 pub(crate) struct Search {
     root: Root,
     hash: u64,
-    /// Address of the hash's group; 0 until its bucket was asked for, and where there is none.
-    group: u64,
+    /// The hash's group; none until its bucket was asked for.
+    group: GroupAt,
     /// The slot that most likely is the key's; 0 where none is known.
     likely: u64,
 }
@@ -101,7 +103,7 @@ impl Search {
     #[inline]
     pub(crate) fn begin(memory: &Memory, root: Root, hash: u64) -> Self {
         root.prefetch(memory, hash);
-        Self { root, hash, group: 0, likely: slot::EMPTY }
+        Self { root, hash, group: GroupAt::NONE, likely: slot::EMPTY }
     }
 
     /// Asks for the bucket. Damage is told at the end.
@@ -115,7 +117,7 @@ impl Search {
         // SAFETY: the caller's promise.
         if let Ok(Some(group)) = unsafe { self.root.group(memory, self.hash) } {
             group.prefetch(self.hash);
-            self.group = group.address();
+            self.group = group.place();
         }
     }
 
@@ -125,8 +127,8 @@ impl Search {
     /// As [`Search::ask_for_bucket`].
     #[inline(always)]
     pub(crate) unsafe fn ask_for_record(&mut self, memory: &Memory) {
-        if self.group != 0 {
-            // SAFETY: the caller's promise; the address is of a group that was proved.
+        if self.group != GroupAt::NONE {
+            // SAFETY: the caller's promise; it is a group that was proved.
             let group = unsafe { Group::at(memory, self.group) };
             // One that was spilled is read by nobody who cannot wait for the disk.
             if let Some(word) = group.likely(self.hash).filter(|word| !is_spilled(*word)) {
@@ -180,9 +182,9 @@ impl Search {
     ) -> Result<Option<T>> {
         let group = match self.group {
             // SAFETY: the caller's promise.
-            0 => unsafe { self.root.group(memory, self.hash) }?,
+            GroupAt::NONE => unsafe { self.root.group(memory, self.hash) }?,
             // SAFETY: as above; it was proved.
-            address => Some(unsafe { Group::at(memory, address) }),
+            at => Some(unsafe { Group::at(memory, at) }),
         };
         let Some(group) = group else { return Ok(None) };
         group.find_by(self.hash, |word| take(&group, word))
@@ -234,6 +236,38 @@ struct Kept {
     expires: i64,
     /// When it is looked through, at the latest.
     due: i64,
+    /// Whether records may be written to its buckets: not where they lie in an image.
+    has_room: bool,
+    /// Records of an inline group that have left their buckets since it was made.
+    away: u32,
+    /// Whether it waits to be laid out anew.
+    is_lined_up: bool,
+}
+
+impl Kept {
+    /// A group of which nothing is known but where it is.
+    fn of(chunk: Chunk, depth: u32) -> Self {
+        let (filled, live, reserved, is_counted) = (0, 0, 0, false);
+        let (expires, due, has_room, away, is_lined_up) = (NEVER, NEVER, true, 0, false);
+        Self {
+            chunk,
+            depth,
+            filled,
+            live,
+            reserved,
+            is_counted,
+            expires,
+            due,
+            has_room,
+            away,
+            is_lined_up,
+        }
+    }
+
+    /// Slots in use beyond which it is split or written anew.
+    fn filled_max(&self) -> u32 {
+        GroupAt::of(&self.chunk).filled_max()
+    }
 }
 
 /// One generation's documents; belongs to the partition's writer.
@@ -256,6 +290,12 @@ pub(crate) struct Table {
     moved_max: u32,
     /// Groups that were looked through for what expires, until that is shown to be gone.
     looked_through: Vec<usize>,
+    /// Bytes of all groups.
+    group_bytes: u64,
+    /// Whether groups may be made inline.
+    may_be_inline: bool,
+    /// Inline groups many of whose records lie elsewhere.
+    to_lay_anew: VecDeque<u32>,
 }
 
 /// How a write is made visible, and what goes out of use.
@@ -283,6 +323,9 @@ impl Table {
             moves: 0,
             moved_max: 0,
             looked_through: Vec::new(),
+            group_bytes: 0,
+            may_be_inline: true,
+            to_lay_anew: VecDeque::new(),
         }
     }
 
@@ -314,7 +357,7 @@ impl Table {
     /// Bytes of memory that it takes.
     pub(crate) fn bytes(&self) -> u64 {
         let directory = self.directory.as_ref().map_or(0, Chunk::bytes);
-        self.groups.len() as u64 * CHUNK_BYTES_MIN + directory + self.segments.bytes()
+        self.group_bytes + directory + self.segments.bytes()
     }
 
     fn group(&self, hash: u64) -> Result<Option<Group<'_>>> {
@@ -379,7 +422,7 @@ impl Table {
     fn group_of(&self, kept: &Kept) -> Result<Group<'_>> {
         self.memory.prove(kept.chunk.address(), kept.chunk.bytes())?;
         // SAFETY: as in `group`.
-        Ok(unsafe { Group::at(&self.memory, kept.chunk.address()) })
+        Ok(unsafe { Group::at(&self.memory, GroupAt::of(&kept.chunk)) })
     }
 
     /// Counts the slots of a group, if nobody has yet.
@@ -392,95 +435,10 @@ impl Table {
         Ok(())
     }
 
-    fn add_first_group(&mut self, publishing: Publishing<'_>) -> Result<()> {
-        let kept = self.new_group(0)?;
-        self.root = Root::new(0, kept.chunk.address());
-        self.places.push(0);
-        self.groups.push(kept);
-        self.publish(publishing);
-        Ok(())
-    }
-
     fn publish(&self, publishing: Publishing<'_>) {
         if let Some(cell) = publishing.root {
             self.root.store_release(cell);
         }
-    }
-
-    fn new_group(&self, depth: u32) -> Result<Kept> {
-        let chunk = self.memory.allocate(CHUNK_BYTES_MIN)?;
-        // SAFETY: the chunk was just allocated, so nobody else has its address.
-        unsafe { self.memory.clear(&chunk) };
-        self.memory.note_group(chunk.address(), NEVER);
-        let (is_counted, expires, due) = (true, NEVER, NEVER);
-        let (filled, live, reserved) = (0, 0, 0);
-        Ok(Kept { chunk, depth, filled, live, reserved, is_counted, expires, due })
-    }
-
-    /// Writes the group of a hash anew, without its deleted slots.
-    fn rewrite(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
-        let (place, entries) = (self.place_of(hash), self.entries_of(hash));
-        let words = self.words_of(place)?;
-        let mut fresh = self.new_group(self.groups[place].depth)?;
-        (fresh.expires, fresh.due) = (self.groups[place].expires, self.groups[place].due);
-        self.memory.note_group(fresh.chunk.address(), fresh.expires);
-        for (hash, word) in &words {
-            self.put(&mut fresh, *hash, *word);
-        }
-        fresh.reserved = self.groups[place].reserved;
-        self.moves += 1;
-        let old = std::mem::replace(&mut self.groups[place], fresh);
-        self.point(entries, place, publishing);
-        publishing.reclaim.retire(&self.memory, vec![old.chunk]);
-        Ok(())
-    }
-
-    /// Splits the group of a hash by the next bit.
-    fn split(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
-        let place = self.place_of(hash);
-        let depth = self.groups[place].depth + 1;
-        let words = self.words_of(place)?;
-        if depth > self.root.depth() {
-            self.double(publishing)?;
-        }
-        let mut low = self.new_group(depth)?;
-        let mut high = match self.new_group(depth) {
-            Ok(high) => high,
-            Err(error) => {
-                self.memory.release([low.chunk]);
-                return Err(error);
-            }
-        };
-        let bit = 1_u64 << (64 - depth);
-        for (hash, word) in words {
-            let half = if hash & bit == 0 { &mut low } else { &mut high };
-            self.put(half, hash, word);
-        }
-        let entries = self.entries_of(hash);
-        let middle = entries.start + entries.len() / 2;
-        let (expires, due) = (self.groups[place].expires, self.groups[place].due);
-        (low.expires, low.due) = (expires, due);
-        self.memory.note_group(low.chunk.address(), expires);
-        self.memory.note_group(high.chunk.address(), expires);
-        let old = std::mem::replace(&mut self.groups[place], low);
-        self.due.note(self.groups.len(), &mut high, expires);
-        self.groups.push(high);
-        let swing = Swing {
-            entry: self.entry_address(entries.start),
-            count: entries.len() as u64,
-            low: entry_of(self.groups[place].chunk.address()),
-            high: entry_of(self.groups[self.groups.len() - 1].chunk.address()),
-        };
-        self.memory.words().begin_swing(swing);
-        self.point(entries.start..middle, place, publishing);
-        self.point(middle..entries.end, self.groups.len() - 1, publishing);
-        self.memory.words().end_swing();
-        self.moves += 1;
-        for place in [place, self.groups.len() - 1] {
-            self.groups[place].reserved = self.reserved_of(place);
-        }
-        publishing.reclaim.retire(&self.memory, vec![old.chunk]);
-        Ok(())
     }
 
     /// The directory entries that name the group of this hash: they lie side by side.
@@ -493,17 +451,17 @@ impl Table {
 
     /// Swings directory entries to a group.
     fn point(&mut self, entries: Range<usize>, place: usize, publishing: Publishing<'_>) {
-        let group = self.groups[place].chunk.address();
+        let group = GroupAt::of(&self.groups[place].chunk);
         self.places[entries.clone()].fill(place as u32);
         let Some(directory) = &self.directory else {
-            self.root = Root::new(0, group);
+            self.root = Root::of_group(group);
             return self.publish(publishing);
         };
         debug_assert!(directory.bytes() >= entries.end as u64 * ENTRY_BYTES);
         for entry in entries {
             let at = self.entry_address(entry);
             // SAFETY: an entry of the directory in use; entries are only touched as atomics.
-            unsafe { self.memory.half_word(at) }.store(entry_of(group), Ordering::Release);
+            unsafe { self.memory.half_word(at) }.store(group.entry(), Ordering::Release);
         }
     }
 
@@ -518,7 +476,7 @@ impl Table {
         let depth = self.root.depth() + 1;
         if depth > DEPTH_MAX {
             let message = "an index partition has grown beyond its directory; use more partitions";
-            let most = FILLED_MAX as u64;
+            let most = u64::from(form::filled_max(false));
             return Err(Error::limit_exceeded(message, most << DEPTH_MAX, most << depth));
         }
         let directory = self.memory.allocate(ENTRY_BYTES << depth)?;
@@ -526,10 +484,10 @@ impl Table {
         unsafe { self.memory.clear(&directory) };
         let places: Vec<u32> = self.places.iter().flat_map(|place| [*place; 2]).collect();
         for (entry, place) in places.iter().enumerate() {
-            let group = self.groups[*place as usize].chunk.address();
+            let group = GroupAt::of(&self.groups[*place as usize].chunk);
             let at = directory.address() + entry as u64 * ENTRY_BYTES;
             // SAFETY: a place in the same chunk, which is large enough.
-            unsafe { self.memory.half_word(at) }.store(entry_of(group), Ordering::Relaxed);
+            unsafe { self.memory.half_word(at) }.store(group.entry(), Ordering::Relaxed);
         }
         self.places = places;
         self.root = Root::new(depth, directory.address());
@@ -537,16 +495,6 @@ impl Table {
         let old = self.directory.replace(directory);
         publishing.reclaim.retire(&self.memory, old.into_iter().collect());
         Ok(())
-    }
-
-    /// The hashes and words of a group's records.
-    fn words_of(&self, place: usize) -> Result<Vec<(u64, u64)>> {
-        let mut hashed = Vec::new();
-        self.visit_records(&self.groups[place], |word, record| {
-            hashed.push((self.hash.of(record.key), word));
-            Ok(())
-        })?;
-        Ok(hashed)
     }
 
     /// Visits the records of a group, each with its slot's word; asks for many at once.
@@ -566,13 +514,6 @@ impl Table {
             }
         }
         Ok(())
-    }
-
-    fn put(&self, group: &mut Kept, hash: u64, word: u64) {
-        // SAFETY: a group that only this writer has.
-        unsafe { Group::at(&self.memory, group.chunk.address()) }.put(hash, word);
-        group.filled += 1;
-        group.live += 1;
     }
 
     /// Ends the table; readers may still be in it.

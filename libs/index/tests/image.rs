@@ -187,6 +187,34 @@ fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
     assert!(copied.contains(&Ok(Some(2_499))), "nothing was written");
 }
 
+/// Small documents lie in the buckets of their keys; those of an image cannot be written there.
+#[test]
+fn small_documents_go_on_from_an_image_like_others() {
+    let mut store = store();
+    let write = |store: &mut Store, number: &mut dyn FnMut(u64) -> u64, entries: i64| {
+        for entry in 0..entries {
+            let changes = (0..100).map(|_| {
+                let (key, age) = (format!("k{}", number(9_000)), Value::Int64(entry));
+                match number(6) {
+                    0 => store.delete(&key),
+                    _ => store.upsert(&key, &[("age", Some(age))]),
+                }
+            });
+            let changes = changes.collect();
+            store.write(changes, 1_000);
+        }
+    };
+    write(&mut store, &mut numbers(1), 300);
+    for round in 2..5 {
+        let mut next = gone_on(&store, mapped(&image_of(&store)));
+        assert_eq!(rows(&next), rows(&store));
+        write(&mut store, &mut numbers(round), 200);
+        write(&mut next, &mut numbers(round), 200);
+        assert_eq!((rows(&next), held(&next).0), (rows(&store), held(&store).0));
+        store = next;
+    }
+}
+
 #[test]
 fn what_expires_goes_also_in_an_index_that_goes_on_from_an_image() {
     let mut store = store();

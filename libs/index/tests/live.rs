@@ -29,8 +29,8 @@ const DROPS_MAX: usize = 60;
 const ROUNDS: u64 = 25;
 /// Where the holder that this binary is started as finds its copy.
 const HOLDER_DIR: &str = "FOREBAY_LIVE_HOLDER";
-/// Whether it has little memory, and spills.
-const HOLDER_SPILLS: &str = "FOREBAY_LIVE_HOLDER_SPILLS";
+/// What its copy is like.
+const HOLDER_COPY: &str = "FOREBAY_LIVE_HOLDER_COPY";
 /// Less than the documents take.
 const LITTLE_MEMORY: u64 = 640 * 1_024;
 
@@ -44,13 +44,16 @@ fn numbers(seed: u64) -> impl FnMut(u64) -> u64 {
     }
 }
 
-fn spec_of_pairs() -> StoreSpec {
-    spec(1, &[("a", INT64), ("b", INT64), ("text", STRING), ("count", INT64)])
+fn spec_of_pairs(copy: Copies) -> StoreSpec {
+    match copy {
+        Copies::Inline => spec(1, &[("a", INT32), ("b", INT32)]),
+        _ => spec(1, &[("a", INT64), ("b", INT64), ("text", STRING), ("count", INT64)]),
+    }
 }
 
 /// The store's definitions: each drops all documents once more than the one before.
-fn definitions() -> Vec<Definition> {
-    let first = spec_of_pairs().define(StoreId(1)).unwrap();
+fn definitions(copy: Copies) -> Vec<Definition> {
+    let first = spec_of_pairs(copy).define(StoreId(1)).unwrap();
     let next = |at: &Definition| Some(at.altered(&[Alteration::DropAll]).unwrap());
     std::iter::successors(Some(first), next).take(DROPS_MAX).collect()
 }
@@ -62,23 +65,42 @@ fn directory(dir: &Path) -> LiveDirectory {
 /// What an index over the store's definitions, and the entries that it is given, are made of.
 struct World {
     definitions: Vec<Definition>,
-    /// Whether live copies have little memory, and spill.
-    spills: bool,
+    copy: Copies,
+}
+
+/// What live copies are like.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Copies {
+    /// Of documents of several sizes, with as much memory as they take.
+    Usual,
+    /// Of the same, with little memory: they spill.
+    Spilling,
+    /// Of small documents, which lie in the buckets of their keys.
+    Inline,
+}
+
+impl Copies {
+    /// What the environment of a holder says, as [`start_holder`] has put it there.
+    fn of_holder() -> Self {
+        let name = std::env::var(HOLDER_COPY).unwrap_or_default();
+        let all = [Self::Spilling, Self::Inline];
+        all.into_iter().find(|copy| format!("{copy:?}") == name).unwrap_or(Self::Usual)
+    }
 }
 
 impl World {
     fn new() -> Self {
-        Self { definitions: definitions(), spills: false }
+        Self::of(Copies::Usual)
     }
 
-    fn spilling() -> Self {
-        Self { spills: true, ..Self::new() }
+    fn of(copy: Copies) -> Self {
+        Self { definitions: definitions(copy), copy }
     }
 
     fn live(&self, dir: &Path) -> Index {
         let schemas = self.definitions.iter().map(schema_at);
         let index = Index::live(schemas, [PARTITION], 7, directory(dir)).unwrap();
-        if self.spills {
+        if self.copy == Copies::Spilling {
             index.limit_memory(LITTLE_MEMORY);
             index.spill_to(dir, 1 << 30);
         }
@@ -132,22 +154,23 @@ fn change(at: &Definition, n: u64, i: u64, number: &mut impl FnMut(u64) -> u64) 
         1 | 2 => Verb::Put,
         _ => Verb::Upsert,
     };
+    let is_small = at.field("text").is_none();
     let field = |name: &str| at.field(name).unwrap().id;
     let set = |name, value| FieldChange {
         field: field(name),
         op: FieldOp::Set(Some(value)),
         ttl_us: None,
     };
-    let both = Value::Int64((n * 10_000 + i) as i64);
+    let both = n * 10_000 + i;
+    let both = if is_small { Value::Int32(both as i32) } else { Value::Int64(both as i64) };
     let mut fields = Vec::new();
     if verb != Verb::Delete {
-        fields = vec![
-            set("a", both.clone()),
-            set("b", both),
-            set("text", Value::String("x".repeat(number(200) as usize))),
-        ];
+        fields = vec![set("a", both.clone()), set("b", both)];
     }
-    if verb == Verb::Upsert {
+    if verb != Verb::Delete && !is_small {
+        fields.push(set("text", Value::String("x".repeat(number(200) as usize))));
+    }
+    if verb == Verb::Upsert && !is_small {
         let op = FieldOp::Increment(Value::Int64(1));
         fields.push(FieldChange { field: field("count"), op, ttl_us: None });
     }
@@ -163,8 +186,7 @@ fn name(key: u64) -> String {
 #[test]
 fn holds_until_it_is_killed() {
     let Some(dir) = std::env::var_os(HOLDER_DIR) else { return };
-    let spills = std::env::var_os(HOLDER_SPILLS).is_some();
-    let world = World { spills, ..World::new() };
+    let world = World::of(Copies::of_holder());
     let index = world.live(Path::new(&dir));
     let mut followed = world.hold(&index);
     println!("held");
@@ -175,13 +197,10 @@ fn holds_until_it_is_killed() {
 }
 
 /// A process that holds the copy, once it does.
-fn start_holder(dir: &Path, spills: bool) -> Child {
+fn start_holder(dir: &Path, copy: Copies) -> Child {
     let mut holder = Command::new(std::env::current_exe().unwrap());
     holder.args(["holds_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
-    holder.env(HOLDER_DIR, dir).stdout(Stdio::piped());
-    if spills {
-        holder.env(HOLDER_SPILLS, "1");
-    }
+    holder.env(HOLDER_DIR, dir).env(HOLDER_COPY, format!("{copy:?}")).stdout(Stdio::piped());
     let mut child = holder.spawn().unwrap();
     let lines = BufReader::new(child.stdout.take().unwrap()).lines();
     let is_held = |line: std::io::Result<String>| line.unwrap().contains("held");
@@ -227,11 +246,11 @@ fn read_until(done: &AtomicBool, index: &Index, highest: &AtomicU64, reads: &Ato
         let view = index.view(at(0));
         for key in &keys {
             let Some(row) = view.get(key.as_str()).unwrap() else { continue };
-            assert_eq!(row.scalar::<i64>(&a).unwrap(), row.scalar::<i64>(&b).unwrap());
+            assert_eq!(row.value(&a).unwrap(), row.value(&b).unwrap());
         }
         let read = view.multi_get(&keys[..], |_, answer| {
             if let forebay_index::KeyAnswer::Found(row) = answer {
-                assert_eq!(row.scalar::<i64>(&a)?, row.scalar::<i64>(&b)?);
+                assert_eq!(row.value(&a)?, row.value(&b)?);
             }
             Ok(())
         });
@@ -247,7 +266,12 @@ fn a_holder_that_is_killed_leaves_one_position_and_readers_go_on() {
 
 #[test]
 fn so_does_one_that_has_spilled_and_what_it_spilled_is_read_on() {
-    kill_holders(&World::spilling());
+    kill_holders(&World::of(Copies::Spilling));
+}
+
+#[test]
+fn so_does_one_whose_documents_lie_in_their_buckets() {
+    kill_holders(&World::of(Copies::Inline));
 }
 
 fn kill_holders(world: &World) {
@@ -266,7 +290,7 @@ fn kill_holders(world: &World) {
             if round == ROUNDS / 2 {
                 index.prepare();
             }
-            let mut holder = start_holder(dir.path(), world.spills);
+            let mut holder = start_holder(dir.path(), world.copy);
             std::thread::sleep(Duration::from_micros(number(30_000)));
             holder.kill().unwrap();
             holder.wait().unwrap();
@@ -287,7 +311,7 @@ fn kill_holders(world: &World) {
             spilled = spilled.max(index.memory().spilled);
         }
     });
-    assert_eq!(spilled > 0, world.spills);
+    assert_eq!(spilled > 0, world.copy == Copies::Spilling);
     let applied = expected.state.offset_applied.0;
     assert!(applied > ROUNDS * 20, "no holder ever came to write: {applied}");
     assert!(reads.load(Ordering::Relaxed) > 0);

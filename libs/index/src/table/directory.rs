@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::Result;
 
+use super::form::GroupAt;
 use super::group::Group;
 use crate::image::damaged;
 use crate::memory::{BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Memory};
@@ -16,7 +17,7 @@ use crate::memory::{BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Memory};
 /// As much as fits into one chunk: more groups than an index has addresses, and few enough that a
 /// hash has bits left for buckets and tags.
 pub(super) const DEPTH_MAX: u32 = 26;
-/// Bytes of an entry: a group's address in units of the smallest chunk.
+/// Bytes of an entry: a group's address in units of the smallest chunk, and its form.
 pub(super) const ENTRY_BYTES: u64 = 4;
 
 const DEPTH_SHIFT: u32 = 58;
@@ -31,8 +32,19 @@ impl Root {
     /// A table without any group.
     pub(crate) const NONE: Self = Self(0);
 
+    /// That of a directory.
     pub(super) fn new(depth: u32, address: u64) -> Self {
         Self(u64::from(depth) << DEPTH_SHIFT | address)
+    }
+
+    /// That of a table with one group.
+    pub(super) fn of_group(group: GroupAt) -> Self {
+        Self(group.word())
+    }
+
+    /// The only group of a table without directory.
+    pub(super) fn only_group(self) -> GroupAt {
+        GroupAt::of_word(self.0)
     }
 
     /// The root that an image says its table has.
@@ -41,9 +53,10 @@ impl Root {
     /// `Corrupt` for one that cannot be.
     pub(super) fn of_image(word: u64) -> Result<Self> {
         let root = Self(word);
+        let address = if root.depth() == 0 { root.only_group().address() } else { root.address() };
         let is_sound = root.depth() <= DEPTH_MAX
-            && root.address() >= BLOCK_BYTES
-            && root.address().is_multiple_of(CHUNK_BYTES_MIN);
+            && (BLOCK_BYTES..1 << DEPTH_SHIFT).contains(&address)
+            && address.is_multiple_of(CHUNK_BYTES_MIN);
         if is_sound || root == Self::NONE { Ok(root) } else { Err(damaged("its root")) }
     }
 
@@ -108,28 +121,16 @@ impl Root {
         if self == Self::NONE {
             return Ok(None);
         }
-        let address = match self.entry(hash) {
+        let at = match self.entry(hash) {
             Some(entry) => {
                 memory.prove(entry, ENTRY_BYTES)?;
                 // SAFETY: an entry of a directory in use; entries are only touched as atomics.
-                address(unsafe { memory.half_word(entry) }.load(Ordering::SeqCst))
+                GroupAt::of_entry(unsafe { memory.half_word(entry) }.load(Ordering::SeqCst))
             }
-            None => self.address(),
+            None => self.only_group(),
         };
-        memory.prove(address, CHUNK_BYTES_MIN)?;
+        memory.prove(at.address(), at.bytes())?;
         // SAFETY: the directory names groups in use.
-        Ok(Some(unsafe { Group::at(memory, address) }))
+        Ok(Some(unsafe { Group::at(memory, at) }))
     }
-}
-
-/// The entry that names a group.
-pub(super) fn entry_of(group: u64) -> u32 {
-    // Half of all addresses of 43 bits would fit; the range that is reserved is far smaller.
-    (group / CHUNK_BYTES_MIN) as u32
-}
-
-/// The group that an entry names.
-#[inline]
-pub(super) fn address(entry: u32) -> u64 {
-    u64::from(entry) * CHUNK_BYTES_MIN
 }

@@ -8,8 +8,9 @@ use forebay_core::clock::Timestamp;
 use forebay_core::{Error, Result};
 
 use super::directory::DEPTH_MAX;
-use super::group::{FILLED_MAX, Place, SLOTS};
-use super::{DELETED_MAX, Publishing, Scratch, Table, slot};
+use super::form;
+use super::group::Place;
+use super::{Publishing, Scratch, Table, slot};
 
 /// The bit of an item whose record goes.
 const GOES: u64 = 1 << 63;
@@ -17,19 +18,19 @@ const GOES: u64 = 1 << 63;
 /// One write on its way.
 #[derive(Debug)]
 pub(super) struct Pending {
-    hash: u64,
-    held: Option<Held>,
+    pub(super) hash: u64,
+    pub(super) held: Option<Held>,
     /// The word that the key's slot becomes; `None` for a document that goes.
-    word: Option<u64>,
+    pub(super) word: Option<u64>,
     /// Bytes of the record behind that word.
-    bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// Where a key is.
 #[derive(Clone, Copy, Debug)]
-struct Held {
+pub(super) struct Held {
     slot: u64,
-    word: u64,
+    pub(super) word: u64,
     bytes: u64,
     /// How often groups had moved when it was found there.
     moves: u64,
@@ -56,7 +57,7 @@ impl Table {
     ) -> Result<Option<Replaced>> {
         let hash = self.hash.of(key);
         let found = self.find_or_reserve(hash, key, publishing)?;
-        let appended = self.segments.append(&self.memory, key, row);
+        let appended = self.append(hash, key, row);
         let (address, bytes) = appended.inspect_err(|_| {
             if found.is_none() {
                 let place = self.place_of(hash);
@@ -163,11 +164,16 @@ impl Table {
         let Some(held) = pending.held else {
             let word = pending.word.ok_or_else(lost)?;
             let place = self.place_of(pending.hash);
-            let filled = self.group(pending.hash)?.and_then(|group| group.put(pending.hash, word));
+            let group = self.group(pending.hash)?.ok_or_else(lost)?;
+            let (filled, is_inline) = (group.put(pending.hash, word), group.place().is_inline());
             let kept = &mut self.groups[place];
             kept.filled += u32::from(filled.ok_or_else(lost)? == slot::EMPTY);
             kept.live += 1;
             kept.reserved -= 1;
+            // Where nothing can be written to the group, layouts are all that brings records there.
+            if is_inline && !kept.has_room {
+                self.count_away(place);
+            }
             return Ok(());
         };
         let (address, group) = (slot::address(held.word), self.group(pending.hash)?);
@@ -177,6 +183,9 @@ impl Table {
         } else {
             group.slot_of(pending.hash, address).ok_or_else(lost)?
         };
+        let is_within = |address| group.place().is_inline() && group.place().holds(address);
+        let stays = pending.word.is_some_and(|word| is_within(slot::address(word)));
+        let has_left = is_within(address) && !stays;
         match pending.word {
             Some(word) => group.store(at, word),
             None => {
@@ -189,6 +198,9 @@ impl Table {
             }
         }
         self.segments.bury(&self.memory, address, held.bytes);
+        if has_left {
+            self.count_away(self.place_of(pending.hash));
+        }
         Ok(())
     }
 
@@ -222,18 +234,21 @@ impl Table {
             let place = self.place_of(hash);
             self.count(place)?;
             let kept = &mut self.groups[place];
-            if kept.filled + kept.reserved < FILLED_MAX {
+            let filled_max = kept.filled_max();
+            if kept.filled + kept.reserved < filled_max {
                 kept.reserved += 1;
                 return Ok(None);
             }
-            if kept.filled - kept.live > DELETED_MAX {
+            // One that is mostly deleted slots is full of nothing.
+            if kept.filled - kept.live > filled_max / 2 {
                 self.rewrite(hash, publishing)?;
             } else {
                 self.split(hash, publishing)?;
             }
         }
         let message = "more keys than a bucket group holds share the top bits of their hash";
-        Err(Error::limit_exceeded(message, SLOTS, SLOTS + 1))
+        let most = u64::from(form::filled_max(false));
+        Err(Error::limit_exceeded(message, most, most + 1))
     }
 
     /// How many of the keys that were prepared are new and lie in the group of this place.

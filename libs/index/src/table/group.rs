@@ -1,4 +1,5 @@
-//! Bucket groups: 1,024 slots in 128 buckets of one cache line each.
+//! Bucket groups: 1,024 slots in 128 buckets of one cache line each, or 768 in 256 buckets where
+//! small records lie beside their slots (`form`).
 //!
 //! A key starts at the bucket that its hash names and goes on to the next one, round the group,
 //! while buckets are full. A slot that was ever used never becomes empty again while a search may
@@ -8,34 +9,26 @@ use std::sync::atomic::Ordering;
 
 use forebay_core::Result;
 
+use super::form::{GroupAt, INLINE_RECORD_BYTES_MAX, ROOM};
 use super::record::{Record, record};
 use super::scratch::Scratch;
 use super::slot;
-use crate::memory::{CHUNK_BYTES_MIN, Memory};
+use crate::memory::Memory;
 
-pub(super) const SLOTS: u64 = 1_024;
-const BUCKET_SLOTS: u64 = 8;
-const BUCKETS: u64 = SLOTS / BUCKET_SLOTS;
-const BUCKET_BYTES: u64 = 8 * BUCKET_SLOTS;
-const BUCKET_SHIFT: u32 = 16;
 /// Lines of one record that are asked for ahead; the rest of a long one is read in order anyway.
 const LINES_AT_ONCE: usize = 8;
-
-/// Slots in use, deleted ones included, beyond which a group is split or written anew: 85 %.
-pub(super) const FILLED_MAX: u32 = (SLOTS * 85 / 100) as u32;
+const LINE_BYTES: u64 = 64;
 
 /// How a slot is published. Planted, the weaker order proves that ThreadSanitizer sees a reader who
 /// may find a slot before the record behind it.
 const PUBLISHED: Ordering =
     if cfg!(forebay_planted = "race") { Ordering::Relaxed } else { Ordering::Release };
 
-const _: () = assert!(SLOTS * 8 == CHUNK_BYTES_MIN, "a group is the smallest chunk");
-
 /// A group in place: as a reader sees it.
 #[derive(Clone, Copy)]
 pub(super) struct Group<'g> {
     memory: &'g Memory,
-    address: u64,
+    at: GroupAt,
 }
 
 /// Where a key is, or where it may go.
@@ -48,22 +41,17 @@ pub(super) enum Place {
 
 impl<'g> Group<'g> {
     /// # Safety
-    /// The address is that of a group which is in use, or was while the caller's guard has been
-    /// held, and its bytes were proved.
-    pub(super) unsafe fn at(memory: &'g Memory, address: u64) -> Self {
-        Self { memory, address }
+    /// There is a group which is in use, or was while the caller's guard has been held, and its
+    /// bytes were proved.
+    #[inline]
+    pub(super) unsafe fn at(memory: &'g Memory, at: GroupAt) -> Self {
+        Self { memory, at }
     }
 
     /// Where it lies.
     #[inline]
-    pub(super) fn address(&self) -> u64 {
-        self.address
-    }
-
-    #[inline]
-    fn bucket(&self, hash: u64, step: u64) -> u64 {
-        let home = hash >> BUCKET_SHIFT;
-        self.address + (home + step) % BUCKETS * BUCKET_BYTES
+    pub(super) fn place(&self) -> GroupAt {
+        self.at
     }
 
     #[inline]
@@ -82,17 +70,22 @@ impl<'g> Group<'g> {
 
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
-        self.memory.prefetch(self.bucket(hash, 0));
+        let bucket = self.at.bucket(hash, 0);
+        self.memory.prefetch(bucket);
+        if self.at.is_inline() {
+            self.memory.prefetch(bucket + LINE_BYTES);
+        }
     }
 
     /// The word of the first slot in the key's bucket with its tag: most likely the key's own.
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<u64> {
-        let (bucket, tag) = (self.bucket(hash, 0), slot::tag_of(hash));
-        let place = self.look(bucket, tag).0.trailing_zeros();
-        if u64::from(place) >= BUCKET_SLOTS {
+        let (bucket, tag) = (self.at.bucket(hash, 0), slot::tag_of(hash));
+        let tagged = self.look(bucket, tag).0;
+        if tagged == 0 {
             return None;
         }
+        let place = tagged.trailing_zeros();
         let word = self.load_to_follow(bucket + 8 * u64::from(place));
         (slot::tag(word) == tag).then_some(word)
     }
@@ -101,8 +94,17 @@ impl<'g> Group<'g> {
     /// branch: which of the slots it is cannot be foretold.
     #[inline]
     fn look(&self, bucket: u64, tag: u16) -> (u32, bool) {
+        if self.at.is_inline() {
+            self.look_at::<3>(bucket, tag)
+        } else {
+            self.look_at::<8>(bucket, tag)
+        }
+    }
+
+    #[inline(always)]
+    fn look_at<const SLOTS: u64>(&self, bucket: u64, tag: u16) -> (u32, bool) {
         let (mut tagged, mut is_full) = (0, true);
-        for place in 0..BUCKET_SLOTS {
+        for place in 0..SLOTS {
             let word = self.load(bucket + 8 * place);
             tagged |= u32::from(slot::tag(word) == tag) << place;
             is_full &= word != slot::EMPTY;
@@ -129,8 +131,8 @@ impl<'g> Group<'g> {
         mut take: impl FnMut(u64) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
         let tag = slot::tag_of(hash);
-        for step in 0..BUCKETS {
-            let bucket = self.bucket(hash, step);
+        for step in 0..self.at.buckets() {
+            let bucket = self.at.bucket(hash, step);
             let (mut tagged, is_full) = self.look(bucket, tag);
             while tagged != 0 {
                 let place = u64::from(tagged.trailing_zeros());
@@ -185,10 +187,10 @@ impl<'g> Group<'g> {
     fn search(&self, hash: u64, is_it: impl Fn(u64) -> Result<bool>) -> Result<Option<Place>> {
         let tag = slot::tag_of(hash);
         let mut free = None;
-        for step in 0..BUCKETS {
-            let bucket = self.bucket(hash, step);
+        for step in 0..self.at.buckets() {
+            let bucket = self.at.bucket(hash, step);
             let mut is_full = true;
-            for at in (0..BUCKET_SLOTS).map(|place| bucket + 8 * place) {
+            for at in (0..self.at.slots()).map(|place| bucket + 8 * place) {
                 let word = self.load(at);
                 if slot::tag(word) == tag && is_it(word)? {
                     return Ok(Some(Place::Held(at, word)));
@@ -214,8 +216,8 @@ impl<'g> Group<'g> {
     /// What a slot becomes when its record goes: empty where no search relies on its bucket being
     /// full.
     pub(super) fn emptied(&self, at: u64) -> u64 {
-        let bucket = at - at % BUCKET_BYTES;
-        let mut words = (0..BUCKET_SLOTS).map(|place| self.load(bucket + 8 * place));
+        let bucket = at - at % self.at.bucket_bytes();
+        let mut words = (0..self.at.slots()).map(|place| self.load(bucket + 8 * place));
         if words.any(|word| word == slot::EMPTY) { slot::EMPTY } else { slot::DELETED }
     }
 
@@ -227,17 +229,40 @@ impl<'g> Group<'g> {
         Some(was)
     }
 
+    /// Takes room in its bucket for a record of a key with this hash, in an inline group; answers
+    /// where, or `None` without any. A crash behind it costs the room, and nothing else.
+    pub(super) fn take_room(&self, hash: u64, bytes: u64) -> Option<u64> {
+        if !self.at.is_inline() || bytes > INLINE_RECORD_BYTES_MAX {
+            return None;
+        }
+        let bucket = self.at.bucket(hash, 0);
+        // SAFETY: a byte of a group in use that only writers touch.
+        let used = unsafe { self.memory.byte(bucket + ROOM.end) };
+        let start = ROOM.start + u64::from(used.load(Ordering::Relaxed));
+        if start + bytes > ROOM.end {
+            return None;
+        }
+        used.store((start + bytes - ROOM.start) as u8, Ordering::Relaxed);
+        Some(bucket + start)
+    }
+
     /// How many slots are not empty, and how many hold a record.
     pub(super) fn counts(&self) -> (u32, u32) {
-        let words = (0..SLOTS).map(|place| self.load(self.address + 8 * place));
-        words.fold((0, 0), |(filled, live), word| {
+        self.slots().map(|at| self.load(at)).fold((0, 0), |(filled, live), word| {
             (filled + u32::from(word != slot::EMPTY), live + u32::from(slot::is_live(word)))
         })
     }
 
+    /// Where its slots lie.
+    fn slots(self) -> impl Iterator<Item = u64> {
+        let buckets =
+            (0..self.at.buckets()).map(move |n| self.at.address() + n * self.at.bucket_bytes());
+        buckets.flat_map(move |bucket| (0..self.at.slots()).map(move |place| bucket + 8 * place))
+    }
+
     /// The words of all records.
     pub(super) fn words(self) -> impl Iterator<Item = u64> {
-        let slots = (0..SLOTS).map(move |place| self.load_to_follow(self.address + 8 * place));
-        slots.filter(|word| slot::is_live(*word))
+        let words = self.slots().map(move |at| self.load_to_follow(at));
+        words.filter(|word| slot::is_live(*word))
     }
 }

@@ -57,7 +57,7 @@ impl Table {
             }
         }
         publishing.reclaim.retire(&self.memory, retired);
-        Ok(())
+        self.lay_anew(bytes_max, publishing)
     }
 
     /// Addresses and hashes of the next records of a segment, up to so many bytes; asks for their
@@ -96,7 +96,7 @@ impl Table {
             let record = unsafe { in_memory(&memory, *address) }?;
             let slot = self.group(*hash)?.and_then(|group| group.slot_of(*hash, *address));
             if let Some(at) = slot {
-                let (moved, bytes) = self.segments.append(&memory, record.key, record.row)?;
+                let (moved, bytes) = self.append(*hash, record.key, record.row)?;
                 if let Some(group) = self.group(*hash)? {
                     group.store(at, slot::pack(slot::tag_of(*hash), moved, bytes));
                 }

@@ -5,8 +5,9 @@ use std::sync::atomic::Ordering;
 
 use forebay_core::Result;
 
-use super::directory::{self, ENTRY_BYTES, Root};
+use super::directory::{ENTRY_BYTES, Root};
 use super::expiry::NEVER;
+use super::form::GroupAt;
 use super::segments::{Segments, spilled_segment};
 use super::spilled::spilled;
 use super::{Kept, Scratch, Table, slot};
@@ -84,7 +85,7 @@ impl Table {
         let groups = table.entries_of_parts(&parts)?;
         let expiries: Vec<i64> = groups
             .chunk_by(|one, other| one == other)
-            .map(|run| memory.group_expires(run[0]).unwrap_or(NEVER))
+            .map(|run| memory.group_expires(run[0].address()).unwrap_or(NEVER))
             .collect();
         let mut table = Self::assemble(memory.clone(), parts, &mut expiries.iter())?;
         if memory.has_spill_file() {
@@ -150,7 +151,7 @@ impl Table {
     /// Finds the groups in the directory; several entries side by side may name one.
     fn take_groups(
         &mut self,
-        entries: &[u64],
+        entries: &[GroupAt],
         expiries: &mut std::slice::Iter<'_, i64>,
     ) -> Result<()> {
         let mut first = 0;
@@ -160,13 +161,10 @@ impl Table {
                 return Err(damaged("a directory that is in no order"));
             }
             let expires = *expires_of(expiries.next())?;
-            let chunk = Chunk::of_image(run[0], CHUNK_BYTES_MIN)
-                .ok_or_else(|| damaged("a group that is no chunk"))?;
-            let depth = self.root.depth() - width.ilog2();
-            let (filled, live, reserved, is_counted) = (0, 0, 0, false);
-            let (due, never) = (NEVER, NEVER);
-            let mut kept =
-                Kept { chunk, depth, filled, live, reserved, is_counted, expires: never, due };
+            let chunk = run[0].chunk().ok_or_else(|| damaged("a group that is no chunk"))?;
+            self.group_bytes += chunk.bytes();
+            let mut kept = Kept::of(chunk, self.root.depth() - width.ilog2());
+            kept.has_room = !self.memory.is_of_image();
             let place = self.groups.len();
             if expires < NEVER {
                 self.due.note(place, &mut kept, expires);
@@ -178,17 +176,17 @@ impl Table {
         if expiries.next().is_some() { Err(damaged("more groups than it has")) } else { Ok(()) }
     }
 
-    /// The addresses of the groups, by directory entry.
-    fn entries_of_parts(&self, parts: &Parts) -> Result<Vec<u64>> {
+    /// Where the groups lie, by directory entry.
+    fn entries_of_parts(&self, parts: &Parts) -> Result<Vec<GroupAt>> {
         if parts.root == Root::NONE {
             return Ok(Vec::new());
         }
-        let Some(chunk) = &parts.directory else { return Ok(vec![parts.root.address()]) };
+        let Some(chunk) = &parts.directory else { return Ok(vec![parts.root.only_group()]) };
         self.memory.prove(chunk.address(), chunk.bytes())?;
         let entry = |entry: u64| {
             let at = chunk.address() + entry * ENTRY_BYTES;
             // SAFETY: an entry of the table's own directory, which was just proved.
-            directory::address(unsafe { self.memory.half_word(at) }.load(Ordering::Relaxed))
+            GroupAt::of_entry(unsafe { self.memory.half_word(at) }.load(Ordering::Relaxed))
         };
         Ok((0..1 << parts.root.depth()).map(entry).collect())
     }

@@ -64,6 +64,27 @@ pub(super) fn lengths(bytes: &[u8]) -> Option<(usize, usize, usize)> {
     Some((at, key, row))
 }
 
+/// Bytes of a record of such a key and row.
+pub(super) fn record_bytes(key: usize, row: usize) -> u64 {
+    let length = |number: usize| (usize::BITS - (number | 1).leading_zeros()).div_ceil(7) as usize;
+    (length(key) + length(row) + key + row) as u64
+}
+
+/// Writes a record and answers its bytes.
+///
+/// # Safety
+/// There is room for it at this address, and nobody has the address yet.
+pub(super) unsafe fn write(memory: &Memory, address: u64, key: &[u8], row: &[u8]) -> u64 {
+    let (header, length) = header(key.len(), row.len());
+    let mut at = address;
+    for part in [&header[..length], key, row] {
+        // SAFETY: the caller's promise.
+        unsafe { memory.write(at, part) };
+        at += part.len() as u64;
+    }
+    at - address
+}
+
 /// The header of a record without key that takes this many bytes, header included: it fills a gap
 /// that nobody reads but who walks a segment. `None` for one byte, which is too few.
 pub(crate) fn filler(bytes: u64) -> Option<Vec<u8>> {
@@ -171,6 +192,23 @@ pub(super) fn short_header(bytes: &[u8; 3], key: usize) -> Option<(u64, usize)> 
 mod tests {
     use super::*;
     use crate::memory::RESERVED_BYTES;
+
+    #[test]
+    fn a_record_takes_as_many_bytes_as_it_says() {
+        let memory = Memory::reserve(RESERVED_BYTES).unwrap();
+        let chunk = memory.allocate(64 * 1_024).unwrap();
+        for length in [0, 1, 127, 128, 16_383, 16_384] {
+            let (key, row) = (vec![7; length], vec![9; length]);
+            // SAFETY: the chunk is this test's, and has room.
+            let found = unsafe {
+                write(&memory, chunk.address(), &key, &row);
+                in_memory(&memory, chunk.address()).unwrap()
+            };
+            assert_eq!((found.key, found.row), (&key[..], &row[..]));
+            assert_eq!(found.bytes, record_bytes(length, length));
+        }
+        memory.release([chunk]);
+    }
 
     #[test]
     fn a_filler_is_a_record_of_exactly_its_bytes() {

@@ -14,7 +14,7 @@ use std::ops::Range;
 use forebay_core::{Error, Result};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
-use super::record::header;
+use super::record::{self, record_bytes};
 use crate::image::{SegmentAt, damaged};
 use crate::memory::{
     BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Chunk, Memory, SegmentNote, is_spilled,
@@ -286,20 +286,36 @@ impl Segments {
 
     /// Writes a record and answers its address and its bytes.
     pub(super) fn append(&mut self, memory: &Memory, key: &[u8], row: &[u8]) -> Result<(u64, u64)> {
-        let (header, length) = header(key.len(), row.len());
-        let bytes = (length + key.len() + row.len()) as u64;
-        let segment = self.room_for(memory, bytes)?;
-        let address = segment.chunk.address() + segment.used;
-        let mut at = address;
-        for part in [&header[..length], key, row] {
-            // SAFETY: the open segment has room for the record, and nobody has its address yet.
-            unsafe { memory.write(at, part) };
-            at += part.len() as u64;
-        }
-        segment.used += bytes;
-        segment.live += bytes;
-        memory.note_fill(segment.chunk.address(), segment.used, segment.live);
+        let address = self.room(memory, record_bytes(key.len(), row.len()))?;
+        // SAFETY: the open segment has room for the record, and nobody has its address yet.
+        let bytes = unsafe { record::write(memory, address, key, row) };
+        self.appended(memory, bytes);
         Ok((address, bytes))
+    }
+
+    /// Writes a record that was one elsewhere; answers its address.
+    pub(super) fn append_bytes(&mut self, memory: &Memory, record: &[u8]) -> Result<u64> {
+        let bytes = record.len() as u64;
+        let address = self.room(memory, bytes)?;
+        // SAFETY: as above.
+        unsafe { memory.write(address, record) };
+        self.appended(memory, bytes);
+        Ok(address)
+    }
+
+    /// Where the next record goes, of this many bytes.
+    fn room(&mut self, memory: &Memory, bytes: u64) -> Result<u64> {
+        let open = self.room_for(memory, bytes)?;
+        Ok(open.chunk.address() + open.used)
+    }
+
+    /// A record of this many bytes was written there.
+    fn appended(&mut self, memory: &Memory, bytes: u64) {
+        if let Some(open) = &mut self.open {
+            open.used += bytes;
+            open.live += bytes;
+            memory.note_fill(open.chunk.address(), open.used, open.live);
+        }
     }
 
     fn room_for(&mut self, memory: &Memory, bytes: u64) -> Result<&mut Segment> {
@@ -386,6 +402,10 @@ impl Segments {
         let held = open.as_mut().filter(|open| open.holds(address));
         let is_open = held.is_some();
         let Some(segment) = held.or_else(|| self.sealed.at_or_before(address)) else { return };
+        // What lies in no segment lies in the bucket of an inline group.
+        if !segment.holds(address) {
+            return;
+        }
         // Less than nothing only where an image has lied; then the segment is never emptied.
         segment.live = segment.live.saturating_sub(bytes);
         memory.note_fill(segment.chunk.address(), segment.used, segment.live);

@@ -18,7 +18,10 @@ unsafe fn find<'g>(
     unsafe { Search::begin(memory, root, hash).end(memory, key, scratch) }
 }
 
+mod inline;
+
 use super::*;
+use crate::memory::CHUNK_BYTES_MIN;
 
 /// A table with a root that readers see.
 struct Seen {
@@ -143,8 +146,11 @@ fn a_long_history_leaves_what_a_map_has() {
     assert_eq!(rows.len(), model.len());
     // Everything dead was let go but for half of the sealed segments and the open one.
     let live: u64 = model.iter().map(|(key, row)| (key.len() + row.len() + 2) as u64).sum();
-    let slots = table.groups.len() as u64 * CHUNK_BYTES_MIN;
-    assert!(table.bytes() < slots + 3 * live + 256 * 1024, "{} for {live}", table.bytes());
+    assert!(
+        table.bytes() < table.group_bytes + 3 * live + 256 * 1024,
+        "{} for {live}",
+        table.bytes()
+    );
 
     table.retire(&seen.reclaim);
     assert_eq!(seen.used_at_rest(), 0);
@@ -160,7 +166,7 @@ fn each_new_key_moves_one_group_at_most() {
         assert!(table.groups.len() <= before + 1 || before == 0);
         assert!(used == 0 || seen.memory.used_bytes() <= used + 4 * 1024 * 1024);
     }
-    assert!(table.groups.len() >= 60_000 / FILLED_MAX as usize);
+    assert!(table.groups.len() >= 60_000 / form::filled_max(true) as usize);
     let filled: u32 = table.groups.iter().map(|kept| kept.filled).sum();
     assert_eq!(filled, 60_000);
 }
@@ -364,7 +370,11 @@ fn a_reader_in_a_group_that_was_split_finds_what_it_held_then() {
     listed.dedup();
     let is_listed = |key: &[u8; 4]| listed.binary_search(&key.to_vec()).is_ok();
     assert!(old.iter().all(is_listed) && end.is_none());
-    assert_eq!(listed.len(), FILLED_MAX as usize, "what the group held when it was split");
+    assert_eq!(
+        listed.len(),
+        form::filled_max(false) as usize,
+        "what the group held when it was split"
+    );
     drop(pin);
     assert_eq!(seen.used_at_rest(), table.bytes());
 }

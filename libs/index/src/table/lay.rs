@@ -1,0 +1,355 @@
+//! Groups made: the first one, the halves of one that is split, one that is written anew; and where
+//! the records of an inline group lie.
+//!
+//! A group is inline where most of its records are small. Its writer puts a small record into the
+//! bucket that the key's search begins at, as long as there is room: a record is never written
+//! over, so what replaces it takes more, and goes to a segment once there is none. When half of a
+//! group's records have left their buckets it is laid out anew.
+
+use forebay_core::{ErrorCode, Result};
+
+use super::directory::Root;
+use super::expiry::NEVER;
+use super::form::{self, GroupAt, INLINE_RECORD_BYTES_MAX};
+use super::group::Group;
+use super::record::{self, record_bytes};
+use super::{Kept, Publishing, Table, slot};
+use crate::memory::{Memory, Swing, is_spilled};
+
+/// A record of a group that is made anew.
+struct Listed {
+    hash: u64,
+    word: u64,
+    bytes: u64,
+    /// Whether a slot names it already, or one is to.
+    is_shown: bool,
+}
+
+/// Groups in the place of one, before anybody sees them.
+struct Laid {
+    halves: Vec<Kept>,
+    /// Whether writes on their way must know what has moved.
+    is_followed: bool,
+    /// By the address where a record was: the word of where it is now.
+    moved: Vec<(u64, u64)>,
+    /// Those that left a segment: where they were, and their bytes.
+    left: Vec<(u64, u64)>,
+    /// Those that came to one.
+    came: Vec<(u64, u64)>,
+}
+
+impl Laid {
+    fn word_of(&self, address: u64) -> Option<u64> {
+        let place = self.moved.binary_search_by_key(&address, |(was, _)| *was);
+        place.ok().map(|place| self.moved[place].1)
+    }
+}
+
+impl Table {
+    /// Says whether groups that are made from now on may be inline: they take more memory, of which
+    /// nothing can be spilled.
+    pub(crate) fn allow_inline(&mut self, may_be: bool) {
+        self.may_be_inline = may_be;
+    }
+
+    pub(super) fn add_first_group(&mut self, publishing: Publishing<'_>) -> Result<()> {
+        let kept = self.new_group(0, false)?;
+        self.group_bytes += kept.chunk.bytes();
+        self.root = Root::of_group(GroupAt::of(&kept.chunk));
+        self.places.push(0);
+        self.groups.push(kept);
+        self.publish(publishing);
+        Ok(())
+    }
+
+    fn new_group(&self, depth: u32, is_inline: bool) -> Result<Kept> {
+        let chunk = self.memory.allocate(form::bytes(is_inline))?;
+        // SAFETY: the chunk was just allocated, so nobody else has its address.
+        unsafe { self.memory.clear(&chunk) };
+        self.memory.note_group(chunk.address(), NEVER);
+        Ok(Kept { is_counted: true, ..Kept::of(chunk, depth) })
+    }
+
+    /// Writes the group of a hash anew, without its deleted slots.
+    pub(super) fn rewrite(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
+        let place = self.place_of(hash);
+        let laid = self.lay(place, self.groups[place].depth, 1)?;
+        self.swing(hash, laid, publishing);
+        Ok(())
+    }
+
+    /// Splits the group of a hash by the next bit.
+    pub(super) fn split(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
+        let place = self.place_of(hash);
+        let depth = self.groups[place].depth + 1;
+        if depth > self.root.depth() {
+            self.double(publishing)?;
+        }
+        let laid = self.lay(place, depth, 2)?;
+        self.swing(hash, laid, publishing);
+        Ok(())
+    }
+
+    /// Puts what was laid out in the place of the group of a hash.
+    fn swing(&mut self, hash: u64, mut laid: Laid, publishing: Publishing<'_>) {
+        let (place, entries) = (self.place_of(hash), self.entries_of(hash));
+        self.follow_moved(place, &laid);
+        let high = if laid.halves.len() > 1 { laid.halves.pop() } else { None };
+        let Some(mut low) = laid.halves.pop() else { return };
+        let (expires, due) = (self.groups[place].expires, self.groups[place].due);
+        (low.expires, low.due) = (expires, due);
+        low.is_lined_up = self.groups[place].is_lined_up;
+        self.memory.note_group(low.chunk.address(), expires);
+        self.group_bytes += low.chunk.bytes();
+        let old = std::mem::replace(&mut self.groups[place], low);
+        let mut places = [place, place];
+        if let Some(mut high) = high {
+            self.memory.note_group(high.chunk.address(), expires);
+            self.due.note(self.groups.len(), &mut high, expires);
+            self.group_bytes += high.chunk.bytes();
+            places[1] = self.groups.len();
+            self.groups.push(high);
+        }
+        let entry = |place: usize| GroupAt::of(&self.groups[place].chunk).entry();
+        let swing = Swing {
+            entry: self.entry_address(entries.start),
+            count: entries.len() as u64,
+            low: entry(places[0]),
+            high: entry(places[1]),
+        };
+        // A single entry is swung by one store.
+        let is_armed = self.directory.is_some() && entries.len() > 1;
+        if is_armed {
+            self.memory.words().begin_swing(swing);
+        }
+        let middle = entries.start + entries.len().div_ceil(2);
+        self.point(entries.start..middle, places[0], publishing);
+        self.point(middle..entries.end, places[1], publishing);
+        if is_armed {
+            self.memory.words().end_swing();
+        }
+        self.moves += 1;
+        for place in places {
+            self.groups[place].reserved = self.reserved_of(place);
+        }
+        for (address, bytes) in laid.left {
+            self.segments.bury_moved(&self.memory, address, bytes);
+        }
+        self.group_bytes -= old.chunk.bytes();
+        publishing.reclaim.retire(&self.memory, vec![old.chunk]);
+    }
+
+    /// The writes on their way know where the records of the group at this place are now.
+    fn follow_moved(&mut self, place: usize, laid: &Laid) {
+        if laid.moved.is_empty() {
+            return;
+        }
+        let mut pending = std::mem::take(&mut self.pending);
+        for pending in pending.iter_mut().filter(|pending| self.place_of(pending.hash) == place) {
+            let now = |word: u64| laid.word_of(slot::address(word)).unwrap_or(word);
+            pending.word = pending.word.map(now);
+            if let Some(held) = &mut pending.held {
+                held.word = now(held.word);
+            }
+        }
+        self.pending = pending;
+    }
+
+    /// Makes one group, or two, of the one at this place; nobody sees them yet, and without memory
+    /// all is as it was.
+    fn lay(&mut self, place: usize, depth: u32, count: usize) -> Result<Laid> {
+        let listed = self.listed(place)?;
+        let bit = if count > 1 { 1_u64 << (64 - depth) } else { 0 };
+        let half_of = |hash: u64| usize::from(hash & bit != 0);
+        let is_inline = self.is_to_be_inline(place, &listed, half_of);
+        let mut halves: Vec<Kept> = Vec::with_capacity(count);
+        for _ in 0..count {
+            match self.new_group(depth, is_inline) {
+                Ok(half) => halves.push(half),
+                Err(error) => {
+                    self.memory.release(halves.into_iter().map(|half| half.chunk));
+                    return Err(error);
+                }
+            }
+        }
+        let (moved, left, came) = (Vec::new(), Vec::new(), Vec::new());
+        let is_followed = !self.pending.is_empty();
+        let mut laid = Laid { halves, is_followed, moved, left, came };
+        let was = GroupAt::of(&self.groups[place].chunk);
+        if let Err(error) = self.lay_out(&listed, was, half_of, &mut laid) {
+            for (address, bytes) in laid.came {
+                self.segments.bury_moved(&self.memory, address, bytes);
+            }
+            self.memory.release(laid.halves.into_iter().map(|half| half.chunk));
+            return Err(error);
+        }
+        laid.moved.sort_unstable();
+        Ok(laid)
+    }
+
+    /// Whether most of these records are small, and few enough that each half has room for them.
+    fn is_to_be_inline(
+        &self,
+        place: usize,
+        listed: &[Listed],
+        half_of: impl Fn(u64) -> usize,
+    ) -> bool {
+        let shown = || listed.iter().filter(|record| record.is_shown);
+        let small = shown().filter(|record| record.is_small()).count();
+        let (all, high) = (shown().count(), shown().filter(|one| half_of(one.hash) == 1).count());
+        let most = high.max(all - high) + self.groups[place].reserved as usize;
+        self.may_be_inline && 4 * small > 3 * all && most < form::filled_max(true) as usize
+    }
+
+    /// Puts records into their halves; those that lie in the group that goes go first, for their
+    /// buckets have room for all of them.
+    fn lay_out(
+        &mut self,
+        listed: &[Listed],
+        was: GroupAt,
+        half_of: impl Fn(u64) -> usize,
+        laid: &mut Laid,
+    ) -> Result<()> {
+        let memory = self.memory.clone();
+        let is_within = |record: &&Listed| was.holds(slot::address(record.word));
+        let within = listed.iter().filter(is_within);
+        for record in within.chain(listed.iter().filter(|record| !is_within(record))) {
+            let half = half_of(record.hash);
+            let word = self.place_record(&memory, record, is_within(&record), half, laid)?;
+            if record.is_shown {
+                self.put(&mut laid.halves[half], record.hash, word);
+            }
+        }
+        Ok(())
+    }
+
+    /// The word of a record behind the step: of a copy in its bucket, where there is room.
+    fn place_record(
+        &mut self,
+        memory: &Memory,
+        record: &Listed,
+        is_within: bool,
+        half: usize,
+        laid: &mut Laid,
+    ) -> Result<u64> {
+        let Listed { hash, word, bytes, .. } = *record;
+        let from = slot::address(word);
+        let kept = &laid.halves[half];
+        // SAFETY: a group that only this writer has.
+        let group = unsafe { Group::at(memory, GroupAt::of(&kept.chunk)) };
+        let room = if is_spilled(word) { None } else { group.take_room(hash, bytes) };
+        // SAFETY: a record of this table, in memory; nothing of it goes while it is borrowed.
+        let copied = || unsafe { memory.bytes(from, bytes as usize) };
+        let to = match room {
+            Some(to) => {
+                // SAFETY: room of a group that nobody has yet.
+                unsafe { memory.write(to, copied()) };
+                if !is_within {
+                    laid.left.push((from, bytes));
+                }
+                to
+            }
+            None if is_within => {
+                let to = self.segments.append_bytes(memory, copied())?;
+                laid.came.push((to, bytes));
+                to
+            }
+            None => return Ok(word),
+        };
+        let word = slot::pack(slot::tag_of(hash), to, bytes);
+        if laid.is_followed {
+            laid.moved.push((from, word));
+        }
+        Ok(word)
+    }
+
+    /// The records of a group, with those on their way that lie in it.
+    fn listed(&self, place: usize) -> Result<Vec<Listed>> {
+        let mut listed = Vec::new();
+        self.visit_records(&self.groups[place], |word, record| {
+            let (hash, bytes) = (self.hash.of(record.key), record.bytes);
+            listed.push(Listed { hash, word, bytes, is_shown: true });
+            Ok(())
+        })?;
+        let at = GroupAt::of(&self.groups[place].chunk);
+        for pending in self.pending.iter().filter(|_| at.is_inline()) {
+            if let Some(word) = pending.word.filter(|word| at.holds(slot::address(*word))) {
+                let (hash, bytes) = (pending.hash, pending.bytes);
+                listed.push(Listed { hash, word, bytes, is_shown: false });
+            }
+        }
+        Ok(listed)
+    }
+
+    fn put(&self, group: &mut Kept, hash: u64, word: u64) {
+        // SAFETY: a group that only this writer has.
+        unsafe { Group::at(&self.memory, GroupAt::of(&group.chunk)) }.put(hash, word);
+        group.filled += 1;
+        group.live += 1;
+    }
+
+    /// Writes the record of a key with this hash, into its bucket where there is room; answers its
+    /// address and its bytes.
+    ///
+    /// # Errors
+    /// `LimitExceeded` without memory.
+    pub(super) fn append(&mut self, hash: u64, key: &[u8], row: &[u8]) -> Result<(u64, u64)> {
+        let room = match self.group(hash)?.filter(|_| self.has_room(hash)) {
+            Some(group) => group.take_room(hash, record_bytes(key.len(), row.len())),
+            None => None,
+        };
+        let Some(to) = room else { return self.segments.append(&self.memory, key, row) };
+        // SAFETY: room of the writer's own group, of which nobody has the address yet.
+        let bytes = unsafe { record::write(&self.memory, to, key, row) };
+        Ok((to, bytes))
+    }
+
+    /// Whether records may be written to the group of a hash: not where it lies in an image.
+    fn has_room(&self, hash: u64) -> bool {
+        !self.memory.is_of_image() || self.groups[self.place_of(hash)].has_room
+    }
+
+    /// Counts a record that has left its bucket, in the group at this place, or a new one that may
+    /// come to lie there.
+    pub(super) fn count_away(&mut self, place: usize) {
+        let kept = &mut self.groups[place];
+        kept.away += 1;
+        if kept.away * 2 > kept.live && !kept.is_lined_up {
+            kept.is_lined_up = true;
+            self.to_lay_anew.push_back(place as u32);
+        }
+    }
+
+    /// Lays out groups anew many of whose records were written elsewhere, about as many bytes as
+    /// asked for.
+    ///
+    /// # Errors
+    /// `Corrupt`, `Unavailable`.
+    pub(super) fn lay_anew(&mut self, bytes_max: u64, publishing: Publishing<'_>) -> Result<()> {
+        let mut laid = 0;
+        while laid < bytes_max {
+            let Some(place) = self.to_lay_anew.pop_front() else { break };
+            let kept = &mut self.groups[place as usize];
+            kept.is_lined_up = false;
+            let word = self.group_of(&self.groups[place as usize])?.words().next();
+            let kept = &self.groups[place as usize];
+            let Some(word) = word.filter(|_| kept.away * 2 > kept.live) else { continue };
+            let scratch = super::Scratch::default();
+            let found = self.group_of(kept)?.record(word, &scratch)?;
+            let (hash, bytes) = (self.hash.of(found.key), kept.chunk.bytes());
+            match self.rewrite(hash, publishing) {
+                // It is tried again when more was written elsewhere.
+                Err(error) if error.code() == ErrorCode::LimitExceeded => break,
+                done => done?,
+            }
+            laid += bytes;
+        }
+        Ok(())
+    }
+}
+
+impl Listed {
+    fn is_small(&self) -> bool {
+        self.bytes <= INLINE_RECORD_BYTES_MAX && !is_spilled(self.word)
+    }
+}

@@ -1,0 +1,150 @@
+//! Tables of small records, which lie in the buckets of their keys.
+
+use super::*;
+
+const KEYS: u64 = 30_000;
+/// The part of all records that lie in their buckets, in per cent, at least: the rest begins its
+/// search in a bucket that has no room.
+const INLINE_PERCENT: usize = 75;
+
+impl Table {
+    /// How many records lie in the group that names them, and how many there are.
+    fn inline_records(&self) -> (usize, usize) {
+        let (mut inline, mut all) = (0, 0);
+        for kept in &self.groups {
+            let at = GroupAt::of(&kept.chunk);
+            for word in self.group_of(kept).unwrap().words() {
+                inline += usize::from(at.holds(slot::address(word)));
+                all += 1;
+            }
+        }
+        (inline, all)
+    }
+
+    fn assert_mostly_inline(&self) {
+        let (inline, all) = self.inline_records();
+        assert!(inline * 100 >= all * INLINE_PERCENT, "{inline} of {all}");
+    }
+}
+
+fn row(key: u64, turn: u64) -> Vec<u8> {
+    [key.to_le_bytes(), turn.to_le_bytes()].concat()
+}
+
+/// Writes some rows as one entry.
+fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: Publishing<'_>) {
+    for (key, row) in rows {
+        table.prepare(&key.to_le_bytes(), row, None, publishing).unwrap();
+    }
+    table.show().unwrap();
+    table.reclaim(4_096, MoveTo::Memory, publishing).unwrap();
+}
+
+#[test]
+fn small_records_lie_in_their_buckets_and_come_back_there() {
+    let (seen, mut number) = (Seen::new(), numbers(3));
+    let mut table = seen.table();
+    let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
+    rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    table.assert_mostly_inline();
+    let mut turns = vec![0; KEYS as usize];
+    for turn in 1..=600 {
+        let keys: std::collections::BTreeSet<_> = (0..500).map(|_| number(KEYS)).collect();
+        let rows: Vec<_> = keys.into_iter().map(|key| (key, row(key, turn))).collect();
+        rows.iter().for_each(|(key, _)| turns[*key as usize] = turn);
+        write(&mut table, &rows, seen.publishing());
+    }
+    for (key, turn) in (0..).zip(&turns) {
+        assert_eq!(seen.find(&u64::to_le_bytes(key)), Some(row(key, *turn)));
+    }
+    let (inline, all) = table.inline_records();
+    assert!(inline * 2 >= all, "{inline} of {all} after ten updates of each");
+    let all_at_rest = seen.used_at_rest();
+    assert!(all_at_rest < 2 * table.group_bytes, "{all_at_rest} and {}", table.group_bytes);
+    table.retire(&seen.reclaim);
+    assert_eq!(seen.used_at_rest(), 0);
+}
+
+#[test]
+fn writes_on_their_way_follow_the_records_of_groups_that_are_made_anew() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    let known: Vec<_> = (0..4_000).map(|key| (key, row(key, 1))).collect();
+    write(&mut table, &known, seen.publishing());
+    // One entry: old documents change and go while new ones split each group several times.
+    for gives_up in [true, false] {
+        let before = table.groups.len();
+        for key in 0..KEYS {
+            let key_bytes = key.to_le_bytes();
+            if key % 7 == 3 {
+                table.prepare_removal(&key_bytes).unwrap();
+            } else {
+                table.prepare(&key_bytes, &row(key, 2), None, seen.publishing()).unwrap();
+            }
+        }
+        assert!(table.groups.len() > 3 * before || !gives_up);
+        if gives_up {
+            table.give_up();
+            for (key, row) in &known {
+                assert_eq!(seen.find(&key.to_le_bytes()).as_ref(), Some(row));
+            }
+            assert_eq!(seen.find(&9_000_u64.to_le_bytes()), None);
+        }
+    }
+    table.show().unwrap();
+    for key in 0..KEYS {
+        let expected = (key % 7 != 3).then(|| row(key, 2));
+        assert_eq!(seen.find(&key.to_le_bytes()), expected, "key {key}");
+    }
+    let live: u32 = table.groups.iter().map(|kept| kept.live).sum();
+    assert_eq!(live as usize, table.inline_records().1);
+    table.retire(&seen.reclaim);
+    assert_eq!(seen.used_at_rest(), 0);
+}
+
+#[test]
+fn rooms_never_overlap_and_never_leave_their_bucket() {
+    let memory = Memory::reserve(1 << 30).unwrap();
+    let chunk = memory.allocate(form::bytes(true)).unwrap();
+    // SAFETY: the chunk is this test's.
+    unsafe { memory.clear(&chunk) };
+    let at = GroupAt::of(&chunk);
+    // SAFETY: as above.
+    let group = unsafe { Group::at(&memory, at) };
+    let mut taken: Vec<(u64, u64)> = Vec::new();
+    for hash in (0..20_000_u64).map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15)) {
+        let bytes = 4 + hash % 40;
+        let Some(start) = group.take_room(hash, bytes) else { continue };
+        assert!(bytes <= form::INLINE_RECORD_BYTES_MAX);
+        let room = form::ROOM;
+        let bucket = at.bucket(hash, 0);
+        assert!(start >= bucket + room.start && start + bytes <= bucket + room.end);
+        taken.push((start, start + bytes));
+    }
+    taken.sort_unstable();
+    assert!(taken.len() > 512, "{} rooms", taken.len());
+    assert!(taken.windows(2).all(|two| two[0].1 <= two[1].0));
+    memory.release([chunk]);
+}
+
+#[test]
+fn groups_take_the_form_that_their_records_ask_for() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    let small: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
+    small.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    table.assert_mostly_inline();
+    // They grow, so the halves of what is split from now on are plain.
+    let large = |key: u64| vec![key as u8; 100];
+    let grown: Vec<_> = (0..3 * KEYS).map(|key| (key, large(key))).collect();
+    grown.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    assert!(table.groups.iter().all(|kept| !GroupAt::of(&kept.chunk).is_inline()));
+    for key in 0..3 * KEYS {
+        assert_eq!(seen.find(&key.to_le_bytes()), Some(large(key)));
+    }
+    // Where nothing may be inline, nothing is.
+    let mut table = seen.table();
+    table.allow_inline(false);
+    small.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    assert_eq!(table.inline_records(), (0, KEYS as usize));
+}
