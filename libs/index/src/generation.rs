@@ -1,7 +1,7 @@
 //! One generation of a partition's documents, as its writer has it.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::Result;
 use forebay_core::fold::{Applied, PartitionState};
@@ -45,6 +45,8 @@ pub(crate) struct Generation {
     pub(crate) progress: Progress,
     pub(crate) held: Held,
     pub(crate) following: Following,
+    /// How many blocks of the image that it goes on from were mended.
+    mended: Arc<AtomicU64>,
 }
 
 impl Generation {
@@ -69,7 +71,8 @@ impl Generation {
         status: &Status,
     ) -> Self {
         let Status { progress, held, following, .. } = *status;
-        Self { space, table, windows, list: None, listed: 0, progress, held, following }
+        let (list, listed, mended) = (None, 0, Arc::default());
+        Self { space, table, windows, list, listed, progress, held, following, mended }
     }
 
     /// One in a private space that goes on from an image, which is mapped there.
@@ -80,7 +83,7 @@ impl Generation {
     ) -> Result<Self> {
         let table = Table::of_image(image, addresses, spill)?;
         let space = Space::new(table.memory().clone(), table.hash(), table.root());
-        Ok(Self::of_table(space, table, None, image.about()))
+        Ok(Self::of_table(space, table, None, image))
     }
 
     /// One in a live space that is empty: an image is copied there, each of its blocks proved, with
@@ -105,22 +108,23 @@ impl Generation {
         let publishing = Publishing { root: Some(&words.windows), reclaim: &index.reclaim };
         windows.prepare_all(state, publishing)?;
         windows.0.show()?;
-        let mut copied = Self::of_table(space, table, Some(windows), image.about());
+        let mut copied = Self::of_table(space, table, Some(windows), image);
         // Whoever takes over before anything is applied goes on with this log.
         copied.following.log_id = state.log_id;
         copied.following.drop_all_count = state.drop_all_count;
         Ok(copied)
     }
 
-    fn of_table(
-        space: Arc<Space>,
-        table: Table,
-        windows: Option<Windows>,
-        about: &ImageAbout,
-    ) -> Self {
-        let mut status = Status { progress: about.progress, held: about.held, ..Status::START };
+    fn of_table(space: Arc<Space>, table: Table, windows: Option<Windows>, image: &Image) -> Self {
+        let ImageAbout { progress, held, .. } = *image.about();
+        let mut status = Status { progress, held, ..Status::START };
         status.held.memory_bytes = table.bytes();
-        Self::of(space, table, windows, &status)
+        Self { mended: image.mended().clone(), ..Self::of(space, table, windows, &status) }
+    }
+
+    /// How many blocks of the image that it goes on from were mended so far.
+    pub(crate) fn blocks_mended(&self) -> u64 {
+        self.mended.load(Ordering::Relaxed)
     }
 
     /// What it comes to at the moment.

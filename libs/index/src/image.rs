@@ -3,11 +3,13 @@
 //! The bytes are `proto/spec/image.md`. A file holds what lies in a space's memory, block by block,
 //! each with a checksum, and beside it the little that a writer must know to go on. Opening one
 //! reads only that; a block is compared with its checksum when somebody first comes to it, so
-//! nothing damaged is ever served, and what an open costs grows with a thousandth of the image.
+//! nothing damaged is ever served, and what an open costs grows with a thousandth of the image. A
+//! damaged block is mended from parity where the others of its class are sound (`blocks`).
 //!
 //! What the fold keeps beside the documents travels in the image as bytes that this crate does not
 //! know: its *state*.
 
+mod blocks;
 mod format;
 mod open;
 mod write;
@@ -19,7 +21,8 @@ use std::os::fd::BorrowedFd;
 use forebay_core::id::{PartitionCount, PartitionRef};
 use forebay_core::{Error, Result};
 
-pub(crate) use format::{Block, Extent, SegmentAt, checksum};
+pub(crate) use blocks::Blocks;
+pub(crate) use format::{Block, Extent, SegmentAt};
 pub use open::Image;
 pub(crate) use write::{Content, write};
 

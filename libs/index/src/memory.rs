@@ -13,7 +13,8 @@
 //! other thread had the lock.
 //!
 //! Memory that was made of an image lies in part in the image's file, privately mapped; each block
-//! of it is proved before it is first used ([`Memory::prove`]), by readers and the writer alike.
+//! of it is proved before it is first used, and mended where that can be ([`Memory::prove`]), by
+//! readers and the writer alike.
 //!
 //! *Live* memory lies in a file that several processes map (`live`). Whoever reads there announces
 //! itself to nobody, so nothing waits for it: what goes out of use *rests*, and before any of it is
@@ -339,11 +340,11 @@ impl Memory {
     }
 
     /// Makes sure that these bytes are what they were when they were written: those that lie in an
-    /// image are compared with its checksums the first time. Costs nothing without an image, and a
-    /// bit once it was done.
+    /// image are compared with its checksums the first time, and mended where they do not fit.
+    /// Costs nothing without an image, and a bit once it was done.
     ///
     /// # Errors
-    /// `Corrupt` when they are not, or lie where nothing was ever written.
+    /// `Corrupt` when they are not and cannot be mended, or lie where nothing was ever written.
     #[inline]
     pub(crate) fn prove(&self, address: u64, bytes: u64) -> Result<()> {
         match &self.backing {
@@ -384,8 +385,8 @@ impl Memory {
                 return Ok(());
             }
             let start = self.pointer(block * CHUNK_BYTES_MIN);
-            // SAFETY: a block of an extent that was mapped, or read, when this memory was made. It
-            // changes only by atomics, and only once it was proved.
+            // SAFETY: a block of an extent that was mapped, or read, when this memory was made. All
+            // others change it only by atomics, and only once it was proved.
             unsafe { proof.prove_block(block, start) }
         })
     }

@@ -262,8 +262,9 @@ impl PartitionWriter {
     /// of an empty one, with the fold's state as of the image.
     ///
     /// In the process's own memory its blocks are mapped, and proved when they are used; so this
-    /// costs as much as the image has groups, not documents. The first block that is found damaged
-    /// makes every later `apply` fail. To a live copy all blocks are copied, and proved meanwhile.
+    /// costs as much as the image has groups, not documents. A damaged block is mended then, from
+    /// the image's parity; the first one that cannot be makes every later `apply` fail. To a live
+    /// copy all blocks are copied, proved and mended meanwhile.
     ///
     /// # Errors
     /// `Unsupported` for an image of another partition; `Corrupt` for one that cannot be a table,
@@ -352,7 +353,7 @@ impl PartitionWriter {
     }
 
     /// Whether the generation that is written may go on: nothing of an image, or of what was
-    /// spilled, was found damaged. Anybody in this process may find it, a reader as well.
+    /// spilled, was found damaged beyond mending. Anybody in this process may find it, a reader as well.
     ///
     /// # Errors
     /// `Corrupt`.
@@ -370,6 +371,12 @@ impl PartitionWriter {
             same.map_or(Ok(()), |space| space.memory.check_sound())
         });
         sound.map_err(|error| error.with_partition(self.id))
+    }
+
+    /// How many blocks of the image that this generation goes on from were damaged and mended so
+    /// far, by whoever came to them: there is nothing wrong with what is read, but with the disk.
+    pub fn blocks_mended(&self) -> u64 {
+        self.state().target().blocks_mended()
     }
 
     /// Writes an image of the documents, with a state of the caller's beside them; answers its

@@ -1,146 +1,24 @@
 //! Images: what is written, opened again and gone on from is what it was, and no byte of it is
 //! served that is not what was written.
 
+#[path = "support/images.rs"]
+mod images;
 mod support;
 
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use forebay_core::change::{ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::change::{ClientBatch, EntryBody};
 use forebay_core::fold::{Applied, PartitionState};
 use forebay_core::id::{ClientId, PartitionId};
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
-use forebay_index::{Image, ImageFile, Index, PartitionPhase};
-use support::{Bytes, INT64, STRING, Store, at, schema_at, spec};
-
-const PARTITION: PartitionId = PartitionId(0);
-const BLOCK_BYTES: usize = 8 * 1024;
-
-/// An image in a file, which is mapped.
-#[derive(Debug)]
-struct Mapped(File);
-
-impl ImageFile for Mapped {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
-
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        self.0.read_exact_at(buffer, at).map(|()| buffer.len())
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
-    }
-}
-
-fn mapped(bytes: &[u8]) -> Arc<dyn ImageFile> {
-    let file = tempfile::tempfile().unwrap();
-    file.write_all_at(bytes, 0).unwrap();
-    Arc::new(Mapped(file))
-}
-
-fn store() -> Store {
-    Store::new(spec(1, &[("age", INT64), ("name", STRING)]))
-}
-
-/// Numbers that look random and are the same in each run.
-fn numbers(mut state: u64) -> impl FnMut(u64) -> u64 {
-    move |below| {
-        state =
-            state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        (state >> 33) % below
-    }
-}
-
-/// A history of puts, some with a time to live, and deletes, over this many keys; entries at the
-/// milliseconds given.
-fn write_some(store: &mut Store, keys: u64, millis: std::ops::Range<i64>) {
-    let mut number = numbers(millis.start as u64);
-    for millis in millis {
-        let changes = (0..20).map(|_| {
-            let key = format!("key-{}", number(keys));
-            if number(5) == 0 {
-                return store.delete(&key);
-            }
-            let name = "n".repeat(number(90) as usize);
-            let set = |field: &str, value| FieldChange {
-                field: store.field(field),
-                op: FieldOp::Set(Some(value)),
-                ttl_us: None,
-            };
-            let fields = vec![set("age", Value::Int64(millis)), set("name", Value::String(name))];
-            let ttl_us = (number(4) == 0).then(|| 20_000 + number(2_000_000) as i64);
-            store.change(&key, Verb::Put, fields, ttl_us)
-        });
-        let changes: Vec<_> = changes.collect();
-        store.write(changes, millis * 1_000);
-    }
-}
-
-fn image_of(store: &Store) -> Vec<u8> {
-    let mut bytes = Bytes::default();
-    let writer = &store.partitions[&PARTITION].writer;
-    let count = writer.write_image(b"a state".to_vec(), &mut bytes).unwrap();
-    assert_eq!(count, bytes.0.len() as u64);
-    bytes.0
-}
-
-/// A store over an index of its own that goes on from an image of another's.
-fn gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Store {
-    try_gone_on(from, file).unwrap()
-}
-
-fn try_gone_on(from: &Store, file: Arc<dyn ImageFile>) -> Result<Store> {
-    let image = Image::open(file).unwrap();
-    assert_eq!(image.state(), b"a state");
-    let mut store = store();
-    store.index = Index::new([schema_at(&store.definition)], [PARTITION], 77).unwrap();
-    let mut writer = store.index.writer(PARTITION).unwrap();
-    let state = from.partitions[&PARTITION].state.clone();
-    writer.start_rebuild_of(&image, &state)?;
-    writer.publish_rebuild();
-    writer.set_phase(PartitionPhase::Serving);
-    assert_eq!(writer.progress(), image.about().progress);
-    let followed = store.partitions.get_mut(&PARTITION).unwrap();
-    followed.writer = writer;
-    followed.state = state;
-    store.write_as(from);
-    Ok(store)
-}
-
-/// Every key and row that is held, expired ones that wait to go included.
-fn rows(store: &Store) -> Vec<(Vec<u8>, Vec<u8>)> {
-    let mut rows = Vec::new();
-    let writer = &store.partitions[&PARTITION].writer;
-    let push = |key: &[u8], row: &[u8]| {
-        rows.push((key.to_vec(), row.to_vec()));
-        Ok(())
-    };
-    writer.visit_rows(push).unwrap();
-    rows.sort();
-    rows
-}
-
-fn ages(store: &Store, keys: u64, micros: i64) -> Vec<Result<Option<i64>>> {
-    let age = store.index.handle("age", INT64).unwrap();
-    let view = store.index.view(at(micros));
-    let read = |key: u64| {
-        let found = view.get_scalar::<i64>(&age, format!("key-{key}").as_str())?;
-        Ok(found.value())
-    };
-    (0..keys).map(read).collect()
-}
-
-fn held(store: &Store) -> (u64, u64, u64) {
-    let held = store.partitions[&PARTITION].writer.held();
-    (held.documents, held.key_bytes, held.row_bytes)
-}
+use forebay_index::{Image, ImageFile};
+use images::{
+    BLOCK_BYTES, PARTITION, ages, blocks, gone_on, held, image_of, mapped, numbers, parities, rows,
+    store, try_gone_on, write_some,
+};
+use support::{Bytes, INT64, STRING, Store, at, spec};
 
 #[test]
 fn an_index_goes_on_from_an_image_as_the_one_that_wrote_it() {
@@ -273,9 +151,12 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
     let mut store = store();
     write_some(&mut store, KEYS, 0..400);
     let expected = ages(&store, KEYS, 400_000);
-    let bytes = image_of(&store);
+    let mut bytes = image_of(&store);
+    // Beyond mending.
+    let (blocks, parity) = (blocks(&bytes), parities(&bytes));
+    (0..parity).for_each(|parity| bytes[(1 + blocks + parity) * BLOCK_BYTES + 1_000] ^= 1);
     let (mut refused, mut unused, mut refused_at_once) = (0, 0, 0);
-    for block in 1..bytes.len() / BLOCK_BYTES {
+    for block in 1..=blocks {
         let mut damaged = bytes.clone();
         damaged[block * BLOCK_BYTES + 77] ^= 4;
         let mut copy = match try_gone_on(&store, mapped(&damaged)) {
@@ -312,7 +193,6 @@ fn a_damaged_block_is_never_served_and_nothing_is_applied_behind_it() {
         followed.writer.start_rebuild().unwrap();
         assert_eq!(followed.writer.check_sound(), Ok(()));
     }
-    let blocks = bytes.len() / BLOCK_BYTES - 1;
     assert!(refused > blocks / 2, "{refused} of {blocks} damaged blocks were read");
     assert!(unused < blocks / 2 && refused_at_once == 1, "{unused}, {refused_at_once}");
 }

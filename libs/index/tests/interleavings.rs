@@ -8,9 +8,9 @@
 use std::panic::catch_unwind;
 
 use loom::cell::UnsafeCell;
-use loom::sync::Arc;
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use loom::sync::atomic::{AtomicU64, AtomicUsize, Ordering, fence};
+use loom::sync::{Arc, Mutex};
 use loom::thread;
 
 /// Whether every interleaving of a model keeps what it asserts.
@@ -96,9 +96,8 @@ fn prove(changed: Ordering) {
         })
     };
     let (proved, words) = &*shared;
-    let is_sound = words.iter().all(|word| word.load(Relaxed) == 1);
+    let is_sound = words.iter().all(|word| word.load(Acquire) == 1);
     if !is_sound {
-        fence(Acquire);
         assert_eq!(proved.load(Relaxed), 1, "a block that was changed in order counts as damaged");
     }
     writer.join().unwrap();
@@ -108,6 +107,57 @@ fn prove(changed: Ordering) {
 fn a_block_that_its_writer_changes_is_never_taken_for_damaged() {
     assert!(holds(|| prove(Release)));
     assert!(!holds(|| prove(Relaxed)), "loom did not see a change before the proof");
+}
+
+/// `Proof::mend`: a reader and a writer come to a block of which one word is damaged, which is 0;
+/// who finds it so mends it behind a lock. Then the one reads it, and the other changes it.
+fn mend(set: Ordering, looks_again: bool, stores_all: bool) {
+    type Shared = (AtomicU64, Mutex<()>, [AtomicU64; 2]);
+    let words = [AtomicU64::new(0), AtomicU64::new(1)];
+    let shared: Arc<Shared> = Arc::new((AtomicU64::new(0), Mutex::new(()), words));
+    let come = move |(proved, lock, words): &Shared| {
+        if proved.load(Acquire) == 1 {
+            return;
+        }
+        let is_sound = words.iter().all(|word| word.load(Acquire) == 1);
+        if !is_sound && proved.load(Acquire) == 0 {
+            let _mending = lock.lock().unwrap();
+            if looks_again && proved.load(Acquire) == 1 {
+                return;
+            }
+            for word in words {
+                if stores_all || word.load(Relaxed) != 1 {
+                    word.store(1, Release);
+                }
+            }
+            proved.fetch_or(1, set);
+            return;
+        }
+        proved.fetch_or(1, set);
+    };
+    let writer = {
+        let shared = shared.clone();
+        thread::spawn(move || {
+            come(&shared);
+            shared.2.iter().for_each(|word| word.store(2, Release));
+        })
+    };
+    come(&shared);
+    for word in &shared.2 {
+        assert_ne!(word.load(Relaxed), 0, "a block that was proved and is damaged");
+    }
+    writer.join().unwrap();
+    for word in &shared.2 {
+        assert_eq!(word.load(Relaxed), 2, "a change that mending has undone");
+    }
+}
+
+#[test]
+fn a_damaged_block_is_mended_for_all_who_come_and_never_behind_a_change() {
+    assert!(holds(|| mend(Release, true, false)));
+    assert!(!holds(|| mend(Relaxed, true, false)), "loom did not see a block before its mending");
+    assert!(!holds(|| mend(Release, false, false)), "loom did not see a second mending");
+    assert!(!holds(|| mend(Release, true, true)), "loom did not see a sound word stored too late");
 }
 
 /// `Header::publish_status` and `Header::status`: two sets of words that take turns.

@@ -1,6 +1,8 @@
 //! Documents that have no room in memory: what is spilled is read, changed, kept in images and let
 //! go of like any other, and a disk that fails is an error and never a wrong answer.
 
+#[path = "support/images.rs"]
+mod images;
 mod support;
 
 use std::fs::File;
@@ -13,6 +15,7 @@ use forebay_core::id::{ClientId, PartitionId, StoreId};
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
 use forebay_index::{Image, Index, KeyStatus, PartitionPhase};
+use images::{blocks, damage, parities, without_parity};
 use support::*;
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -228,6 +231,37 @@ fn an_image_holds_what_was_spilled_and_one_goes_on_from_it() {
         check(&other.index, |n| Some(n as i64 + i64::from(n % 5 == 0)));
         assert!(other.index.memory().used <= MIB);
     }
+}
+
+#[test]
+fn what_an_image_holds_of_a_spill_file_is_mended_and_one_without_parity_is_opened() {
+    let dirs = [(); 4].map(|()| tempfile::tempdir().unwrap());
+    let mut store = small(dirs[0].path(), 64 * MIB);
+    let all: Vec<_> = (0..DOCUMENTS).collect();
+    write(&mut store, &all, document);
+    let mut bytes = Bytes::default();
+    store.partitions[&PARTITION].writer.write_image(Vec::new(), &mut bytes).unwrap();
+    let mut bytes = bytes.0;
+    let before = without_parity(&bytes, 2);
+    let (blocks, parities) = (blocks(&bytes), parities(&bytes));
+    assert!(parities > 2);
+    // What was spilled comes last.
+    damage(&mut bytes, blocks - parities, parities);
+    let live = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dirs[1].path());
+    live.index.spill_to(dirs[1].path(), 64 * MIB);
+    for mut other in [small(dirs[2].path(), 64 * MIB), live] {
+        restore(&mut other, &bytes, &store).unwrap();
+        let writer = &other.partitions[&PARTITION].writer;
+        assert_eq!(writer.blocks_mended(), parities as u64);
+        check(&other.index, |n| Some(n as i64));
+        assert!(other.index.memory().spilled >= 3 * MIB);
+    }
+    damage(&mut bytes, blocks - 2 * parities, 1);
+    let mut other = small(dirs[3].path(), 64 * MIB);
+    let refused = restore(&mut other, &bytes, &store).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Corrupt, "{refused}");
+    restore(&mut other, &before, &store).unwrap();
+    check(&other.index, |n| Some(n as i64));
 }
 
 /// The one spill file of a directory.

@@ -19,7 +19,8 @@ use crate::workspace::Workspace;
 const PACKAGE: &str = "forebay-index";
 /// What of the index is run: all that readers and writers do at the same time, and all that decides
 /// where bytes lie.
-const TESTS: &str = "--lib --test concurrent_reads --test image --test live --test model --no-run";
+const TESTS: &str =
+    "--lib --test concurrent_reads --test image --test live --test mending --test model --no-run";
 /// Random histories of the model; each costs many times what it does without a sanitizer.
 const MODEL_CASES: &str = "32";
 /// Bound of the one test that runs into a planted fault.

@@ -19,16 +19,25 @@ pub(crate) const BLOCK: usize = CHUNK_BYTES_MIN as usize;
 pub(crate) type Block = [u8; BLOCK];
 
 const MAGIC: u32 = u32::from_le_bytes(*b"FBIM");
-const FORMAT_VERSION: u16 = 1;
-/// That of an image with blocks of a spill file.
+/// The oldest that is opened still. It has neither parity nor blocks of a spill file.
+const FORMAT_VERSION_MIN: u16 = 1;
+/// One with blocks of a spill file; it has no parity.
 const FORMAT_VERSION_SPILLED: u16 = 2;
+/// What is written: one with parity.
+pub(super) const FORMAT_VERSION: u16 = 3;
 /// Blocks of the largest memory: what an image says of itself is read whole, so it has a bound.
 const BLOCKS_MAX: u64 = RESERVED_BYTES / CHUNK_BYTES_MIN;
 /// Bytes of the header before its checksum.
-const HEADER_BYTES: usize = 144;
+const HEADER_BYTES: usize = 152;
 const EXTENT_BYTES: usize = 8;
 const SEGMENT_BYTES: usize = 32;
 const SEGMENT_OPEN: u64 = 1;
+/// For so many blocks there is a parity block: a sixty-fourth more to write, and what mending one
+/// block reads.
+const BLOCKS_PER_PARITY: u64 = 64;
+/// The most parity blocks, all of which are in memory while an image is written: 16 MiB, enough for
+/// images of 1 GiB. Larger ones have more blocks for each.
+const PARITIES_MAX: u64 = 2_048;
 
 /// Blocks that lie side by side, in memory and in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -62,8 +71,7 @@ pub(crate) struct SegmentAt {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Header {
     pub(super) about: ImageAbout,
-    /// Whether blocks of a spill file are among the others.
-    pub(super) is_spilled: bool,
+    pub(super) format_version: u16,
     pub(super) hash_seed: u64,
     pub(super) root: u64,
     pub(super) counts: Counts,
@@ -78,12 +86,13 @@ pub(super) struct Counts {
     pub(super) groups: u32,
     pub(super) segments: u32,
     pub(super) state_bytes: u32,
+    pub(super) parities: u64,
 }
 
 /// What stands behind the blocks.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Meta {
-    /// By block of the file.
+    /// By block of the file, the parity blocks behind the others.
     pub(super) checksums: Arc<[u64]>,
     pub(super) extents: Vec<Extent>,
     /// By group in the order of the directory: before this time none of its documents expires.
@@ -102,28 +111,42 @@ pub(super) fn meta_checksum(meta: &[u8]) -> u64 {
     xxh3_64(meta)
 }
 
+/// How many parity blocks are written for so many others.
+pub(super) fn parities_for(blocks: u64) -> u64 {
+    blocks.div_ceil(BLOCKS_PER_PARITY).min(PARITIES_MAX)
+}
+
 impl Counts {
+    /// Blocks of both kinds.
+    fn all_blocks(&self) -> u64 {
+        self.blocks.saturating_add(self.parities)
+    }
+
     /// Bytes of what stands behind the blocks.
     pub(super) fn meta_bytes(&self) -> Option<u64> {
         let fixed = u64::from(self.extents) * EXTENT_BYTES as u64
             + u64::from(self.groups) * 8
             + u64::from(self.segments) * SEGMENT_BYTES as u64
             + u64::from(self.state_bytes);
-        self.blocks.checked_mul(8)?.checked_add(fixed)
+        self.all_blocks().checked_mul(8)?.checked_add(fixed)
+    }
+
+    /// Where in the file that begins.
+    pub(super) fn meta_at(&self) -> u64 {
+        (1 + self.all_blocks()) * CHUNK_BYTES_MIN
     }
 
     /// Bytes of the whole file; `None` for more than any memory has addresses for.
     pub(super) fn file_bytes(&self) -> Option<u64> {
-        if self.blocks > BLOCKS_MAX {
+        if self.blocks > BLOCKS_MAX || self.parities > self.blocks {
             return None;
         }
-        let blocks = self.blocks.checked_add(1)?.checked_mul(CHUNK_BYTES_MIN)?;
-        blocks.checked_add(self.meta_bytes()?)
+        Some(self.meta_at() + self.meta_bytes()?)
     }
 }
 
 impl Meta {
-    pub(super) fn counts(&self) -> Result<Counts> {
+    pub(super) fn counts(&self, parities: u64) -> Result<Counts> {
         let count = |items: usize| {
             u32::try_from(items).map_err(|_| {
                 let limit = u64::from(u32::MAX);
@@ -132,7 +155,8 @@ impl Meta {
             })
         };
         Ok(Counts {
-            blocks: self.checksums.len() as u64,
+            blocks: self.checksums.len() as u64 - parities,
+            parities,
             extents: count(self.extents.len())?,
             groups: count(self.expiries.len())?,
             segments: count(self.segments.len())?,
@@ -162,7 +186,7 @@ impl Meta {
         if Some(bytes.len() as u64) != counts.meta_bytes() {
             return Err(damaged("a description of another length than its header says"));
         }
-        let (checksums, rest) = bytes.split_at(8 * counts.blocks as usize);
+        let (checksums, rest) = bytes.split_at(8 * counts.all_blocks() as usize);
         let checksums = checksums.as_chunks::<8>().0.iter();
         let checksums = checksums.map(|checksum| u64::from_le_bytes(*checksum)).collect();
         let mut fields = Fields(rest);
@@ -191,8 +215,7 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
     let ImageAbout { partition, partitions, progress, held } = header.about;
     let mut bytes = Vec::with_capacity(BLOCK);
     bytes.extend(MAGIC.to_le_bytes());
-    let version = if header.is_spilled { FORMAT_VERSION_SPILLED } else { FORMAT_VERSION };
-    bytes.extend(version.to_le_bytes());
+    bytes.extend(header.format_version.to_le_bytes());
     bytes.extend(0_u16.to_le_bytes());
     bytes.extend(partition.store.0.to_le_bytes());
     bytes.extend(partition.partition.0.to_le_bytes());
@@ -216,6 +239,7 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
         bytes.extend(number.to_le_bytes());
     }
     bytes.extend(header.meta_checksum.to_le_bytes());
+    bytes.extend(header.counts.parities.to_le_bytes());
     debug_assert_eq!(bytes.len(), HEADER_BYTES);
     bytes.resize(BLOCK - 8, 0);
     bytes.extend(xxh3_64(&bytes).to_le_bytes());
@@ -233,20 +257,29 @@ pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
     if magic != MAGIC {
         return Err(damaged("it does not begin like one"));
     }
-    if !(FORMAT_VERSION..=FORMAT_VERSION_SPILLED).contains(&version) {
+    if !(FORMAT_VERSION_MIN..=FORMAT_VERSION).contains(&version) {
         let message = format!(
-            "an image of format version {version}, and this build knows {FORMAT_VERSION} and \
-             {FORMAT_VERSION_SPILLED}; it is ignored, or opened by the build that wrote it"
+            "an image of format version {version}, and this build knows {FORMAT_VERSION_MIN} to \
+             {FORMAT_VERSION}; it is ignored, or opened by the build that wrote it"
         );
         return Err(Error::unsupported(message));
     }
     if Fields(checksum).u64()? != xxh3_64(body) || fields.u16()? != 0 {
         return Err(damaged("a header whose checksum does not fit"));
     }
-    let header = Header { is_spilled: version == FORMAT_VERSION_SPILLED, ..fields.header()? };
-    match fields.0.iter().all(|byte| *byte == 0) {
+    let header = Header { format_version: version, ..fields.header()? };
+    let has_parity = header.counts.parities > 0;
+    match fields.0.iter().all(|byte| *byte == 0) && (version == FORMAT_VERSION || !has_parity) {
         true => Ok(header),
         false => Err(damaged("a header with something behind it")),
+    }
+}
+
+impl Header {
+    /// Whether an image of this version may have blocks of a spill file, or none.
+    pub(super) fn fits(&self, has_spilled: bool) -> bool {
+        self.format_version == FORMAT_VERSION
+            || has_spilled == (self.format_version == FORMAT_VERSION_SPILLED)
     }
 }
 
@@ -302,8 +335,9 @@ impl Fields<'_> {
         let [extents, groups, segments, state_bytes] =
             [self.u32()?, self.u32()?, self.u32()?, self.u32()?];
         let about = ImageAbout { partition, partitions, progress, held };
-        let counts = Counts { blocks, extents, groups, segments, state_bytes };
-        let (meta_checksum, is_spilled) = (self.u64()?, false);
-        Ok(Header { about, is_spilled, hash_seed, root, counts, meta_checksum })
+        let (meta_checksum, parities) = (self.u64()?, self.u64()?);
+        let counts = Counts { blocks, extents, groups, segments, state_bytes, parities };
+        let format_version = FORMAT_VERSION;
+        Ok(Header { about, format_version, hash_seed, root, counts, meta_checksum })
     }
 }

@@ -3,13 +3,13 @@
 use std::fmt;
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 use forebay_core::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap};
 
-use super::format::{
-    BLOCK, Block, Extent, Header, Meta, SegmentAt, checksum, decode_header, meta_checksum,
-};
+use super::blocks::Blocks;
+use super::format::{BLOCK, Block, Extent, Header, Meta, SegmentAt, decode_header, meta_checksum};
 use super::{ImageAbout, ImageFile, damaged};
 use crate::memory::CHUNK_BYTES_MIN;
 
@@ -21,6 +21,7 @@ pub struct Image {
     file: Arc<dyn ImageFile>,
     header: Header,
     meta: Meta,
+    blocks: Arc<Blocks>,
 }
 
 impl fmt::Debug for Image {
@@ -55,10 +56,12 @@ impl Image {
             return Err(damaged("a description whose checksum does not fit"));
         }
         let meta = Meta::decode(&meta, &header.counts)?;
-        if meta.extents.iter().any(Extent::is_spilled) != header.is_spilled {
+        if !header.fits(meta.extents.iter().any(Extent::is_spilled)) {
             return Err(damaged("blocks of a spill file that its version does not tell of"));
         }
-        Ok(Self { file, header, meta })
+        let checksums = meta.checksums.clone();
+        let blocks = Arc::new(Blocks::new(file.clone(), checksums, header.counts.parities));
+        Ok(Self { file, header, meta, blocks })
     }
 
     /// What it says of itself.
@@ -71,29 +74,30 @@ impl Image {
         &self.meta.state
     }
 
-    /// Reads every block and compares it with its checksum. With [`Image::open`] every byte of the
-    /// file is then proved.
+    /// Reads every block, those of the parity too, and compares it with its checksum; mends
+    /// nothing. With [`Image::open`] every byte of the file is then proved.
     ///
     /// # Errors
     /// `Corrupt`, `Unavailable`.
     pub fn verify(&self) -> Result<()> {
         let mut block: Block = [0; BLOCK];
-        for (number, expected) in self.meta.checksums.iter().enumerate() {
-            let number = number as u64;
-            read_exactly(&*self.file, &mut block, (number + 1) * CHUNK_BYTES_MIN)?;
-            if checksum(&block, number) != *expected {
-                return Err(damaged("a block whose checksum does not fit"));
-            }
-        }
-        Ok(())
+        (0..self.meta.checksums.len() as u64).try_for_each(|number| {
+            self.blocks.read(number, &mut block)?;
+            self.blocks.check(number, &block)
+        })
     }
 
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.meta.extents
     }
 
-    pub(crate) fn checksums(&self) -> &Arc<[u64]> {
-        &self.meta.checksums
+    pub(crate) fn blocks(&self) -> &Arc<Blocks> {
+        &self.blocks
+    }
+
+    /// How many blocks were mended so far, by whoever came to them.
+    pub(crate) fn mended(&self) -> &Arc<AtomicU64> {
+        self.blocks.mended()
     }
 
     pub(crate) fn segments(&self) -> &[SegmentAt] {
@@ -112,8 +116,8 @@ impl Image {
         self.header.root
     }
 
-    /// Reads the blocks of an extent, and hands over each that fits its checksum, with its number
-    /// in the extent.
+    /// Reads the blocks of an extent, and hands over each that fits its checksum, or that could be
+    /// mended, with its number in the extent.
     ///
     /// # Errors
     /// `Corrupt`, `Unavailable`, and those of `take`.
@@ -129,11 +133,10 @@ impl Image {
             let in_file = extent.first_in_file + first;
             read_exactly(&*self.file, read, (in_file + 1) * CHUNK_BYTES_MIN)?;
             for (number, block) in (0..).zip(read.as_chunks::<BLOCK>().0) {
-                let expected = self.meta.checksums.get((in_file + number) as usize);
-                if expected != Some(&checksum(block, in_file + number)) {
-                    return Err(damaged("a block whose checksum does not fit"));
+                match self.blocks.check(in_file + number, block) {
+                    Ok(()) => take(first + number, block)?,
+                    Err(_) => take(first + number, &*self.blocks.mend(in_file + number)?)?,
                 }
-                take(first + number, block)?;
             }
         }
         Ok(())
@@ -161,7 +164,7 @@ impl Image {
     }
 }
 
-fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], at: u64) -> Result<()> {
+pub(super) fn read_exactly(file: &dyn ImageFile, buffer: &mut [u8], at: u64) -> Result<()> {
     match file.read_at(buffer, at).map_err(|error| refused("read", &error))? {
         read if read == buffer.len() => Ok(()),
         _ => Err(damaged("it ends too early")),

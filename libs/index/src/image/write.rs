@@ -1,10 +1,14 @@
 //! Writing an image: the blocks of a table in the order of their addresses, then what it says of
 //! itself.
 
+use std::sync::Arc;
+
 use forebay_core::Result;
 
+use super::blocks::Parity;
 use super::format::{
-    BLOCK, Block, Extent, Header, Meta, SegmentAt, checksum, encode_header, meta_checksum,
+    BLOCK, Block, Extent, FORMAT_VERSION, Header, Meta, SegmentAt, checksum, encode_header,
+    meta_checksum, parities_for,
 };
 use super::{ImageAbout, ImageSink};
 use crate::memory::{CHUNK_BYTES_MIN, Memory, is_spilled};
@@ -38,39 +42,26 @@ pub(crate) fn write(
     state: Vec<u8>,
     sink: &mut dyn ImageSink,
 ) -> Result<u64> {
-    let pieces = pieces(&mut content);
-    let mut output = Output { sink, checksums: Vec::new(), pending: Vec::new() };
-    let mut extents: Vec<Extent> = Vec::new();
+    let mut pieces = pieces(&mut content);
+    let extents = extents(&mut pieces);
+    let parities = parities_for(extents.iter().map(|extent| extent.blocks).sum());
+    let mut output = Output::new(sink, parities);
     for piece in &pieces {
         if !is_spilled(piece.address) {
             memory.prove(piece.address, piece.bytes)?;
         }
-        let (first, blocks) = (piece.address / CHUNK_BYTES_MIN, piece.blocks());
-        let gap = extents.last().map(|last| first - (last.first + last.blocks));
-        match (extents.last_mut(), gap) {
-            (Some(last), Some(gap)) if gap <= GAP_BLOCKS_MAX => {
-                (0..gap).try_for_each(|_| output.put(&[0; BLOCK]))?;
-                last.blocks += gap + blocks;
-            }
-            _ => {
-                let first_in_file = output.checksums.len() as u64;
-                extents.push(Extent { first, blocks, first_in_file });
-            }
-        }
-        (0..blocks).try_for_each(|block| output.put(&piece.block(memory, block)?))?;
+        (0..piece.gap).try_for_each(|_| output.put(&[0; BLOCK]))?;
+        (0..piece.blocks()).try_for_each(|block| output.put(&piece.block(memory, block)?))?;
     }
-    output.flush()?;
-    let checksums = std::mem::take(&mut output.checksums);
+    let checksums = output.end()?;
     let Content { expiries, segments, hash_seed, root, .. } = content;
-    let meta = Meta { checksums: checksums.into(), extents, expiries, segments, state };
-    let counts = meta.counts()?;
-    let bytes = meta.encode();
-    let at = (counts.blocks + 1) * CHUNK_BYTES_MIN;
-    output.sink.write_at(&bytes, at)?;
-    let meta_checksum = meta_checksum(&bytes);
-    let is_spilled = meta.extents.iter().any(Extent::is_spilled);
-    let header = Header { about, is_spilled, hash_seed, root, counts, meta_checksum };
-    output.sink.write_at(&encode_header(&header), 0)?;
+    let meta = Meta { checksums, extents, expiries, segments, state };
+    let counts = meta.counts(parities)?;
+    let (at, bytes) = (counts.meta_at(), meta.encode());
+    sink.write_at(&bytes, at)?;
+    let (format_version, meta_checksum) = (FORMAT_VERSION, meta_checksum(&bytes));
+    let header = Header { about, format_version, hash_seed, root, counts, meta_checksum };
+    sink.write_at(&encode_header(&header), 0)?;
     Ok(at + bytes.len() as u64)
 }
 
@@ -79,6 +70,8 @@ struct Piece {
     address: u64,
     bytes: u64,
     filler: Vec<u8>,
+    /// Free blocks before it that are written too.
+    gap: u64,
 }
 
 impl Piece {
@@ -109,7 +102,7 @@ impl Piece {
 fn pieces(content: &mut Content) -> Vec<Piece> {
     let whole = |(address, bytes): &(u64, u64)| {
         let (address, bytes) = (*address, *bytes);
-        Piece { address, bytes, filler: Vec::new() }
+        Piece { address, bytes, filler: Vec::new(), gap: 0 }
     };
     let mut pieces: Vec<_> = content.chunks.iter().map(whole).collect();
     for segment in &mut content.segments {
@@ -123,22 +116,58 @@ fn pieces(content: &mut Content) -> Vec<Piece> {
             }
         }
         if bytes > 0 {
-            pieces.push(Piece { address, bytes, filler: end });
+            pieces.push(Piece { address, bytes, filler: end, gap: 0 });
         }
     }
     pieces.sort_unstable_by_key(|piece| piece.address);
     pieces
 }
 
+/// Where they lie, and which gaps between them are written.
+fn extents(pieces: &mut [Piece]) -> Vec<Extent> {
+    let mut extents: Vec<Extent> = Vec::new();
+    let mut first_in_file = 0;
+    for piece in pieces {
+        let (first, blocks) = (piece.address / CHUNK_BYTES_MIN, piece.blocks());
+        match extents.last_mut() {
+            Some(last) if first - (last.first + last.blocks) <= GAP_BLOCKS_MAX => {
+                piece.gap = first - (last.first + last.blocks);
+                last.blocks += piece.gap + blocks;
+            }
+            _ => extents.push(Extent { first, blocks, first_in_file }),
+        }
+        first_in_file += piece.gap + blocks;
+    }
+    extents
+}
+
 struct Output<'s> {
     sink: &'s mut dyn ImageSink,
+    parity: Parity,
     checksums: Vec<u64>,
     /// The last of these blocks, which were not handed over yet.
     pending: Vec<u8>,
 }
 
-impl Output<'_> {
+impl<'s> Output<'s> {
+    fn new(sink: &'s mut dyn ImageSink, parities: u64) -> Self {
+        Self { sink, parity: Parity::new(parities), checksums: Vec::new(), pending: Vec::new() }
+    }
+
     fn put(&mut self, block: &Block) -> Result<()> {
+        self.parity.take(self.checksums.len() as u64, block);
+        self.append(block)
+    }
+
+    /// Writes the parity behind the blocks, and answers the checksums of all.
+    fn end(mut self) -> Result<Arc<[u64]>> {
+        let parity = std::mem::take(&mut self.parity).behind(self.checksums.len() as u64);
+        parity.iter().try_for_each(|block| self.append(block))?;
+        self.flush()?;
+        Ok(self.checksums.into())
+    }
+
+    fn append(&mut self, block: &Block) -> Result<()> {
         self.checksums.push(checksum(block, self.checksums.len() as u64));
         self.pending.extend_from_slice(block);
         if self.pending.len() >= WRITTEN_AT_ONCE * BLOCK { self.flush() } else { Ok(()) }
