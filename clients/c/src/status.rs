@@ -29,6 +29,7 @@ impl Packer {
             records.checkpoints.restored,
             records.checkpoints.damaged,
             records.checkpoints.ignored,
+            records.checkpoints.blocks_mended,
         ] {
             self.u64(count);
         }

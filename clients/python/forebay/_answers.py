@@ -150,9 +150,12 @@ class CheckpointCounts:
     restored: int
     """Gone on from: 0 or 1 for each partition."""
     damaged: int
-    """Ignored at open because they are damaged."""
+    """Ignored at open because they are damaged, or given up because they were found so later."""
     ignored: int
     """Ignored at open for another reason."""
+    blocks_mended: int
+    """Blocks of those gone on from that were damaged and mended: what is read is right, and the
+    disk is worth a look."""
 
 
 @dataclass(frozen=True)

@@ -84,6 +84,7 @@ fn checkpoints_object<'py>(
     parts.set_item("restored", counts.restored)?;
     parts.set_item("damaged", counts.damaged)?;
     parts.set_item("ignored", counts.ignored)?;
+    parts.set_item("blocks_mended", counts.blocks_mended)?;
     model(py, "CheckpointCounts", &parts)
 }
 

@@ -62,6 +62,8 @@ pub(crate) struct Generation {
     waiting: Option<Waiting>,
     /// What the documents come from.
     shown: Served,
+    /// Blocks of its checkpoint that were mended, as last told.
+    blocks_mended: u64,
 }
 
 /// A record's effect that waits for room.
@@ -85,6 +87,7 @@ impl Generation {
             clock_error_us: None,
             waiting: None,
             shown: Served::default(),
+            blocks_mended: 0,
         }
     }
 
@@ -117,6 +120,7 @@ impl Generation {
         self.is_broken = false;
         self.waiting = None;
         self.shown = Served::default();
+        self.blocks_mended = 0;
         Ok(())
     }
 
@@ -202,6 +206,12 @@ impl Generation {
     /// The writer of the copy that follows the log.
     pub(crate) fn writer(&self) -> &PartitionWriter {
         &self.writer
+    }
+
+    /// How many blocks of the checkpoint that it goes on from were mended since the last call.
+    pub(crate) fn take_blocks_mended(&mut self) -> u64 {
+        let mended = self.writer.blocks_mended();
+        mended - std::mem::replace(&mut self.blocks_mended, mended)
     }
 
     /// Number of the copy.

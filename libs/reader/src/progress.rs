@@ -139,10 +139,13 @@ pub struct CheckpointCounts {
     pub failed: u64,
     /// Gone on from: 0 or 1 for each partition.
     pub restored: u64,
-    /// Ignored at open because they are damaged.
+    /// Ignored at open because they are damaged, or given up because they were found so later.
     pub damaged: u64,
     /// Ignored at open for another reason: a format of another build, say.
     pub ignored: u64,
+    /// Blocks of those gone on from that were damaged and mended: what is read is right, and the
+    /// disk is worth a look.
+    pub blocks_mended: u64,
 }
 
 impl CheckpointCounts {
@@ -152,6 +155,7 @@ impl CheckpointCounts {
         self.restored += other.restored;
         self.damaged += other.damaged;
         self.ignored += other.ignored;
+        self.blocks_mended += other.blocks_mended;
     }
 }
 

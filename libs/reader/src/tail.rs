@@ -170,6 +170,7 @@ impl Tail {
         loop {
             // What reads of many keys find, and scans, they ask nobody about.
             self.following.writer().check_sound().map_err(Pause::Rebuild)?;
+            self.note_mended();
             let (shared, partition) = (Arc::clone(&self.shared), Arc::clone(&self.partition));
             let wait_max = Duration::from_millis(READER_READ_WAIT_MS);
             let from = self.following.state().offset_applied;
@@ -220,6 +221,7 @@ impl Tail {
     async fn connect(&mut self) -> Result<(), Pause> {
         // A read that finds damage asks for this.
         self.following.writer().check_sound().map_err(Pause::Rebuild)?;
+        self.note_mended();
         let asked = self.partition.board.checks_asked();
         let parts = &self.shared.parts;
         let connected = connect(&*parts.log, self.partition.at, &*parts.clock).await;
@@ -452,6 +454,7 @@ impl Tail {
             match self.restore_from(&file).await {
                 Ok(()) => {
                     self.counts.checkpoints.restored += 1;
+                    self.note_mended();
                     return self.publish(|_| {});
                 }
                 Err(error) => self.note_ignored(&error),
@@ -480,6 +483,23 @@ impl Tail {
             self.partition.board.set_clock_error(micros);
         }
         Ok(())
+    }
+
+    /// Counts what was mended of the checkpoint since the last look: all is right again but for the
+    /// file, and what that lies on.
+    fn note_mended(&mut self) {
+        let blocks = self.following.take_blocks_mended();
+        if blocks == 0 {
+            return;
+        }
+        self.counts.checkpoints.blocks_mended += blocks;
+        self.checkpoints.iter_mut().for_each(Checkpoints::note_mended);
+        let (at, name) = (self.partition.at, &self.shared.name);
+        tracing::warn!(
+            store = %name, partition = %at.partition, blocks,
+            "mended blocks of a checkpoint; look at its disk"
+        );
+        self.publish(|_| {});
     }
 
     fn note_ignored(&mut self, error: &Error) {

@@ -159,7 +159,28 @@ async fn over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -> (u64,
     let counts = counts(&reader);
     assert_eq!(counts.written, 0, "the file is still the one that was damaged");
     end(reader).await;
+    assert_eq!(counts.blocks_mended, 0, "more is damaged than can be mended");
     (counts.restored, counts.damaged, counts.ignored)
+}
+
+/// Opens over a checkpoint that can be mended; answers how many blocks were.
+async fn mended_over(world: &World, disk: &SimDisk, path: &Path, bytes: &[u8]) -> u64 {
+    for path in files(disk) {
+        disk.remove(&path).unwrap();
+    }
+    disk.create(path).unwrap().write_at(bytes, 0).unwrap();
+    let reader = open(world, disk).await;
+    until(&reader, |status| status.phase == Phase::Serving).await;
+    assert_eq!(held(&reader), expected(6), "all of it at once");
+    // Told at the tail's next look.
+    tokio::time::sleep(3 * SECOND).await;
+    assert_eq!(held(&reader), expected(6));
+    let found = status(&reader).counts;
+    let of = found.checkpoints;
+    assert_eq!((of.restored, of.damaged, of.ignored, found.rebuilds), (1, 0, 0, 0));
+    assert_eq!(of.written > 0, of.blocks_mended > 0, "what was mended is written anew");
+    end(reader).await;
+    of.blocks_mended
 }
 
 #[tokio::test(start_paused = true)]
@@ -167,11 +188,16 @@ async fn any_flipped_byte_is_noticed_and_the_partition_bootstraps() {
     let (world, disk, path, bytes) = one_checkpoint().await;
     assert_eq!(over(&world, &disk, &path, &bytes).await, (1, 0, 0));
     let blocks = BLOCK_BYTES..(bytes.len() - bytes.len() % BLOCK_BYTES);
+    // Of so few blocks only the last is parity: what is damaged beside it cannot be mended.
+    let parity = blocks.end - BLOCK_BYTES;
     // Every byte that says something of the blocks, and some of the many of the blocks themselves.
     let described = (0..160).chain(blocks.end..bytes.len());
-    for at in described.chain((160..blocks.end).step_by(37)) {
+    for at in described.chain((160..parity).step_by(37)) {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1 << (at % 8);
+        if blocks.contains(&at) {
+            flipped[parity + at % BLOCK_BYTES] ^= 1;
+        }
         let wanted = match at {
             4..6 => (0, 0, 1),
             // Served as long as nobody comes to that block.
@@ -184,6 +210,19 @@ async fn any_flipped_byte_is_noticed_and_the_partition_bootstraps() {
             "byte {at} of {}",
             bytes.len()
         );
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_flipped_byte_of_a_block_is_mended() {
+    let (world, disk, path, bytes) = one_checkpoint().await;
+    let blocks = BLOCK_BYTES..(bytes.len() - bytes.len() % BLOCK_BYTES);
+    for at in blocks.clone().step_by(37) {
+        let mut flipped = bytes.clone();
+        flipped[at] ^= 1 << (at % 8);
+        // To the parity nobody comes.
+        let wanted = u64::from(at < blocks.end - BLOCK_BYTES);
+        assert_eq!(mended_over(&world, &disk, &path, &flipped).await, wanted, "byte {at}");
     }
 }
 
@@ -202,7 +241,7 @@ async fn a_file_that_is_too_short_or_too_long_is_noticed() {
 #[tokio::test(start_paused = true)]
 async fn a_checkpoint_from_the_future_is_ignored_and_replaced() {
     let (world, disk, path, mut bytes) = one_checkpoint().await;
-    bytes[4..6].copy_from_slice(&3_u16.to_le_bytes());
+    bytes[4..6].copy_from_slice(&4_u16.to_le_bytes());
     assert_eq!(over(&world, &disk, &path, &bytes).await, (0, 0, 1), "and replaced at its close");
     let reader = open(&world, &disk).await;
     until(&reader, |status| status.counts.checkpoints.restored == 1).await;

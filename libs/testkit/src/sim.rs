@@ -67,7 +67,7 @@ const LOST_LOG_EVERY: u64 = 4;
 const _: () = assert!(OPERATIONS >= 500);
 
 /// Recovery paths and kinds of reads that a set of runs must have gone through, beside every fault.
-pub const RECOVERIES: [&str; 48] = [
+pub const RECOVERIES: [&str; 49] = [
     "append_delayed",
     "append_in_doubt_appended",
     "append_in_doubt_late",
@@ -78,6 +78,7 @@ pub const RECOVERIES: [&str; 48] = [
     "barrier refused",
     "batch accepted in part",
     "bounds_refused",
+    "checkpoint block mended",
     "checkpoint not written",
     "checkpoint restored",
     "checkpoint written",

@@ -12,7 +12,7 @@
 //!
 //! A checkpoint is never needed: whatever cannot be used is ignored, with a record and a count, and
 //! the partition bootstraps from its log; so it does, beside what it serves, when a block is found
-//! damaged later. Definitions are not in it, they come from the catalog;
+//! damaged later that cannot be mended. One that was mended is written anew. Definitions are not in it, they come from the catalog;
 //! nor are outcomes of conditional changes, which after a restart are unknown.
 
 mod file;
@@ -263,6 +263,12 @@ impl Checkpoints {
         self.remove(&path);
         self.last = None;
         true
+    }
+
+    /// Notes that the file that this reader went on from was damaged and mended: the next one is
+    /// written although nothing has changed.
+    pub(crate) fn note_mended(&mut self) {
+        self.last = None;
     }
 
     /// Writes a checkpoint of a copy, if it has changed; answers whether it did.

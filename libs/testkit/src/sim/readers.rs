@@ -228,6 +228,7 @@ impl SimReader {
         fired("checkpoint not written", checkpoints.failed);
         fired("checkpoint restored", checkpoints.restored);
         fired("damaged checkpoint ignored", checkpoints.damaged);
+        fired("checkpoint block mended", checkpoints.blocks_mended);
     }
 }
 

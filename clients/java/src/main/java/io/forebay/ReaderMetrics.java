@@ -47,11 +47,19 @@ public record ReaderMetrics(
      * @param written written, durably
      * @param failed not written: the disk refused, or the partition is too large
      * @param restored gone on from, at most one per partition
-     * @param damaged ignored at open because they are damaged
+     * @param damaged ignored at open because they are damaged, or given up because they were found
+     *     so later
      * @param ignored ignored at open for another reason
+     * @param blocksMended blocks of those gone on from that were damaged and mended: what is read
+     *     is right, and the disk is worth a look
      */
     public record CheckpointCounts(
-            long written, long failed, long restored, long damaged, long ignored) {}
+            long written,
+            long failed,
+            long restored,
+            long damaged,
+            long ignored,
+            long blocksMended) {}
 
     static ReaderMetrics unpack(Unpacker packed) {
         return new ReaderMetrics(
@@ -70,7 +78,12 @@ public record ReaderMetrics(
                 packed.i64(),
                 packed.i64(),
                 new CheckpointCounts(
-                        packed.i64(), packed.i64(), packed.i64(), packed.i64(), packed.i64()),
+                        packed.i64(),
+                        packed.i64(),
+                        packed.i64(),
+                        packed.i64(),
+                        packed.i64(),
+                        packed.i64()),
                 ReaderStatus.unpack(packed));
     }
 

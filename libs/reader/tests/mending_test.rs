@@ -1,0 +1,216 @@
+//! What a reader makes of a checkpoint that a disk has damaged: a torn page is mended and seen in
+//! the metrics, without the log; of more than can be mended nothing is served, and the log is read
+//! from its start.
+
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::id::PartitionId;
+use forebay_index::LiveDirectory;
+use forebay_log::disk::{Disk, RealDisk, SimDisk};
+use forebay_reader::{
+    CheckpointCounts, CheckpointOptions, Phase, Reader, ReaderOptions, ReaderParts,
+};
+
+use world::kept::{counts, status, until};
+use world::{Rim, World, age};
+
+const LONG: Duration = Duration::from_secs(60);
+const KEYS: i64 = 2_000;
+const BLOCK_BYTES: usize = 8 * 1024;
+const PAGE_BYTES: usize = 4 * 1024;
+/// Where in an image stands how many blocks it has, and how many of them are parity.
+const BLOCKS_AT: usize = 112;
+const PARITIES_AT: usize = 144;
+
+/// How a reader has its checkpoint.
+#[derive(Clone, Copy, Debug)]
+enum Kept {
+    /// Read from a simulated disk.
+    Read,
+    /// Mapped by it alone.
+    Mapped,
+    /// Copied to files that it shares.
+    Shared,
+}
+
+/// A store, and readers of it that end before the next one opens.
+struct Readers {
+    kept: Kept,
+    rim: Arc<Rim>,
+    world: World,
+    dir: tempfile::TempDir,
+    sim: SimDisk,
+}
+
+impl Readers {
+    /// A store with documents, and a reader that was closed behind all of them.
+    async fn closed(kept: Kept) -> Self {
+        let rim = Rim::new();
+        let (world, dir) = (World::over(rim.clone(), 1).await, tempfile::tempdir().unwrap());
+        let this = Self { kept, rim, world, dir, sim: world::kept::disk() };
+        let mut last = this.world.put("key-0", 0).await;
+        for n in 1..KEYS {
+            last = this.world.put(&format!("key-{n}"), n).await;
+        }
+        let reader = this.open().await;
+        reader.await_ready(LONG).await.unwrap();
+        reader.wait_token(&last, LONG).await.unwrap();
+        this.close(reader).await;
+        this
+    }
+
+    async fn open(&self) -> Reader {
+        let checkpoint = CheckpointOptions {
+            is_shared: matches!(self.kept, Kept::Shared),
+            memory_dir: None,
+            every: Duration::from_millis(50),
+            ..CheckpointOptions::new(self.dir.path())
+        };
+        let disk: Arc<dyn Disk> = match self.kept {
+            Kept::Read => Arc::new(self.sim.clone()),
+            Kept::Mapped | Kept::Shared => Arc::new(RealDisk),
+        };
+        let options = ReaderOptions { checkpoint: Some(checkpoint), ..self.world.options() };
+        let parts = ReaderParts { disk: Some(disk), ..self.world.parts() };
+        Reader::open(options, parts).await.unwrap()
+    }
+
+    /// Ends a reader, with its last checkpoint; a copy that is shared goes as by a restart of the
+    /// machine.
+    async fn close(&self, reader: Reader) {
+        reader.shut_down(LONG).await.unwrap();
+        drop(reader);
+        let dir = LiveDirectory { dir: self.dir.path().to_owned(), memory_dir: None };
+        dir.remove(self.world.definition.store, [PartitionId(0)]);
+    }
+
+    /// The one checkpoint.
+    fn file(&self) -> PathBuf {
+        let files = match self.kept {
+            Kept::Read => self.sim.files(self.dir.path()).unwrap(),
+            Kept::Mapped | Kept::Shared => {
+                let names = std::fs::read_dir(self.dir.path()).unwrap();
+                names.map(|name| name.unwrap().path()).collect()
+            }
+        };
+        let is_checkpoint =
+            |path: &PathBuf| path.extension().is_some_and(|end| end == "checkpoint");
+        let mut files: Vec<_> = files.into_iter().filter(is_checkpoint).collect();
+        assert_eq!(files.len(), 1, "{files:?}");
+        files.remove(0)
+    }
+
+    fn bytes(&self, path: &Path) -> Vec<u8> {
+        match self.kept {
+            Kept::Read => self.sim.bytes(path).unwrap(),
+            Kept::Mapped | Kept::Shared => std::fs::read(path).unwrap(),
+        }
+    }
+
+    /// Tears a page of each of these blocks of the checkpoint.
+    fn tear(&self, blocks: &[usize]) {
+        let path = self.file();
+        let mut bytes = self.bytes(&path);
+        for block in blocks {
+            let at = (1 + block) * BLOCK_BYTES + block % 2 * PAGE_BYTES;
+            bytes[at..at + PAGE_BYTES].fill(0x5a);
+        }
+        match self.kept {
+            Kept::Read => self.sim.damage(&path, |file| *file = bytes).unwrap(),
+            Kept::Mapped | Kept::Shared => std::fs::write(&path, bytes).unwrap(),
+        }
+    }
+}
+
+fn number(bytes: &[u8], at: usize) -> usize {
+    u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize
+}
+
+/// What all keys hold, in their order, or why one cannot be read.
+fn read_all(reader: &Reader) -> Result<(), ErrorCode> {
+    let mut read = Ok(());
+    for n in 0..KEYS {
+        match age(reader, &format!("key-{n}")) {
+            Ok(found) => assert_eq!(found, Some(n), "what was served of key-{n}"),
+            Err(error) => read = Err(error.code()),
+        }
+    }
+    read
+}
+
+async fn torn_pages_are_mended(kept: Kept) {
+    let readers = Readers::closed(kept).await;
+    let bytes = readers.bytes(&readers.file());
+    let (blocks, parities) = (number(&bytes, BLOCKS_AT), number(&bytes, PARITIES_AT));
+    assert!(blocks > 10 && parities > 0, "{blocks} and {parities} blocks");
+    for block in [0, blocks / 2, blocks - 1] {
+        readers.tear(&[block]);
+        // No copy can be built from the log.
+        readers.rim.is_off.store(true, Ordering::SeqCst);
+        let reader = readers.open().await;
+        until(&reader, |status| status.phase == Phase::Serving).await;
+        assert_eq!(read_all(&reader), Ok(()), "{kept:?}, block {block}");
+        until(&reader, |status| status.counts.checkpoints.blocks_mended > 0).await;
+        assert_eq!(read_all(&reader), Ok(()));
+        readers.rim.is_off.store(false, Ordering::SeqCst);
+        // The damaged file is replaced, although nothing was written.
+        until(&reader, |status| status.counts.checkpoints.written > 0).await;
+        let found = counts(&reader);
+        let (restored, written, blocks_mended) = (1, found.written, 1);
+        let mended = CheckpointCounts { restored, written, blocks_mended, ..Default::default() };
+        assert_eq!(found, mended, "{kept:?}, block {block}");
+        let counts = status(&reader).counts;
+        assert_eq!((counts.rebuilds, counts.applied), (0, 0), "the log was not needed");
+        assert_eq!(reader.metrics().records.checkpoints.blocks_mended, 1);
+        readers.close(reader).await;
+
+        let reader = readers.open().await;
+        reader.await_ready(LONG).await.unwrap();
+        assert_eq!(read_all(&reader), Ok(()));
+        assert_eq!(world::kept::counts(&reader).blocks_mended, 0, "of the file that was replaced");
+        readers.close(reader).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_torn_page_of_a_checkpoint_that_is_read_is_mended_without_the_log() {
+    torn_pages_are_mended(Kept::Read).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_torn_page_of_a_checkpoint_that_is_mapped_is_mended_without_the_log() {
+    torn_pages_are_mended(Kept::Mapped).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_torn_page_of_a_checkpoint_that_is_copied_is_mended_without_the_log() {
+    torn_pages_are_mended(Kept::Shared).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn more_than_can_be_mended_is_never_served_and_the_log_is_read_from_its_start() {
+    for kept in [Kept::Read, Kept::Mapped, Kept::Shared] {
+        let readers = Readers::closed(kept).await;
+        let bytes = readers.bytes(&readers.file());
+        let (blocks, parities) = (number(&bytes, BLOCKS_AT), number(&bytes, PARITIES_AT));
+        // Two of one class, the second of which is read for sure.
+        readers.tear(&[blocks - 1 - parities, blocks - 1]);
+        let reader = readers.open().await;
+        until(&reader, |status| {
+            read_all(&reader).is_ok() && status.phase == Phase::Serving && status.counts.applied > 0
+        })
+        .await;
+        let found = counts(&reader);
+        assert_eq!((found.damaged, found.blocks_mended), (1, 0), "{kept:?}");
+        // What is served before it is copied is built anew beside it.
+        let rebuilds = u64::from(!matches!(kept, Kept::Shared));
+        assert_eq!(status(&reader).counts.rebuilds, rebuilds, "{kept:?}");
+        readers.close(reader).await;
+    }
+}
