@@ -98,10 +98,11 @@ impl Reopening {
         Ok(values)
     }
 
-    /// Tears a page of every checkpoint where no copy is left, and opens one.
+    /// Tears a page of every checkpoint where no copy is left, and opens one: the copy is made anew
+    /// of what the checkpoints hold, mended.
     ///
     /// # Errors
-    /// A reader fails, or serves something before it has rebuilt what it serves.
+    /// A reader fails, serves what is wrong, or needs the log for it.
     pub fn torn(&mut self) -> Result<Values, String> {
         self.place.forget_copies(self.store);
         let files = self.place.checkpoints()?;
@@ -121,7 +122,7 @@ impl Reopening {
         Ok(vec![
             ("torn: rebuild, per entry".to_owned(), nanos / self.data.entries as f64),
             ("torn: open to first get, ms".to_owned(), about["open to first get, ms"]),
-            ("torn: checkpoints found damaged".to_owned(), about["damaged"]),
+            ("torn: blocks mended".to_owned(), about["blocks mended"]),
         ])
     }
 }
@@ -179,9 +180,11 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
     about.insert("store, high".to_owned(), (store >> 32) as f64);
     about.insert("store, low".to_owned(), (store & 0xffff_ffff) as f64);
     let counts = this.reader.metrics().records;
-    about.insert("damaged".to_owned(), counts.checkpoints.damaged as f64);
-    if how == "torn" && (counts.checkpoints.damaged == 0 || counts.checkpoints.restored > 0) {
-        return Err(format!("the torn pages were not found: {:?}", counts.checkpoints));
+    let checkpoints = &counts.checkpoints;
+    about.insert("blocks mended".to_owned(), checkpoints.blocks_mended as f64);
+    let needed_log = checkpoints.damaged + counts.rebuilds > 0;
+    if how == "torn" && (checkpoints.blocks_mended == 0 || needed_log) {
+        return Err(format!("the torn pages were not found, or not mended: {counts:?}"));
     }
     let mut contenders = [
         Contender::several("check", || this.check().map(|()| Values::new())),

@@ -38,8 +38,8 @@ const NOTES: [&str; 10] = [
      with an object for each it would take 17 GB; the mixed store is of 1M documents; batches in \
      Python are compared with a list comprehension over a dict",
     "reopenings, and openings of Python workers, count from the opening of a reader, its \
-     connection included, to its first correct get; torn pages are found in checkpoints, when no \
-     copy is left, and the store is rebuilt from the node's log",
+     connection included, to its first correct get; torn pages are mended in checkpoints, when no \
+     copy is left, and rebuilding counts until all of the store is served again",
     "private dirty is that of the mappings that workers read by; the keeper maps what it writes a \
      second time, shared too, and its pages that nobody else has touched are printed apart",
 ];

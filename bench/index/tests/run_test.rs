@@ -62,6 +62,6 @@ fn a_reader_over_files_is_measured_and_opened_again_in_every_way() {
         let opened = rounds.spread(&format!("{how}: connect to first get, ms")).unwrap();
         assert!(opened.median > 0.0, "{how}");
     }
-    assert_eq!(rounds.spread("torn: checkpoints found damaged").unwrap().median, 4.0);
+    assert_eq!(rounds.spread("torn: blocks mended").unwrap().median, 4.0);
     assert!(rounds.spread("torn: rebuild, per entry").unwrap().median > 0.0);
 }

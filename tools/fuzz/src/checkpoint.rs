@@ -35,6 +35,9 @@ const BLOCK_BYTES: usize = 8 * 1024;
 const BLOCKS_AT: usize = 112;
 const STATE_BYTES_AT: usize = 132;
 const META_CHECKSUM_AT: usize = 136;
+const PARITIES_AT: usize = 144;
+/// From this `how` on one byte of a block is flipped behind all else.
+const FLIPPED_FROM: u8 = 128;
 /// How often a reader is read over a damaged image before that must have been built anew.
 const READS_MAX: usize = 100;
 /// Virtual time for a reader to open a checkpoint and go on.
@@ -48,7 +51,8 @@ thread_local! {
 
 /// Input: how u8, then the bytes of a checkpoint (`how` 0 and 1), or edits of a sound one of three
 /// bytes each, a place u16 and the byte to put there (others). With an odd `how` every checksum and
-/// length is then set right, so that the decoder goes on; with an even one they cannot be forged.
+/// length is then set right, and the parity, so that the decoder goes on; with an even one they
+/// cannot be forged. From 128 on a byte of the first block is flipped then, to be mended.
 ///
 /// # Panics
 /// When a reader panics over it, or takes in what was never written.
@@ -60,6 +64,9 @@ pub fn checkpoint_restore(input: &[u8]) {
     let is_sealed = how % 2 == 1;
     if is_sealed {
         seal(&mut bytes);
+    }
+    if *how >= FLIPPED_FROM {
+        bytes.iter_mut().skip(BLOCK_BYTES + 6).take(1).for_each(|byte| *byte ^= 8);
     }
     note_panics();
     runtime().block_on(open_over(bytes, is_sealed));
@@ -101,12 +108,18 @@ fn edited(edits: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Sets magic, version, lengths and checksums right: of as many blocks as the file has room for.
+/// Sets magic, version, lengths, parity and checksums right: of as many blocks as the file has room
+/// for.
 fn seal(bytes: &mut [u8]) {
     let Some(behind) = bytes.len().checked_sub(BLOCK_BYTES) else { return };
-    bytes[..6].copy_from_slice(b"FBIM\x01\x00");
-    let blocks = u64_at(bytes, BLOCKS_AT).min((behind / BLOCK_BYTES) as u64);
+    bytes[..6].copy_from_slice(b"FBIM\x03\x00");
+    let room = (behind / BLOCK_BYTES) as u64;
+    let blocks = u64_at(bytes, BLOCKS_AT).min(room);
+    let parities = u64_at(bytes, PARITIES_AT).min(blocks).min(room - blocks);
     write_number(bytes, BLOCKS_AT, &blocks.to_le_bytes());
+    write_number(bytes, PARITIES_AT, &parities.to_le_bytes());
+    set_parity(&mut bytes[BLOCK_BYTES..], blocks as usize, parities as usize);
+    let blocks = blocks + parities;
     let meta_at = BLOCK_BYTES * (1 + blocks as usize);
     let [extents, groups, segments] =
         [120, 124, 128].map(|at| u64_at(bytes, at) & u64::from(u32::MAX));
@@ -121,6 +134,16 @@ fn seal(bytes: &mut [u8]) {
     write_number(body, META_CHECKSUM_AT, &xxh3_64(meta).to_le_bytes());
     let header = xxh3_64(&body[..BLOCK_BYTES - 8]);
     write_number(body, BLOCK_BYTES - 8, &header.to_le_bytes());
+}
+
+fn set_parity(bytes: &mut [u8], blocks: usize, parities: usize) {
+    let (blocks, rest) = bytes.as_chunks_mut::<BLOCK_BYTES>().0.split_at_mut(blocks);
+    for (number, parity) in (blocks.len()..).zip(rest.iter_mut().take(parities)) {
+        parity.fill(0);
+        for block in blocks.iter().skip(number % parities).step_by(parities) {
+            parity.iter_mut().zip(block).for_each(|(sum, byte)| *sum ^= byte);
+        }
+    }
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> u64 {
