@@ -211,7 +211,7 @@ impl Generation {
     /// How many blocks of the checkpoint that it goes on from were mended since the last call.
     pub(crate) fn take_blocks_mended(&mut self) -> u64 {
         let mended = self.writer.blocks_mended();
-        mended - std::mem::replace(&mut self.blocks_mended, mended)
+        mended.saturating_sub(std::mem::replace(&mut self.blocks_mended, mended))
     }
 
     /// Number of the copy.
