@@ -526,12 +526,12 @@ int32_t fb_scan_next(
 /*
  * Counts and status, packed: hits, misses, memory bytes, memory used, memory budget (all bits set
  * for none), spilled bytes, most bytes to spill, records applied, bytes read, skipped, repeats, too
- * large, log errors, rebuilds, checkpoints written, failed, restored, damaged and ignored, blocks of
- * checkpoints mended, each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3
+ * large, log errors, rebuilds, checkpoints written, failed, restored, damaged and ignored, blocks
+ * of checkpoints mended, each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3
  * poisoned) | percent u8 | remaining i64 | age i64 (microseconds) | schema version u32 | partitions
- * u32, and per partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag in
- * records u64 | age i64 | schema version u32 | documents u64 | bytes u64 | why it applies nothing
- * TEXT
+ * u32, and per partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag
+ * in records u64 | age i64 | schema version u32 | documents u64 | bytes u64 | why it applies
+ * nothing TEXT
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 

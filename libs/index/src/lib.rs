@@ -38,7 +38,8 @@
 //! No reader takes a lock or waits: every retry means that a writer got further. No reader writes a
 //! line that another reader uses: the guard of a view and the counts of reads each lie on a line of
 //! the thread's own. (Of an [`Image`] a reader sets the bit of a block that it is the first to come
-//! to, once; where that block is damaged it mends it, behind a lock, or waits for who does.) A view that is held delays the reclaim of old records, and nothing else.
+//! to, once; where that block is damaged it mends it, behind a lock, or waits for who does.) A view
+//! that is held delays the reclaim of old records, and nothing else.
 //!
 //! # Who shares
 //!

@@ -352,8 +352,9 @@ impl PartitionWriter {
         }
     }
 
-    /// Whether the generation that is written may go on: nothing of an image, or of what was
-    /// spilled, was found damaged beyond mending. Anybody in this process may find it, a reader as well.
+    /// Whether the generation that is written may go on: nothing of an image was found damaged
+    /// beyond mending, and nothing of what was spilled. Anybody in this process may find it, a
+    /// reader as well.
     ///
     /// # Errors
     /// `Corrupt`.

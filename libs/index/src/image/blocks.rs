@@ -1,10 +1,10 @@
 //! The blocks of an image in its file: each is compared with its checksum, and a damaged one is
 //! mended.
 //!
-//! The last `p` blocks are parity. Those whose number, by `p`, leaves the same are a *class*; it has
-//! one parity block, which is the XOR of the others. So any block is the XOR of all others of its
-//! class, and a run of up to `p` damaged blocks has one of each. What comes of it is believed once
-//! it fits the damaged block's own checksum, whatever the others were.
+//! The last `p` blocks are parity. Those whose number by `p` leaves the same are a *class*; one of
+//! it is a parity block, which is the XOR of the others. So any block is the XOR of all others of
+//! its class, and a run of up to `p` damaged blocks has one of each. What comes of it is believed
+//! once it fits the damaged block's own checksum, whatever the others were.
 
 use std::fmt;
 use std::sync::Arc;

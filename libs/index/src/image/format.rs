@@ -35,8 +35,8 @@ const SEGMENT_OPEN: u64 = 1;
 /// For so many blocks there is a parity block: a sixty-fourth more to write, and what mending one
 /// block reads.
 const BLOCKS_PER_PARITY: u64 = 64;
-/// The most parity blocks, all of which are in memory while an image is written: 16 MiB, enough for
-/// images of 1 GiB. Larger ones have more blocks for each.
+/// The most parity blocks, all of which are in memory while an image is written: 16 MiB. Images of
+/// more than 1 GiB have more blocks for each.
 const PARITIES_MAX: u64 = 2_048;
 
 /// Blocks that lie side by side, in memory and in the file.
@@ -339,5 +339,18 @@ impl Fields<'_> {
         let counts = Counts { blocks, extents, groups, segments, state_bytes, parities };
         let format_version = FORMAT_VERSION;
         Ok(Header { about, format_version, hash_seed, root, counts, meta_checksum })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parity_is_a_sixty_fourth_and_bounded() {
+        let expected = [(0, 0), (1, 1), (64, 1), (65, 2), (131_072, 2_048), (BLOCKS_MAX, 2_048)];
+        for (blocks, parities) in expected {
+            assert_eq!(parities_for(blocks), parities, "{blocks}");
+        }
     }
 }

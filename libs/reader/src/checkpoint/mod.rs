@@ -12,8 +12,9 @@
 //!
 //! A checkpoint is never needed: whatever cannot be used is ignored, with a record and a count, and
 //! the partition bootstraps from its log; so it does, beside what it serves, when a block is found
-//! damaged later that cannot be mended. One that was mended is written anew. Definitions are not in it, they come from the catalog;
-//! nor are outcomes of conditional changes, which after a restart are unknown.
+//! damaged later that cannot be mended. One that was mended is written anew. Definitions are not in
+//! it, they come from the catalog; nor are outcomes of conditional changes, which after a restart
+//! are unknown.
 
 mod file;
 mod format;
