@@ -9,7 +9,9 @@
 mod support;
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
+use forebay_core::ErrorCode;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::fold::Applied;
 use forebay_core::id::{ClientId, Offset, PartitionId};
@@ -25,6 +27,8 @@ const PARTITIONS: u32 = 2;
 const KEYS: usize = 40;
 const ENTRIES: u64 = 1_500;
 const READERS: usize = 3;
+/// How long a reader may stand still, on a busy machine and under a sanitizer.
+const READER_STANDS_MAX: Duration = Duration::from_secs(60);
 
 fn keys() -> Vec<String> {
     (0..KEYS).map(|n| format!("lasting-{n}")).collect()
@@ -64,9 +68,23 @@ fn rebuild(store: &mut Store, id: PartitionId) {
             Ok(())
         })
         .unwrap();
-    followed.writer.start_rebuild().unwrap();
+    start_rebuild(&store.index, followed);
     followed.writer.apply(&copied, &followed.state).unwrap();
     followed.writer.publish_rebuild();
+}
+
+/// Begins a generation. A reader that stands still keeps all that went meanwhile, with its
+/// addresses, which may be none any more then: it is waited for.
+fn start_rebuild(index: &Index, followed: &mut Followed) {
+    for _ in 0..READER_STANDS_MAX.as_millis() {
+        match followed.writer.start_rebuild() {
+            Ok(()) => return,
+            Err(error) => assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}"),
+        }
+        std::thread::sleep(Duration::from_millis(1));
+        index.tidy();
+    }
+    panic!("no reader went on");
 }
 
 fn write_all(store: &mut Store) {
