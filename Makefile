@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bazel bazel-plant bench sim fuzz sanitize dev
+.PHONY: help setup demo test check bazel bazel-plant bench sim fuzz sanitize schedules dev
 MAKEFLAGS += --no-print-directory
 
 SETUP := @sh tools/setup/setup.sh
@@ -12,7 +12,8 @@ SETUP_DEMO := $(SETUP) demo
 XTASK := @cargo run --quiet --locked --package xtask --
 
 # `make demo LOG=kafka`, `make sim SEEDS=10`: make puts what stands on its command line into the
-# environment, where demo (LOG, PLANT, SMALL), benchmarks (QUICK) and simulator (SEEDS, SEED) look.
+# environment, where demo (LOG, PLANT, SMALL), benchmarks (QUICK), simulator and schedules (SEEDS,
+# SEED) look.
 
 help: ## This list
 	@echo "Forebay: write once through a durable log; read anywhere, in process."
@@ -61,6 +62,10 @@ fuzz: ## The fuzz targets: FUZZ_SECONDS=10 for each
 sanitize: ## The index under AddressSanitizer and ThreadSanitizer
 	$(SETUP_DEMO)
 	$(XTASK) sanitize
+
+schedules: ## The index's readers, writers and killed holders in many orders: SEED=9 SEEDS=1
+	$(SETUP_DEMO)
+	$(XTASK) schedules
 
 dev: ## forebayd dev in the foreground
 	$(SETUP_DEMO)

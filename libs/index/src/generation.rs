@@ -12,6 +12,7 @@ use crate::image::{Image, ImageAbout};
 use crate::index::Inner;
 use crate::live::Windows;
 use crate::memory::{Chunk, Memory, Redo, SpillPlace};
+use crate::schedule;
 use crate::storage::{SeededHash, Space};
 use crate::table::{FIRST_SERIAL, MoveTo, PREFETCHED, Publishing, Replaced, Root, Table};
 
@@ -239,6 +240,7 @@ impl Generation {
         }
         let dropped = fresh.map(|fresh| {
             fresh.root().store_release(&words.root);
+            schedule::store();
             words.serial.store(fresh.serial(), Ordering::Release);
             std::mem::replace(&mut self.table, fresh)
         });

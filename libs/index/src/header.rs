@@ -18,6 +18,7 @@ use forebay_core::id::{Epoch, LogId, Offset, Position, SchemaVersion};
 
 use crate::live::{Attach, HeaderFile};
 use crate::reclaim::Reclaim;
+use crate::schedule;
 use crate::storage::Space;
 
 /// How far a partition is; whether it may say *absent*.
@@ -168,22 +169,26 @@ impl Words {
     }
 
     pub(crate) fn store_phase_release(&self, phase: PartitionPhase) {
+        schedule::store();
         self.phase.store(phase as u32, Ordering::Release);
     }
 
     #[inline]
     pub(crate) fn load_phase_acquire(&self) -> PartitionPhase {
+        schedule::load();
         PartitionPhase::from_word(self.phase.load(Ordering::Acquire))
     }
 
     /// Number of the space that readers see.
     #[inline]
     pub(crate) fn load_generation(&self) -> u64 {
+        schedule::load();
         self.generation.load(Ordering::SeqCst)
     }
 
     /// Shows readers another space.
     pub(crate) fn store_generation(&self, generation: u64) {
+        schedule::store();
         self.generation.store(generation, Ordering::SeqCst);
     }
 
@@ -204,6 +209,7 @@ impl Words {
         // and so drops what it copied of the set that is overwritten now.
         fence(Ordering::Release);
         for (word, value) in self.set(turn).iter().zip(pack(status)) {
+            schedule::store();
             word.store(value, Ordering::Relaxed);
         }
         turn
@@ -212,8 +218,11 @@ impl Words {
     /// Publishes the set of a turn.
     pub(crate) fn take_turn(&self, turn: u64) {
         let progress = unpack(self.load_set(turn)).progress;
+        schedule::store();
         self.schema_version.store(progress.schema_version.0, Ordering::Release);
+        schedule::store();
         self.partition_time.store(progress.partition_time.as_micros(), Ordering::Release);
+        schedule::store();
         self.turn.store(turn, Ordering::Release);
     }
 
@@ -233,15 +242,20 @@ impl Words {
 
     fn load_set(&self, turn: u64) -> [u64; STATUS_WORDS] {
         let set = self.set(turn);
-        std::array::from_fn(|place| set[place].load(Ordering::Relaxed))
+        std::array::from_fn(|place| {
+            schedule::load();
+            set[place].load(Ordering::Relaxed)
+        })
     }
 
     /// The status as one entry left it.
     pub(crate) fn status(&self) -> Status {
         loop {
+            schedule::load();
             let turn = self.turn.load(Ordering::Acquire);
             let words = self.load_set(turn);
             fence(Ordering::Acquire);
+            schedule::load();
             if self.turn.load(Ordering::Relaxed) == turn {
                 return unpack(words);
             }
@@ -301,6 +315,7 @@ impl Header {
     #[inline]
     pub(crate) unsafe fn load_space<'g>(&self, reclaim: &Reclaim) -> Result<&'g Space> {
         let generation = self.published.load_generation();
+        schedule::load();
         // SAFETY: it is never null, and stays until the caller's guard has gone. Sequentially
         // consistent, as all loads on the way to a record: see `Group::load_to_follow`.
         let space = unsafe { &*self.space.load(Ordering::SeqCst) };
@@ -316,7 +331,7 @@ impl Header {
     #[cold]
     fn attach_anew(&self, reclaim: &Reclaim) -> Result<()> {
         let Some(attach) = &self.attach else { return Ok(()) };
-        let _one_at_a_time = attach.lock.lock();
+        let _one_at_a_time = schedule::lock(&attach.lock);
         let generation = self.published.load_generation();
         // SAFETY: only one thread at a time takes spaces out of use.
         if unsafe { &*self.space.load(Ordering::SeqCst) }.generation != generation {
@@ -328,11 +343,13 @@ impl Header {
 
     #[inline]
     pub(crate) fn load_partition_time_acquire(&self) -> Timestamp {
+        schedule::load();
         Timestamp::from_micros(self.published.partition_time.load(Ordering::Acquire))
     }
 
     #[inline]
     pub(crate) fn load_schema_version_acquire(&self) -> SchemaVersion {
+        schedule::load();
         SchemaVersion(self.published.schema_version.load(Ordering::Acquire))
     }
 
@@ -340,6 +357,7 @@ impl Header {
     /// partition in the process's own memory only the writer calls it, and publishes behind it.
     #[must_use]
     pub(crate) fn swap_space(&self, space: Arc<Space>) -> Arc<Space> {
+        schedule::store();
         let old = self.space.swap(Arc::into_raw(space).cast_mut(), Ordering::SeqCst);
         // SAFETY: what stands there was made of an `Arc`, by `new` or by this.
         unsafe { Arc::from_raw(old) }

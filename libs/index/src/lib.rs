@@ -72,6 +72,11 @@ mod number;
 mod reclaim;
 mod row_ref;
 mod scan;
+#[cfg(forebay_shuttle)]
+#[doc(hidden)]
+pub mod schedule;
+#[cfg(not(forebay_shuttle))]
+mod schedule;
 mod schemas;
 mod storage;
 mod table;

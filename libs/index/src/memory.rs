@@ -56,6 +56,7 @@ pub(crate) use self::live::{SegmentNote, is_of_memory, refused};
 pub(crate) use self::spill::{SpillPlace, is_spilled};
 pub(crate) use self::words::{Redo, SpaceWords, Swing};
 use crate::budget::Budget;
+use crate::schedule::{self, Fault};
 
 /// Bytes of the smallest chunk.
 pub(crate) const CHUNK_BYTES_MIN: u64 = 8 * 1024;
@@ -474,6 +475,7 @@ impl Memory {
         let (start, next) = (state.free.fresh(), state.free.next_fresh(order));
         let end = next.address + next.bytes();
         self.open(start, end - start)?;
+        schedule::store();
         self.words().opened.store(end, Ordering::Release);
         let is_large = start >= BLOCK_BYTES + SMALL_SPACE_BYTES;
         if order >= BLOCK_ORDER || is_large {
@@ -530,10 +532,12 @@ impl Memory {
     pub(crate) fn leave(&self, chunks: Vec<Chunk>) {
         chunks.iter().for_each(|chunk| self.forbid(chunk));
         let node = Box::into_raw(Box::new(Left { chunks, next: null_mut() }));
+        schedule::load();
         let mut head = self.left.load(Ordering::Relaxed);
         loop {
             // SAFETY: the node is ours until it is on the stack.
             unsafe { (*node).next = head };
+            schedule::store();
             // Release: what was done in the chunks, and to the node, comes before its next use.
             let pushed =
                 self.left.compare_exchange_weak(head, node, Ordering::Release, Ordering::Relaxed);
@@ -566,6 +570,7 @@ impl Memory {
         if self.left.load(Ordering::Relaxed).is_null() {
             return;
         }
+        schedule::store();
         // Acquire: pairs with `leave`.
         let mut next = self.left.swap(null_mut(), Ordering::Acquire);
         while !next.is_null() {
@@ -606,7 +611,7 @@ impl Memory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock()
+        schedule::lock(&self.state)
     }
 
     #[inline]
@@ -623,6 +628,7 @@ impl Memory {
     /// guard has been held; all accesses there are atomic.
     #[inline]
     pub(crate) unsafe fn word(&self, address: u64) -> &AtomicU64 {
+        schedule::load();
         // SAFETY: the caller's promise.
         unsafe { &*self.pointer(address).cast::<AtomicU64>() }
     }
@@ -642,6 +648,7 @@ impl Memory {
     /// As [`Memory::word`].
     #[inline]
     pub(crate) unsafe fn half_word(&self, address: u64) -> &AtomicU32 {
+        schedule::load();
         // SAFETY: the caller's promise.
         unsafe { &*self.pointer(address).cast::<AtomicU32>() }
     }
@@ -653,6 +660,7 @@ impl Memory {
     /// the caller's guard has gone.
     #[inline]
     pub(crate) unsafe fn bytes(&self, address: u64, count: usize) -> &[u8] {
+        schedule::load();
         // SAFETY: the caller's promise.
         unsafe { std::slice::from_raw_parts(self.pointer(address), count) }
     }
@@ -662,11 +670,28 @@ impl Memory {
     /// # Safety
     /// The range lies in a chunk that the caller holds, and no reader has its address yet.
     pub(crate) unsafe fn write(&self, address: u64, bytes: &[u8]) {
-        poison::allow(self.pointer(address), bytes.len() as u64);
-        // SAFETY: the caller's promise; `bytes` is not in the chunk, since nobody reads there.
-        unsafe {
-            std::ptr::copy_nonoverlapping(bytes.as_ptr(), self.pointer(address), bytes.len());
+        let place = self.pointer(address);
+        poison::allow(place, bytes.len() as u64);
+        if schedule::is_planted(Fault::SlotFirst) && address >= BLOCK_BYTES {
+            let (place, bytes) = (place as usize, bytes.to_vec());
+            // SAFETY: as below: nobody else writes there until then.
+            return schedule::put_off(move || unsafe {
+                std::ptr::copy_nonoverlapping(bytes.as_ptr(), place as *mut u8, bytes.len());
+            });
         }
+        if cfg!(forebay_shuttle) {
+            for (at, part) in bytes.chunks(schedule::BYTES_AT_ONCE).enumerate() {
+                schedule::store();
+                // SAFETY: as below.
+                unsafe {
+                    let place = place.add(at * schedule::BYTES_AT_ONCE);
+                    std::ptr::copy_nonoverlapping(part.as_ptr(), place, part.len());
+                }
+            }
+            return;
+        }
+        // SAFETY: the caller's promise; `bytes` is not in the chunk, since nobody reads there.
+        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), place, bytes.len()) };
     }
 
     /// Sets bytes to zero.
@@ -675,6 +700,7 @@ impl Memory {
     /// As [`Memory::write`].
     pub(crate) unsafe fn clear(&self, chunk: &Chunk) {
         poison::allow(self.pointer(chunk.address), chunk.bytes());
+        schedule::store();
         // SAFETY: the caller's promise.
         unsafe { std::ptr::write_bytes(self.pointer(chunk.address), 0, chunk.bytes() as usize) };
     }

@@ -16,9 +16,15 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, OnceLock};
 
 use parking_lot::Mutex;
-use seize::{Collector, LocalGuard};
+use seize::Collector;
+#[cfg(not(forebay_shuttle))]
+use seize::LocalGuard as Guard;
+// The guards of a thread count as one, and there all readers run in one thread.
+#[cfg(forebay_shuttle)]
+use seize::OwnedGuard as Guard;
 
 use crate::memory::{Chunk, Memory};
+use crate::schedule;
 use crate::storage::Space;
 
 /// How often, at most, a retirement is tried again: the collector needs as many retirements as
@@ -64,7 +70,7 @@ struct Waiting {
 pub(crate) struct Pin<'a> {
     reclaim: &'a Reclaim,
     /// `None` for a reader that came before there was a collector.
-    guard: Option<LocalGuard<'a>>,
+    guard: Option<Guard<'a>>,
 }
 
 impl Drop for Pin<'_> {
@@ -73,6 +79,7 @@ impl Drop for Pin<'_> {
         #[cfg(forebay_sanitize = "thread")]
         self.reclaim.waiting.readers_left.fetch_add(1, Ordering::Release);
         if self.guard.is_none() {
+            schedule::store();
             self.reclaim.early.readers.fetch_sub(1, Ordering::Release);
         }
     }
@@ -104,8 +111,13 @@ impl Reclaim {
     /// Announces a reader. Must come before its first load.
     #[inline]
     pub(crate) fn enter(&self) -> Pin<'_> {
+        schedule::store();
+        #[cfg(not(forebay_shuttle))]
         let guard = self.collector.get().map(Collector::enter);
+        #[cfg(forebay_shuttle)]
+        let guard = self.collector.get().map(Collector::enter_owned);
         if guard.is_none() {
+            schedule::store();
             self.early.readers.fetch_add(1, Ordering::SeqCst);
         }
         Pin { reclaim: self, guard }
@@ -130,7 +142,7 @@ impl Reclaim {
 
     /// Takes a space out of use, as [`Reclaim::retire`] does chunks.
     pub(crate) fn retire_space(&self, space: Arc<Space>) {
-        self.early.spaces.lock().push(space);
+        schedule::lock(&self.early.spaces).push(space);
         self.let_early_go();
     }
 
@@ -141,6 +153,7 @@ impl Reclaim {
         else {
             return;
         };
+        schedule::load();
         if self.collector.get().is_none() || self.early.readers.load(Ordering::SeqCst) > 0 {
             return;
         }

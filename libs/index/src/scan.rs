@@ -4,7 +4,8 @@
 //! reclaim. It goes through a partition by the hashes of its keys, which never change: it copies
 //! the keys of the next range of hashes, and looks each one up when its turn comes. So a document
 //! that lives throughout is seen exactly once, as it is at that moment, however the index grows and
-//! whatever is rebuilt meanwhile; one that comes or goes may be seen or not.
+//! whatever is rebuilt meanwhile; one that comes or goes may be seen or not, and one that goes and
+//! comes again also twice.
 
 use forebay_core::id::PartitionId;
 use forebay_core::{Error, Result};

@@ -460,6 +460,7 @@ impl Table {
         debug_assert!(directory.bytes() >= entries.end as u64 * ENTRY_BYTES);
         for entry in entries {
             let at = self.entry_address(entry);
+            crate::schedule::store();
             // SAFETY: an entry of the directory in use; entries are only touched as atomics.
             unsafe { self.memory.half_word(at) }.store(group.entry(), Ordering::Release);
         }

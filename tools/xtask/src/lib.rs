@@ -15,6 +15,7 @@ pub mod process;
 pub mod python;
 pub mod pythons;
 pub mod sanitize;
+pub mod schedules;
 pub mod stages;
 pub mod suite;
 pub mod tidy;

@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::{
-    bazel, bench, check, demo, fuzz, layers, sanitize, stages, tidy, workspace::Workspace,
+    bazel, bench, check, demo, fuzz, layers, sanitize, schedules, stages, tidy,
+    workspace::Workspace,
 };
 
 #[derive(Parser)]
@@ -57,6 +58,8 @@ enum Verb {
     },
     /// The index under AddressSanitizer and ThreadSanitizer
     Sanitize,
+    /// The index's readers, writers and killed holders in many orders (SEED=9 SEEDS=1 replays one)
+    Schedules,
     /// Run the simulator over many seeds
     Sim {
         /// How many seeds
@@ -90,6 +93,7 @@ fn main() -> ExitCode {
         Verb::Bench { name } => bench::run(&workspace, name.as_deref()),
         Verb::Fuzz { seconds } => fuzz::run(&workspace, seconds),
         Verb::Sanitize => sanitize::run(&workspace),
+        Verb::Schedules => schedules::run(&workspace),
         Verb::Sim { seeds, seed } => demo::sim(&workspace, seed, seeds),
         Verb::Dev => demo::dev(&workspace),
     };

@@ -8,7 +8,7 @@ use std::time::Duration;
 use crate::clock::Stopwatch;
 use crate::suite::{Counts, Suite, parse_libtest};
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{bazel, check, demo, fuzz, heavy, java, process, python, sanitize, unit};
+use crate::{bazel, check, demo, fuzz, heavy, java, process, python, sanitize, schedules, unit};
 
 type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
 
@@ -31,6 +31,7 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "doc", needs: &["build"], run: doc },
     Stage { name: "fuzz", needs: &["build"], run: fuzz::suites },
     Stage { name: "sanitize", needs: &["build"], run: sanitize::suites },
+    Stage { name: "schedules", needs: &["build"], run: schedules::suites },
     Stage { name: "python", needs: &["build"], run: python::run },
     Stage { name: "java", needs: &["build"], run: java::run },
     Stage { name: "sim", needs: &["build"], run: demo::sim_suites },

@@ -12,6 +12,7 @@ use super::{LiveDirectory, Spaces, Windows, windows};
 use crate::generation::{Generation, WINDOWS};
 use crate::header::{Following, PartitionPhase, Progress, Published, Status};
 use crate::memory::{is_spilled, live_addresses_for};
+use crate::schedule::{self, Fault};
 use crate::storage::{SeededHash, Space};
 use crate::table::Table;
 use crate::writer::WriterState;
@@ -88,6 +89,7 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
             let group = if entry < swing.count / 2 { swing.low } else { swing.high };
             let at = swing.entry + entry * 4;
             memory.check_opened(at, 4)?;
+            schedule::store();
             // SAFETY: an entry of a directory of this space, only touched as atomics.
             unsafe { memory.half_word(at) }.store(group, Ordering::Release);
         }
@@ -95,7 +97,9 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
     }
     let armed = words.armed();
     if let Some((_, redo)) = armed.filter(|(_, redo)| redo.serial != 0) {
+        schedule::store();
         words.root.store(redo.root, Ordering::Release);
+        schedule::store();
         words.serial.store(redo.serial, Ordering::Release);
     }
     // What nothing leads to any more is free from here on, whoever may still read there.
@@ -111,7 +115,8 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
     }
     let mut used = table.chunks();
     used.extend(windows.0.chunks());
-    let list = armed.filter(|(_, redo)| redo.count > 0);
+    let is_finished = !schedule::is_planted(Fault::NotFinished);
+    let list = armed.filter(|(_, redo)| redo.count > 0 && is_finished);
     let items = match list {
         Some((_, redo)) => {
             memory.check_opened(redo.list, 8 * redo.count)?;

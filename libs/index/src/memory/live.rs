@@ -23,6 +23,7 @@ use rustix::process::{Resource, getrlimit};
 
 use super::words::SpaceWords;
 use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES_MIN};
+use crate::schedule;
 
 /// Bytes of the map for each smallest chunk.
 const NOTE_BYTES: u64 = 16;
@@ -192,20 +193,25 @@ impl LiveFile {
     /// Notes how far a segment is filled, and how much of it lives.
     pub(super) fn note_segment(&self, chunk: &Chunk, used: u64, live: u64, serial: u64) {
         let [kind, fill] = self.note(chunk.address);
+        schedule::store();
         fill.store(used << 32 | live, Ordering::Release);
         let order = u64::from(chunk.order) << KIND_BITS;
+        schedule::store();
         kind.store(serial << (KIND_BITS + ORDER_BITS) | order | SEGMENT, Ordering::Release);
     }
 
     /// Notes how much of a segment is filled and lives, which was noted before.
     pub(super) fn note_fill(&self, address: u64, used: u64, live: u64) {
+        schedule::store();
         self.note(address)[1].store(used << 32 | live, Ordering::Release);
     }
 
     /// Notes the time before which none of a group's documents expires.
     pub(super) fn note_group(&self, address: u64, expires: i64) {
         let [kind, time] = self.note(address);
+        schedule::store();
         time.store(expires as u64, Ordering::Release);
+        schedule::store();
         kind.store(GROUP, Ordering::Release);
     }
 
@@ -217,6 +223,7 @@ impl LiveFile {
 
     /// Nothing begins at this address any more.
     pub(super) fn forget(&self, address: u64) {
+        schedule::store();
         self.note(address)[0].store(0, Ordering::Release);
     }
 

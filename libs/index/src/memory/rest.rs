@@ -5,7 +5,8 @@ use std::sync::atomic::{Ordering, fence};
 
 use forebay_core::{Error, Result};
 
-use super::{CHUNK_BYTES_MIN, Chunk, Memory, State, is_spilled};
+use super::{CHUNK_BYTES_MIN, Chunk, Memory, SpaceWords, State, is_spilled};
+use crate::schedule::{self, Fault};
 
 /// What rests is used again once it is more than this part of all.
 const RESTING_SHARE: u64 = 16;
@@ -52,7 +53,16 @@ impl Memory {
         if state.resting.is_empty() {
             return;
         }
-        self.note_reuse();
+        if schedule::is_planted(Fault::RaisedLate) {
+            let words = self.words.as_ptr() as usize;
+            // SAFETY: a test plants it, whose memory lives that long.
+            let reuse = move || unsafe { &(*(words as *const SpaceWords)).reuse };
+            schedule::put_off(move || {
+                reuse().fetch_add(1, Ordering::Release);
+            });
+        } else {
+            self.note_reuse();
+        }
         state.resting_bytes = 0;
         for chunk in std::mem::take(&mut state.resting) {
             self.put_back(state, chunk);
@@ -61,6 +71,7 @@ impl Memory {
 
     /// Tells all readers of live memory that what is out of use will be written again.
     pub(crate) fn note_reuse(&self) {
+        schedule::store();
         // Release: who sees the new number sees no way to that memory any more. The fence: who sees
         // anything that is written there sees the new number.
         self.words().reuse.fetch_add(1, Ordering::Release);

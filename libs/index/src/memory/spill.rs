@@ -20,6 +20,7 @@ use super::free::{BLOCK_ORDER, Free, ORDER_MAX};
 use super::live::{allocate, refused};
 use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SPACE_ABOUT_AT, order_of, too_large};
 use crate::image::{Extent, Image};
+use crate::schedule;
 
 /// The bit of an address whose record lies in the spill file.
 const SPILLED: u64 = 1 << 42;
@@ -166,6 +167,7 @@ impl Memory {
     pub(super) fn put_back_spilled(&self, chunk: Chunk) {
         let chunk = Chunk { address: chunk.address & !SPILLED, ..chunk };
         if let Some(file) = self.spill.file.get() {
+            schedule::store();
             // What stood at its start would tell who takes over where a segment begins.
             let _failed = file.write_all_at(&[0; 64], chunk.address);
             let hole = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
@@ -214,6 +216,7 @@ impl Memory {
     /// # Errors
     /// `Unavailable`.
     pub(crate) fn write_spilled(&self, address: u64, bytes: &[u8]) -> Result<()> {
+        schedule::store();
         let written = self.spill_file()?.write_all_at(bytes, address & !SPILLED);
         written.map_err(|error| failed("written", &error))
     }
@@ -224,6 +227,7 @@ impl Memory {
     /// `Unavailable`; `Corrupt` where there is no file.
     pub(crate) fn read_spilled(&self, address: u64, into: &mut [u8]) -> Result<usize> {
         let file = self.spill_file()?;
+        schedule::load();
         let mut filled = 0;
         while filled < into.len() {
             let at = (address & !SPILLED).saturating_add(filled as u64);

@@ -6,6 +6,8 @@
 
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
+use crate::schedule;
+
 /// How many directory entries a swing names at once: see [`SpaceWords::begin_swing`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Swing {
@@ -61,8 +63,10 @@ impl SpaceWords {
     pub(crate) fn arm(&self, turn: u64, redo: &Redo) {
         let Redo { list, count, root, serial } = *redo;
         for (word, value) in self.redo.iter().zip([list, count, root, serial]) {
+            schedule::store();
             word.store(value, Ordering::Relaxed);
         }
+        schedule::store();
         // A process that is killed leaves what it has stored, in the order of its stores.
         self.redo_turn.store(turn, Ordering::Release);
         fence(Ordering::Release);
@@ -70,6 +74,7 @@ impl SpaceWords {
 
     /// All of it is shown.
     pub(crate) fn disarm(&self) {
+        schedule::store();
         self.redo_turn.store(0, Ordering::Release);
     }
 
@@ -86,15 +91,19 @@ impl SpaceWords {
 
     /// Notes directory entries that are about to be stored.
     pub(crate) fn begin_swing(&self, swing: Swing) {
+        schedule::store();
         self.swing[0].store(swing.entry, Ordering::Relaxed);
+        schedule::store();
         let groups = u64::from(swing.high) << 32 | u64::from(swing.low);
         self.swing[1].store(groups, Ordering::Relaxed);
+        schedule::store();
         self.swing_count.store(swing.count, Ordering::Release);
         fence(Ordering::Release);
     }
 
     /// All of them are stored.
     pub(crate) fn end_swing(&self) {
+        schedule::store();
         self.swing_count.store(0, Ordering::Release);
     }
 

@@ -14,6 +14,7 @@ use super::spilled::spilled;
 use super::{Group, Root, Search, slot};
 use crate::image::damaged;
 use crate::memory::{CHUNK_BYTES_MAX, Memory, is_spilled};
+use crate::schedule;
 use crate::storage::SeededHash;
 
 /// How often memory had been taken back for new use when a read began.
@@ -24,6 +25,7 @@ impl Reused {
     /// Must come before the root is loaded.
     #[inline]
     pub(crate) fn before(memory: &Memory) -> Self {
+        schedule::load();
         Self(memory.words().reuse.load(Ordering::Acquire))
     }
 
@@ -32,7 +34,8 @@ impl Reused {
     pub(crate) fn is_unchanged(self, memory: &Memory) -> bool {
         // Pairs with the fence of `Memory::note_reuse`.
         fence(Ordering::Acquire);
-        memory.words().reuse.load(Ordering::Relaxed) == self.0
+        schedule::load();
+        schedule::compared(memory.words().reuse.load(Ordering::Relaxed) == self.0)
     }
 }
 

@@ -13,6 +13,7 @@ use super::form::GroupAt;
 use super::group::Group;
 use crate::image::damaged;
 use crate::memory::{BLOCK_BYTES, CHUNK_BYTES_MAX, CHUNK_BYTES_MIN, Memory};
+use crate::schedule;
 
 /// As much as fits into one chunk: more groups than an index has addresses, and few enough that a
 /// hash has bits left for buckets and tags.
@@ -78,12 +79,14 @@ impl Root {
     /// The root that a partition's readers see.
     #[inline]
     pub(crate) fn load(cell: &AtomicU64) -> Self {
+        schedule::load();
         // As all loads on the way to a record: see `Group::load_to_follow`.
         Self(cell.load(Ordering::SeqCst))
     }
 
     /// Shows readers this root and all that was written behind it.
     pub(crate) fn store_release(self, cell: &AtomicU64) {
+        schedule::store();
         cell.store(self.0, Ordering::Release);
     }
 

@@ -14,6 +14,7 @@ use super::record::{Record, record};
 use super::scratch::Scratch;
 use super::slot;
 use crate::memory::Memory;
+use crate::schedule;
 
 /// Lines of one record that are asked for ahead; the rest of a long one is read in order anyway.
 const LINES_AT_ONCE: usize = 8;
@@ -209,8 +210,10 @@ impl<'g> Group<'g> {
 
     /// Publishes a word: whoever loads it sees the record that was written before.
     pub(super) fn store(&self, at: u64, word: u64) {
+        schedule::store();
         // SAFETY: a slot of a group in use; slots are only ever touched as atomics.
         unsafe { self.memory.word(at) }.store(word, PUBLISHED);
+        schedule::stored_slot();
     }
 
     /// What a slot becomes when its record goes: empty where no search relies on its bucket being

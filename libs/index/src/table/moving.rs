@@ -8,6 +8,7 @@ use forebay_core::{ErrorCode, Result};
 use super::record::{in_memory, record};
 use super::{PREFETCHED, Publishing, Scratch, Table, slot, spilled};
 use crate::memory::is_spilled;
+use crate::schedule::{self, Fault};
 
 /// Where records are moved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,7 +57,11 @@ impl Table {
                 moved => walked += moved?,
             }
         }
-        publishing.reclaim.retire(&self.memory, retired);
+        if schedule::is_planted(Fault::NotWaitedFor) {
+            self.memory.leave(retired);
+        } else {
+            publishing.reclaim.retire(&self.memory, retired);
+        }
         self.lay_anew(bytes_max, publishing)
     }
 

@@ -1,0 +1,328 @@
+//! Readers beside a writer, and holders that are killed, in many orders: the real code of publish,
+//! validate, reclaim and take-over, under shuttle.
+//!
+//! `interleavings` beside this goes through all orders of small models; here the whole index runs,
+//! in orders that are chosen by seeds. The orders are sequentially consistent ones, so that what a
+//! weaker order of memory would do is for the models, and for ThreadSanitizer. Built with `--cfg
+//! forebay_shuttle`, as `make schedules` does, tasks change between any two accesses to words that
+//! they share, and faults are planted, each of which must be found. In any other build they change
+//! between whole operations, and it is a small test of the scenes themselves.
+
+mod orders;
+#[path = "../support/mod.rs"]
+mod support;
+mod world;
+
+use std::sync::Arc;
+
+use forebay_core::Result;
+#[cfg(forebay_shuttle)]
+use forebay_index::schedule::Fault;
+use forebay_index::{Index, KeyAnswer, ScannedDocument};
+use orders::{Role, Seen, join, numbers, spawn, turn, until_killed};
+use support::at;
+use world::{Found, PARTITION, Shape, World, found, name};
+
+/// Seeds of a scene, where it is tested in earnest; each is some dozens of schedules.
+const SEEDS: u64 = if cfg!(forebay_shuttle) { 10 } else { 1 };
+/// As many where each schedule makes files, or takes long.
+const SEEDS_OF_FILES: u64 = if cfg!(forebay_shuttle) { 3 } else { 1 };
+const SEEDS_OF_MANY: u64 = 1;
+/// Seeds by which a fault that is planted must have been found.
+#[cfg(forebay_shuttle)]
+const SEEDS_TO_FIND: u64 = 200;
+const READERS: u64 = 2;
+const READS: u64 = 12;
+/// What is said of an answer that nobody may be given.
+const WRONG: &str = "a wrong answer";
+/// Documents of a batch, and of a step of a scan.
+const AT_ONCE: usize = 3;
+
+/// Documents in files, so little memory that it is used again all the time.
+const LIVE: Shape = Shape {
+    is_live: true,
+    keys: 12,
+    keys_before: 8,
+    entries: 120,
+    changes: 4,
+    text: 1_500,
+    memory: 8 * 8_192,
+    spills: false,
+    drops: true,
+    rebuilds: false,
+    scans: true,
+    kills: 0,
+};
+const PRIVATE: Shape = Shape { is_live: false, memory: 0, ..LIVE };
+/// Holders are killed, and the next one finishes what they have begun.
+const KILLED: Shape = Shape { entries: 60, kills: 3, text: 300, memory: 12 * 8_192, ..LIVE };
+/// As these, with almost as many documents as a bucket group holds: it is split, and deleted slots
+/// make it be written anew.
+const GROWING: Shape =
+    Shape { keys: 1_000, keys_before: 864, entries: 16, changes: 16, memory: 0, ..KILLED };
+/// As these, with less memory than the documents take.
+const SPILLED: Shape = Shape { spills: true, keys: 60, memory: 5 * 8_192, text: 1_000, ..KILLED };
+/// As these, and each holder also rebuilds the partition beside itself.
+const REBUILT: Shape = Shape { rebuilds: true, memory: 20 * 8_192, ..KILLED };
+
+/// A reader: what it has seen once stays seen.
+struct Reader<'w> {
+    world: &'w World,
+    index: &'w Index,
+    /// By key, so many entries are there for sure.
+    least: Vec<u64>,
+    position: u64,
+}
+
+impl<'w> Reader<'w> {
+    fn new(world: &'w World, index: &'w Index) -> Self {
+        Self { world, index, least: vec![0; world.shape.keys as usize], position: 0 }
+    }
+
+    fn least(&self, key: u64) -> u64 {
+        self.least[key as usize].max(self.position).max(self.world.done())
+    }
+
+    fn note(&mut self, key: u64, found: Option<Found>, least: u64, most: u64) {
+        self.world.judge(key, found, least, most);
+        let seen = found.map_or(0, |found| found.offset + 1);
+        let before = &mut self.least[key as usize];
+        *before = seen.max(*before);
+    }
+
+    fn look_at_status(&mut self) {
+        let done = self.world.done();
+        let status = self.index.status(PARTITION).unwrap();
+        let applied = status.progress.offset_applied.0;
+        let range = done.max(self.position)..=self.world.begun();
+        assert!(range.contains(&applied), "a wrong answer: position {applied}, not in {range:?}");
+        self.position = applied;
+    }
+
+    fn get(&mut self, key: u64) {
+        let least = self.least(key);
+        let view = self.index.view(at(0));
+        let row = view.get(name(key).as_str()).expect(WRONG);
+        let most = self.world.begun();
+        turn();
+        let read = row.map(|row| found(self.index, &row, key));
+        drop(view);
+        self.note(key, read, least, most);
+    }
+
+    fn get_many(&mut self, keys: &[u64]) {
+        let least: Vec<u64> = keys.iter().map(|key| self.least(*key)).collect();
+        let names: Vec<String> = keys.iter().map(|key| name(*key)).collect();
+        let view = self.index.view(at(0));
+        let mut answers = Vec::new();
+        let read = view.multi_get(&names[..], |place, answer| {
+            let most = self.world.begun();
+            let read = match answer {
+                KeyAnswer::Found(row) => Some(found(self.index, &row, keys[place])),
+                KeyAnswer::None(_) => None,
+            };
+            answers.push((place, read, most));
+            Ok(())
+        });
+        read.expect(WRONG);
+        drop(view);
+        assert_eq!(answers.len(), keys.len());
+        for (place, read, most) in answers {
+            self.note(keys[place], read, least[place], most);
+        }
+    }
+
+    fn scan(&mut self) {
+        let least: Vec<u64> = (0..self.world.shape.keys).map(|key| self.least(key)).collect();
+        let mut seen = vec![0_u32; least.len()];
+        let mut scan = self.index.scan();
+        let mut documents = Vec::new();
+        let mut visit = |document: ScannedDocument<'_>| -> Result<()> {
+            let most = self.world.begun();
+            let mut keys = 0..self.world.shape.keys;
+            let key = keys.find(|key| document.key == name(*key).as_str().into()).expect(WRONG);
+            documents.push((key, found(self.index, &document.row, key), most));
+            Ok(())
+        };
+        while scan.next_batch(at(0), AT_ONCE, &mut visit).expect(WRONG) > 0 {
+            turn();
+        }
+        let most = self.world.begun();
+        for (key, read, most) in documents {
+            seen[key as usize] += 1;
+            self.note(key, Some(read), least[key as usize], most);
+        }
+        for (key, seen) in (0..).zip(seen) {
+            let is_lasting = self.world.is_lasting(key, least[key as usize], most);
+            // One that went and came again may have another place.
+            let is_right = !is_lasting || seen == 1;
+            let least = least[key as usize];
+            let about = || self.world.about(key, least, most);
+            assert!(is_right, "a wrong answer: a scan has seen {seen} times {}", about());
+        }
+    }
+
+    fn read(&mut self, mut number: impl FnMut(u64) -> u64) {
+        let keys = self.world.shape.keys;
+        for _ in 0..READS {
+            match number(9) {
+                0 if self.world.shape.scans => self.scan(),
+                1 => self.look_at_status(),
+                2 | 3 => {
+                    let first = number(keys);
+                    let chosen: Vec<u64> =
+                        (0..AT_ONCE as u64).map(|n| (first + n) % keys).collect();
+                    self.get_many(&chosen);
+                }
+                4 => {
+                    self.index.prepare();
+                    self.index.tidy();
+                }
+                _ => self.get(number(keys)),
+            }
+            turn();
+        }
+    }
+}
+
+/// Writes all entries; each holder is killed but the last.
+fn write_all(world: &World, mut number: impl FnMut(u64) -> u64) {
+    let mut kills = number(world.shape.kills + 1);
+    loop {
+        let stores = if kills > 0 {
+            let log2 = 4 + number(10);
+            number(1 << log2)
+        } else {
+            u64::MAX
+        };
+        kills = kills.saturating_sub(1);
+        let ended = until_killed(stores, || {
+            let index = world.open();
+            let mut followed = world.hold(&index);
+            world.write(&index, &mut followed);
+        });
+        if ended {
+            return;
+        }
+    }
+}
+
+/// One writer and some readers, until all of them are through.
+fn play(shape: Shape, seed: u64) {
+    let world = Arc::new(World::new(shape, seed));
+    let mut number = numbers(seed ^ 0x5eed);
+    let index = world.open();
+    let mut followed = world.hold(&index);
+    world.begin(&index, &mut followed);
+    let mut tasks = Vec::new();
+    for reader in 0..READERS {
+        let (world, index) = (world.clone(), index.clone());
+        let comes_later = shape.is_live && number(2) == 0;
+        tasks.push(spawn(Role::Reader, move || {
+            let index = if comes_later { world.open() } else { index };
+            Reader::new(&world, &index).read(numbers(seed ^ reader << 32));
+        }));
+    }
+    if shape.is_live {
+        drop(followed);
+        if number(2) == 0 {
+            index.prepare();
+        }
+        let world = world.clone();
+        tasks.push(spawn(Role::Writer, move || write_all(&world, number)));
+    } else {
+        let (world, index) = (world.clone(), index.clone());
+        tasks.push(spawn(Role::Writer, move || world.write(&index, &mut followed)));
+    }
+    join(tasks);
+    world.look_at_the_end(&index);
+}
+
+fn holds(seeds: u64, scene: impl Fn(u64) + Copy + Send + Sync + 'static) -> Seen {
+    let seen = orders::explore(
+        #[cfg(forebay_shuttle)]
+        None,
+        seeds,
+        scene,
+    );
+    let seen = seen.unwrap();
+    println!("{seen:?}");
+    seen
+}
+
+#[test]
+fn readers_of_files_beside_their_writer_are_right_or_told() {
+    let seen = holds(SEEDS, |seed| play(LIVE, seed));
+    assert_eq!(seen.reused > 0, cfg!(forebay_shuttle), "nothing was used again: {seen:?}");
+}
+
+#[test]
+fn readers_of_this_process_beside_its_writer_are_right() {
+    holds(SEEDS, |seed| play(PRIVATE, seed));
+}
+
+#[test]
+fn a_holder_that_is_killed_between_any_two_stores_leaves_one_position() {
+    let seen = holds(SEEDS, |seed| play(KILLED, seed));
+    assert!(seen.killed > 0, "nobody was killed: {seen:?}");
+}
+
+#[test]
+fn so_does_one_whose_bucket_groups_are_split() {
+    let seen = holds(SEEDS_OF_MANY, |seed| play(GROWING, seed));
+    assert!(seen.killed > 0, "nobody was killed: {seen:?}");
+    holds(SEEDS_OF_MANY, |seed| play(Shape { is_live: false, kills: 0, ..GROWING }, seed));
+}
+
+#[test]
+fn so_does_one_that_spills() {
+    let seen = holds(SEEDS, |seed| play(SPILLED, seed));
+    assert!(seen.killed > 0 && seen.spilled > 0, "nobody was killed, or has spilled: {seen:?}");
+    let seen = holds(SEEDS, |seed| play(Shape { is_live: false, kills: 0, ..SPILLED }, seed));
+    assert!(seen.spilled > 0, "nobody has spilled: {seen:?}");
+}
+
+#[test]
+fn so_does_one_that_rebuilds() {
+    let seen = holds(SEEDS_OF_FILES, |seed| play(REBUILT, seed));
+    assert!(seen.killed > 0, "nobody was killed: {seen:?}");
+    holds(SEEDS_OF_FILES, |seed| play(Shape { is_live: false, kills: 0, ..REBUILT }, seed));
+}
+
+/// A fault is planted, and found by what a reader sees, or whoever takes over.
+#[cfg(forebay_shuttle)]
+fn is_found(fault: Fault, scene: impl Fn(u64) + Copy + Send + Sync + 'static) {
+    let why = orders::explore(Some(fault), SEEDS_TO_FIND, scene);
+    let why = why.expect_err("nobody has seen a fault that was planted");
+    assert!(why.contains("a wrong answer"), "{fault:?} was not found, but this: {why}");
+}
+
+#[cfg(forebay_shuttle)]
+#[test]
+fn a_copy_that_is_not_compared_is_found() {
+    is_found(Fault::NotCompared, |seed| play(LIVE, seed));
+}
+
+#[cfg(forebay_shuttle)]
+#[test]
+fn memory_that_is_used_again_before_it_is_said_is_found() {
+    is_found(Fault::RaisedLate, |seed| play(LIVE, seed));
+}
+
+#[cfg(forebay_shuttle)]
+#[test]
+fn memory_that_is_used_again_under_a_guard_is_found() {
+    is_found(Fault::NotWaitedFor, |seed| play(Shape { scans: false, ..PRIVATE }, seed));
+}
+
+#[cfg(forebay_shuttle)]
+#[test]
+fn a_slot_that_is_stored_before_its_record_is_found() {
+    is_found(Fault::SlotFirst, |seed| play(LIVE, seed));
+}
+
+#[cfg(forebay_shuttle)]
+#[test]
+fn an_entry_that_is_left_half_done_is_found() {
+    is_found(Fault::NotFinished, |seed| play(KILLED, seed));
+}
