@@ -128,7 +128,7 @@ fn take_over(space: Arc<Space>, published: &Published) -> Result<Generation> {
     };
     memory.adopt(used, None)?;
     for item in items {
-        // What was spilled is proved by its checksum.
+        // The record that goes may have been spilled: its file and its checksum answer for it.
         if !is_spilled(item & ADDRESS) {
             memory.check_opened(item & ADDRESS, 1)?;
         }

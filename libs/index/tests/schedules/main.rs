@@ -267,6 +267,35 @@ fn a_holder_that_is_killed_between_any_two_stores_leaves_one_position() {
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
 }
 
+/// Every store of one entry, which also deletes what was spilled.
+#[cfg(forebay_shuttle)]
+#[test]
+fn so_does_one_that_is_killed_at_each_store_of_an_entry() {
+    let _alone = orders::alone();
+    let shape = Shape { entries: 16, changes: 24, text: 2_500, ..SPILLED };
+    let last = shape.entries - 1;
+    let mut has_spilled = false;
+    for stores in 0.. {
+        let world = World::new(shape, 1);
+        let is_through = {
+            let index = world.open();
+            let mut followed = world.hold(&index);
+            world.begin(&index, &mut followed);
+            world.write_until(last, &index, &mut followed);
+            has_spilled |= index.memory().spilled > 0;
+            until_killed(stores, || world.write(&index, &mut followed))
+        };
+        if is_through {
+            assert!(stores > 100 && has_spilled, "one entry is {stores} stores");
+            return;
+        }
+        let index = world.open();
+        let mut followed = world.hold(&index);
+        world.write(&index, &mut followed);
+        world.look_at_the_end(&index);
+    }
+}
+
 #[test]
 fn so_does_one_whose_bucket_groups_are_split() {
     let seen = holds(SEEDS_OF_MANY, |seed| play(GROWING, seed));
