@@ -60,9 +60,11 @@ const KILLED: Shape = Shape { entries: 60, kills: 3, text: 300, memory: 12 * 8_1
 /// make it be written anew.
 const GROWING: Shape =
     Shape { keys: 1_000, keys_before: 864, entries: 16, changes: 16, memory: 0, ..KILLED };
-/// As these, with less memory than the documents take.
+/// As these, with documents so small that they lie in the buckets of their keys.
+const INLINE: Shape = Shape { text: 4, ..GROWING };
+/// As those that are killed, with less memory than the documents take.
 const SPILLED: Shape = Shape { spills: true, keys: 60, memory: 5 * 8_192, text: 1_000, ..KILLED };
-/// As these, and each holder also rebuilds the partition beside itself.
+/// As those that are killed, and each holder also rebuilds the partition beside itself.
 const REBUILT: Shape = Shape { rebuilds: true, memory: 20 * 8_192, ..KILLED };
 
 /// A reader: what it has seen once stays seen.
@@ -301,6 +303,13 @@ fn so_does_one_whose_bucket_groups_are_split() {
     let seen = holds(SEEDS_OF_MANY, |seed| play(GROWING, seed));
     assert!(seen.killed > 0, "nobody was killed: {seen:?}");
     holds(SEEDS_OF_MANY, |seed| play(Shape { is_live: false, kills: 0, ..GROWING }, seed));
+}
+
+#[test]
+fn so_does_one_whose_documents_lie_in_their_buckets() {
+    let seen = holds(SEEDS_OF_MANY, |seed| play(INLINE, seed));
+    assert!(seen.killed > 0, "nobody was killed: {seen:?}");
+    holds(SEEDS_OF_MANY, |seed| play(Shape { is_live: false, kills: 0, ..INLINE }, seed));
 }
 
 #[test]
