@@ -13,6 +13,7 @@ mod orders;
 mod support;
 mod world;
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use forebay_core::Result;
@@ -31,6 +32,8 @@ const SEEDS_OF_MANY: u64 = 1;
 /// Seeds by which a fault that is planted must have been found.
 #[cfg(forebay_shuttle)]
 const SEEDS_TO_FIND: u64 = 200;
+/// How many stores a holder does before it is killed, or entries, as powers of two.
+const LIVES_LOG2: Range<u64> = if cfg!(forebay_shuttle) { 4..14 } else { 1..5 };
 const READERS: u64 = 2;
 const READS: u64 = 12;
 /// What is said of an answer that nobody may be given.
@@ -191,12 +194,8 @@ impl<'w> Reader<'w> {
 fn write_all(world: &World, mut number: impl FnMut(u64) -> u64) {
     let mut kills = number(world.shape.kills + 1);
     loop {
-        let stores = if kills > 0 {
-            let log2 = 4 + number(10);
-            number(1 << log2)
-        } else {
-            u64::MAX
-        };
+        let log2 = LIVES_LOG2.start + number(LIVES_LOG2.end - LIVES_LOG2.start);
+        let stores = if kills > 0 { number(1 << log2) } else { u64::MAX };
         kills = kills.saturating_sub(1);
         let ended = until_killed(stores, || {
             let index = world.open();
