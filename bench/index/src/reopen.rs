@@ -167,7 +167,7 @@ pub fn opened(entries: u64, value_bytes: usize, how: &str) -> Result<(), String>
         ("connect to first get, ms".to_owned(), ms(began, got)),
     ]);
     if matches!(how, "first" | "torn") {
-        this.await_all()?;
+        this.await_all(how)?;
         about.insert("open to all, ms".to_owned(), ms(connected, nanos()));
     }
     this.follow_to_the_end()?;
@@ -228,11 +228,15 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads any documents until all can be read; none is ever another than it should be.
-    fn await_all(&self) -> Result<(), String> {
+    /// Reads any documents until all can be read, from copies that are built of nothing torn; none
+    /// is ever another than it should be.
+    fn await_all(&self, how: &str) -> Result<(), String> {
         let (mut expected, mut number) = (Vec::new(), 1);
         let began = nanos();
-        let is_served = |at: &forebay::PartitionStatus| at.phase == Phase::Serving;
+        let is_served = |at: &forebay::PartitionStatus| {
+            let is_found = how != "torn" || at.counts.checkpoints.damaged > 0;
+            at.phase == Phase::Serving && at.rebuilding.is_none() && is_found
+        };
         while !self.reader.status().partitions.iter().all(is_served) {
             for _ in 0..16 {
                 number = self.data.next(number);

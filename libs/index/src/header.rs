@@ -8,8 +8,8 @@
 //! only when the writer got further, so a writer that is frozen in the middle stops no reader.
 
 use std::ops::Deref;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicPtr, AtomicU32, AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock};
 
 use forebay_core::Result;
 use forebay_core::clock::Timestamp;
@@ -287,21 +287,59 @@ impl Deref for Published {
 /// What the readers of one process come to a partition by.
 #[derive(Debug)]
 pub(crate) struct Header {
-    published: Published,
+    /// Those of `first`; or those of the live copy, once readers go on with it.
+    words: AtomicPtr<Words>,
     /// Made of an `Arc`, which is this header's.
     space: AtomicPtr<Space>,
-    /// Where the spaces of a live partition are found.
-    attach: Option<Attach>,
+    /// Where readers began. It stays: some may still be looking there.
+    #[expect(dead_code, reason = "held, and let go by its drop")]
+    first: Published,
+    /// The live copy; of a partition in the process's own memory there is none, of one that began
+    /// with an image not yet.
+    live: OnceLock<(Published, Attach)>,
 }
 
 impl Header {
     pub(crate) fn new(published: Published, space: Arc<Space>, attach: Option<Attach>) -> Self {
-        Self { published, space: AtomicPtr::new(Arc::into_raw(space).cast_mut()), attach }
+        let words = AtomicPtr::new(std::ptr::from_ref::<Words>(&published).cast_mut());
+        let space = AtomicPtr::new(Arc::into_raw(space).cast_mut());
+        let live = attach.map(|attach| (published.clone(), attach));
+        let live = live.map_or_else(OnceLock::new, OnceLock::from);
+        Self { words, space, first: published, live }
+    }
+
+    #[inline]
+    fn words(&self) -> &Words {
+        // SAFETY: they are those of `first` or of `live`, each of which stays as long as `self`.
+        unsafe { &*self.words.load(Ordering::Acquire) }
     }
 
     #[inline]
     pub(crate) fn load_phase_acquire(&self) -> PartitionPhase {
-        self.published.load_phase_acquire()
+        self.words().load_phase_acquire()
+    }
+
+    /// Whether readers have come to a live copy.
+    pub(crate) fn is_live(&self) -> bool {
+        self.live.get().is_some()
+    }
+
+    /// Lets readers go on with a live copy in place of the image that they began with; hands the
+    /// image back, to be retired. `None` where another thread was first.
+    ///
+    /// The space comes before the words: whoever sees a position finds the documents of it.
+    #[must_use]
+    pub(crate) fn go_live(
+        &self,
+        published: Published,
+        space: Arc<Space>,
+        attach: Attach,
+    ) -> Option<Arc<Space>> {
+        let words = std::ptr::from_ref::<Words>(&published).cast_mut();
+        self.live.set((published, attach)).ok()?;
+        let image = self.swap_space(space);
+        self.words.store(words, Ordering::Release);
+        Some(image)
     }
 
     /// The space that readers see.
@@ -314,7 +352,7 @@ impl Header {
     /// lasts; or is the writer, who alone takes spaces out of use.
     #[inline]
     pub(crate) unsafe fn load_space<'g>(&self, reclaim: &Reclaim) -> Result<&'g Space> {
-        let generation = self.published.load_generation();
+        let generation = self.words().load_generation();
         schedule::load();
         // SAFETY: it is never null, and stays until the caller's guard has gone. Sequentially
         // consistent, as all loads on the way to a record: see `Group::load_to_follow`.
@@ -330,12 +368,16 @@ impl Header {
     /// Maps the space that is live now in place of the one before.
     #[cold]
     fn attach_anew(&self, reclaim: &Reclaim) -> Result<()> {
-        let Some(attach) = &self.attach else { return Ok(()) };
+        let Some((published, attach)) = self.live.get() else { return Ok(()) };
+        if !std::ptr::eq(self.words(), &raw const **published) {
+            // Between the two steps of `go_live`; a process that was forked there stays there.
+            return Ok(());
+        }
         let _one_at_a_time = schedule::lock(&attach.lock);
-        let generation = self.published.load_generation();
+        let generation = published.load_generation();
         // SAFETY: only one thread at a time takes spaces out of use.
         if unsafe { &*self.space.load(Ordering::SeqCst) }.generation != generation {
-            let space = attach.space(&self.published)?;
+            let space = attach.space(published)?;
             reclaim.retire_space(self.swap_space(space));
         }
         Ok(())
@@ -344,13 +386,13 @@ impl Header {
     #[inline]
     pub(crate) fn load_partition_time_acquire(&self) -> Timestamp {
         schedule::load();
-        Timestamp::from_micros(self.published.partition_time.load(Ordering::Acquire))
+        Timestamp::from_micros(self.words().partition_time.load(Ordering::Acquire))
     }
 
     #[inline]
     pub(crate) fn load_schema_version_acquire(&self) -> SchemaVersion {
         schedule::load();
-        SchemaVersion(self.published.schema_version.load(Ordering::Acquire))
+        SchemaVersion(self.words().schema_version.load(Ordering::Acquire))
     }
 
     /// Puts a space in place of the one that readers see, which is handed back to be retired. Of a
@@ -365,7 +407,7 @@ impl Header {
 
     /// The status as one entry left it.
     pub(crate) fn status(&self) -> Status {
-        self.published.status()
+        self.words().status()
     }
 }
 

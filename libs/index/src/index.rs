@@ -1,6 +1,6 @@
 //! The index over all partitions that a process follows: what is shared, and who may touch it.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError};
 
@@ -16,8 +16,8 @@ use crate::handle::FieldHandle;
 use crate::header::{Following, Held, PartitionPhase, Progress, Status};
 use crate::key::{DocumentKey, Identity, KeyShape};
 use crate::lines::MemoryLines;
-use crate::live::{self, LiveDirectory, Resumed};
-use crate::memory::{SpillPlace, reserved_for};
+use crate::live::{self, Beginning, LiveDirectory, Resumed};
+use crate::memory::{SpillPlace, live_addresses_for, reserved_for};
 use crate::number::Element;
 use crate::reclaim::Reclaim;
 use crate::scan::Scan;
@@ -192,7 +192,28 @@ impl Index {
         let (at, hash) = (directory.clone(), SeededHash::new(hash_seed));
         let budget = Arc::new(Budget::new());
         Self::of(definitions, followed, hash, budget, Some(at), |at| {
-            Partition::live(at, &directory)
+            Ok(Partition::beginning(at, Beginning::live(&directory, at)?))
+        })
+    }
+
+    /// As [`Index::live`], of partitions whose readers begin here: in a live copy, or in an image
+    /// until there is one ([`Index::go_live`]).
+    ///
+    /// # Errors
+    /// As [`Index::new`].
+    pub fn begin(
+        definitions: impl IntoIterator<Item = Arc<SchemaAt>>,
+        beginnings: impl IntoIterator<Item = (PartitionId, Beginning)>,
+        hash_seed: u64,
+        directory: LiveDirectory,
+    ) -> Result<Self> {
+        let mut beginnings: BTreeMap<_, _> = beginnings.into_iter().collect();
+        let followed: Vec<_> = beginnings.keys().copied().collect();
+        let (hash, budget) = (SeededHash::new(hash_seed), Arc::new(Budget::new()));
+        Self::of(definitions, followed, hash, budget, Some(directory), |at| {
+            let beginning = beginnings.remove(&at.partition);
+            let beginning = beginning.ok_or_else(|| Error::internal("it begins nowhere"))?;
+            Ok(Partition::beginning(at, beginning))
         })
     }
 
@@ -202,7 +223,7 @@ impl Index {
         hash: SeededHash,
         budget: Arc<Budget>,
         live: Option<LiveDirectory>,
-        make: impl Fn(PartitionRef) -> Result<Partition>,
+        mut make: impl FnMut(PartitionRef) -> Result<Partition>,
     ) -> Result<Self> {
         let schemas = SchemaSet::new(definitions)?;
         let definition = &schemas.newest().definition;
@@ -219,8 +240,8 @@ impl Index {
             return Err(refused(message).with_partition(*last));
         }
         let partition = |partition: PartitionId| {
-            let made = || make(PartitionRef { store, partition }).map(Box::new);
-            followed.contains(&partition).then(made).transpose()
+            let mut made = || make(PartitionRef { store, partition }).map(Box::new);
+            followed.contains(&partition).then(&mut made).transpose()
         };
         let partitions = definition.partitions.partitions().map(partition);
         let partitions = partitions.collect::<Result<_>>()?;
@@ -277,7 +298,8 @@ impl Index {
 
     /// Holds the live copy of a partition: takes its writer, in whatever state the holder before
     /// has left it, and finishes what that was doing. Answers where that had come to; `None` for a
-    /// copy that begins here, also because what was left cannot be used.
+    /// copy that begins here, also because what was left cannot be used. One whose readers began
+    /// with an image is made where it is not there.
     ///
     /// Only for the one process that has the lock of the copy's directory, once.
     ///
@@ -290,14 +312,42 @@ impl Index {
             Error::invalid_argument("an index of this process's own memory has its writers already")
         })?;
         let partitions = self.inner.schemas.newest().definition.partitions;
+        if let Some(hash) = held.hash {
+            let addresses = live_addresses_for(self.followed().count());
+            live::make(directory, held.at.store, partition, hash, addresses)?;
+        }
         let resumed = {
             let mut state = held.writer.lock().unwrap_or_else(PoisonError::into_inner);
-            let (writer, resumed) = live::hold(directory, held.at, partitions, self.inner.hash)?;
+            let (writer, resumed) =
+                live::hold(directory, held.at, partitions, self.inner.hash, held.hash)?;
             writer.space().memory.charge_to(&self.inner.budget);
             *state = Some(writer);
             resumed
         };
         Ok((self.writer(partition)?, resumed))
+    }
+
+    /// Lets the readers of a partition that began with an image go on with its live copy, once that
+    /// serves and has come as far, or follows another log. Answers whether they have a live copy
+    /// now; in an index of the process's own memory there is nothing to wait for.
+    ///
+    /// # Errors
+    /// `InvalidArgument` when it is not followed; those of [`Beginning::live`], of a copy that is
+    /// there: readers stay where they are.
+    pub fn go_live(&self, partition: PartitionId) -> Result<bool> {
+        let followed = self.inner.followed(partition)?;
+        let Some(directory) = self.inner.live.as_ref().filter(|_| !followed.header.is_live())
+        else {
+            return Ok(true);
+        };
+        let image = followed.header.status();
+        let Some(beginning) = Beginning::in_place_of(directory, followed.at, &image)? else {
+            return Ok(false);
+        };
+        let Beginning { published, space, attach } = beginning;
+        let image = attach.and_then(|attach| followed.header.go_live(published, space, attach));
+        image.into_iter().for_each(|image| self.inner.reclaim.retire_space(image));
+        Ok(true)
     }
 
     /// Bounds the memory that documents and their index may take, of all partitions that this

@@ -94,7 +94,7 @@ pub use index::{Index, IndexMetrics, PartitionStatus};
 pub use key::{DocumentKey, KeyList, PackedKeys};
 #[doc(hidden)]
 pub use lines::MemoryLines;
-pub use live::{LiveDirectory, Resumed};
+pub use live::{Beginning, LiveDirectory, Resumed};
 pub use number::{Element, FieldScalar};
 pub use row_ref::{FieldRead, RowRef};
 pub use scan::{Scan, ScannedDocument};

@@ -22,6 +22,7 @@
 //! entries ([`Swing`]). The next holder finishes what was noted. So the copy is at one position,
 //! and at none that a reader has not seen or will not see.
 
+mod beginning;
 mod header;
 mod spaces;
 mod takeover;
@@ -33,12 +34,14 @@ use forebay_core::Result;
 use forebay_core::id::{PartitionId, StoreId};
 
 pub(crate) use header::HeaderFile;
-pub(crate) use spaces::{Attach, Spaces};
+pub(crate) use spaces::{Attach, Spaces, make};
 pub(crate) use takeover::hold;
 pub(crate) use windows::Windows;
 
 use crate::memory::{is_of_memory, live_addresses_for, refused};
+use crate::storage::SeededHash;
 
+pub use beginning::Beginning;
 pub use takeover::Resumed;
 
 #[cfg(doc)]
@@ -72,10 +75,16 @@ impl LiveDirectory {
         partitions: impl IntoIterator<Item = PartitionId>,
         seed: u64,
     ) -> Result<()> {
-        spaces::sweep(self);
+        self.sweep();
         let partitions: Vec<_> = partitions.into_iter().collect();
-        let addresses = live_addresses_for(partitions.len());
-        partitions.into_iter().try_for_each(|id| spaces::make(self, store, id, seed, addresses))
+        let (addresses, hash) = (live_addresses_for(partitions.len()), SeededHash::new(seed));
+        partitions.into_iter().try_for_each(|id| make(self, store, id, hash, addresses))
+    }
+
+    /// Removes what no header leads to any more: of directories that were removed, of an earlier
+    /// boot, of holders that were killed.
+    pub fn sweep(&self) {
+        spaces::sweep(self);
     }
 
     /// Whether there are copies of all these partitions, for who does not hold them: somebody who

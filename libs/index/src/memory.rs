@@ -53,6 +53,7 @@ use spill::Spill;
 pub(crate) use self::addresses::{live_addresses_for, reserved_for};
 pub(crate) use self::free::BLOCK_BYTES;
 pub(crate) use self::live::{SegmentNote, is_of_memory, refused};
+pub(crate) use self::of_image::image_end;
 pub(crate) use self::spill::{SpillPlace, is_spilled};
 pub(crate) use self::words::{Redo, SpaceWords, Swing};
 use crate::budget::Budget;

@@ -3,12 +3,11 @@
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use forebay_core::Result;
 use forebay_core::id::PartitionRef;
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::header::Header;
-use crate::live::{Attach, LiveDirectory};
+use crate::live::Beginning;
 use crate::memory::Memory;
 use crate::table::Root;
 use crate::writer::WriterState;
@@ -92,19 +91,23 @@ pub(crate) struct Partition {
     /// Touched when a writer is taken and given back, never by reads. Of a live copy there is none
     /// until this process holds it.
     pub(crate) writer: Mutex<Option<WriterState>>,
+    /// By which a live copy that is begun here finds keys, if that is not the index's own: as the
+    /// image does that readers have until then, so that a scan goes on from one to the other.
+    pub(crate) hash: Option<SeededHash>,
 }
 
 impl Partition {
     /// One in the process's own memory.
     pub(crate) fn private(at: PartitionRef, writer: WriterState) -> Self {
         let header = Header::new(writer.published().clone(), writer.space(), None);
-        Self { at, header, writer: Mutex::new(Some(writer)) }
+        Self { at, header, writer: Mutex::new(Some(writer)), hash: None }
     }
 
-    /// One that is read from a live copy.
-    pub(crate) fn live(at: PartitionRef, directory: &LiveDirectory) -> Result<Self> {
-        let (published, space, attach) = Attach::open(directory, at.store, at.partition)?;
-        let header = Header::new(published, space, Some(attach));
-        Ok(Self { at, header, writer: Mutex::new(None) })
+    /// One that is read from a live copy, or from an image until there is one.
+    pub(crate) fn beginning(at: PartitionRef, beginning: Beginning) -> Self {
+        let Beginning { published, space, attach } = beginning;
+        let hash = attach.is_none().then_some(space.hash);
+        let header = Header::new(published, space, attach);
+        Self { at, header, writer: Mutex::new(None), hash }
     }
 }

@@ -9,17 +9,20 @@ mod support;
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay_core::ErrorCode;
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::fold::PartitionState;
-use forebay_core::id::{ClientId, PartitionId, Sequence, StoreId};
+use forebay_core::id::{ClientId, LogId, PartitionId, Sequence, StoreId};
 use forebay_core::key::Key;
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::value::Value;
-use forebay_index::{Index, LiveDirectory, PartitionPhase, PartitionWriter};
+use forebay_index::{
+    Beginning, Following, Image, Index, LiveDirectory, PartitionPhase, PartitionWriter,
+};
 use support::*;
 
 const PARTITION: PartitionId = PartitionId(0);
@@ -374,6 +377,91 @@ fn a_copy_that_cannot_be_used_begins_anew() {
     at.make(StoreId(1), [PARTITION], 3).unwrap();
     assert!(!orphan.exists());
     assert_eq!(spaces().len(), 1);
+}
+
+/// An image of what an index holds.
+fn image_of(followed: &Followed) -> Image {
+    let mut bytes = Bytes::default();
+    followed.writer.write_image(Vec::new(), &mut bytes).unwrap();
+    Image::open(Arc::new(bytes)).unwrap()
+}
+
+/// An index whose readers begin with an image.
+fn begun_with(world: &World, image: &Image, dir: &Path) -> Index {
+    let following = Following { log_id: Some(LogId(9)), ..opened() };
+    let beginnings = [(PARTITION, Beginning::of_image(image, following).unwrap())];
+    let schemas = world.definitions.iter().map(schema_at);
+    Index::begin(schemas, beginnings, 7, directory(dir)).unwrap()
+}
+
+#[test]
+fn readers_that_begin_with_an_image_go_on_with_the_copy_that_is_made_of_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let (oracle, mut expected) = world.private();
+    (0..600).for_each(|_| world.step(&oracle, &mut expected));
+    let image = image_of(&expected);
+    let index = begun_with(&world, &image, dir.path());
+    assert_eq!(index.status(PARTITION).unwrap().progress, expected.writer.progress());
+    assert_same(&index, &expected.state, &oracle, &expected.state);
+    assert_eq!(index.memory().used, 0, "its pages are those of the file");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0, "there is no copy");
+    assert!(!index.go_live(PARTITION).unwrap());
+    let (done, highest, reads) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| read_until(&done, &index, &highest, &reads));
+        let _stops = Stops(&done);
+        // A scan that begins in one ends in the other, and sees each document once.
+        let now = at(expected.state.partition_time.as_micros());
+        let mut scan = index.scan();
+        let begun = scan.next_batch(now, 500, |_| Ok(())).unwrap();
+        let (mut writer, resumed) = index.hold(PARTITION).unwrap();
+        assert_eq!(resumed, None);
+        writer.start_rebuild_of(&image, &expected.state).unwrap();
+        writer.note_following(opened());
+        writer.publish_rebuild();
+        assert!(!index.go_live(PARTITION).unwrap(), "it does not serve yet");
+        writer.set_phase(PartitionPhase::Serving);
+        assert!(index.go_live(PARTITION).unwrap());
+        let (mut scanned, mut all) = (begun, 0);
+        while scan.next_batch(now, 500, |_| Ok(())).unwrap().tap(|n| scanned += n) > 0 {}
+        let mut whole = oracle.scan();
+        while whole.next_batch(now, 500, |_| Ok(())).unwrap().tap(|n| all += n) > 0 {}
+        assert_eq!(scanned, all);
+        let mut followed = Followed { writer, state: expected.state.clone() };
+        assert_same(&index, &followed.state, &oracle, &expected.state);
+        for _ in 0..200 {
+            world.step(&index, &mut followed);
+            world.step(&oracle, &mut expected);
+        }
+        assert_same(&index, &followed.state, &oracle, &expected.state);
+        let before = reads.load(Ordering::Relaxed);
+        while reads.load(Ordering::Relaxed) < before + 1_000 {
+            std::thread::yield_now();
+        }
+    });
+}
+
+#[test]
+fn a_copy_that_is_behind_an_image_does_not_take_its_place() {
+    let dir = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let (oracle, mut expected) = world.private();
+    (0..50).for_each(|_| world.step(&oracle, &mut expected));
+    let index = begun_with(&world, &image_of(&expected), dir.path());
+    let mut followed = world.hold(&index);
+    for _ in 0..49 {
+        world.step(&index, &mut followed);
+        assert!(!index.go_live(PARTITION).unwrap());
+    }
+    assert_same(&index, &expected.state, &oracle, &expected.state);
+    world.step(&index, &mut followed);
+    assert!(index.go_live(PARTITION).unwrap());
+    assert_same(&index, &followed.state, &oracle, &expected.state);
+    // Whoever comes later begins there, and does not know of any image.
+    let other = world.live(dir.path());
+    assert!(other.go_live(PARTITION).unwrap());
+    assert_same(&other, &followed.state, &oracle, &expected.state);
 }
 
 /// This process's mappings of a file, also once it has no name any more.

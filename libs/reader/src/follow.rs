@@ -42,6 +42,9 @@ impl Follower {
     /// Follows until the reader closes, at last as the copy's tail: at once where it has the lock
     /// already. That is done here, behind the opening: the larger a copy, the longer it takes.
     pub(crate) async fn run(self, kept: Option<Checkpoints>) {
+        if let Err(error) = self.show() {
+            self.note_trouble(error);
+        }
         let closing = Arc::clone(&self.shared.closing);
         let (kept, copy) = tokio::select! {
             biased;
@@ -60,7 +63,7 @@ impl Follower {
                 Some(kept) => kept,
                 None => self.follow().await,
             };
-            match take_over(&self.shared, &self.partition) {
+            match self.take_copy() {
                 Ok(copy) => {
                     let (at, name) = (self.partition.at, &self.shared.name);
                     tracing::info!(store = %name, partition = %at.partition, "keeps the copy now");
@@ -100,9 +103,14 @@ impl Follower {
         }
     }
 
-    /// Shows what the copy's header says.
+    /// Shows what the copy's header says, once readers have come to it.
     fn look(&self) -> Result<()> {
         self.shared.index.tidy();
+        self.shared.index.go_live(self.partition.at.partition)?;
+        self.show()
+    }
+
+    fn show(&self) -> Result<()> {
         let status = self.shared.index.status(self.partition.at.partition)?;
         let version = status.progress.schema_version;
         if self.shared.index.schemas().get(version).is_none() && version.0 > 0 {
@@ -135,6 +143,27 @@ impl Follower {
         }
     }
 
+    /// Goes on with the copy, for which this reader has the lock. Where readers began with a
+    /// checkpoint it waits beside that.
+    ///
+    /// # Errors
+    /// Those of [`Index::hold`](forebay_index::Index::hold).
+    fn take_copy(&self) -> Result<Generation> {
+        let (shared, at) = (&self.shared, self.partition.at);
+        let (writer, resumed) = blocking(|| {
+            self.directory.sweep();
+            shared.index.hold(at.partition)
+        })?;
+        let mut copy = match resumed {
+            Some(resumed) => Generation::resumed(writer, resumed),
+            None => Generation::first(at, shared.count, writer),
+        };
+        if !shared.index.go_live(at.partition)? {
+            copy.wait_beside(Error::unavailable("the checkpoint is served until it is copied"));
+        }
+        Ok(copy)
+    }
+
     fn note_trouble(&self, error: Error) {
         let (at, name) = (self.partition.at, &self.shared.name);
         if self.partition.board.picture().trouble.as_ref() != Some(&error) {
@@ -142,18 +171,6 @@ impl Follower {
         }
         self.partition.board.publish(|progress| progress.trouble = Some(error));
     }
-}
-
-/// Goes on with a copy for which this reader has the lock.
-///
-/// # Errors
-/// Those of [`Index::hold`](forebay_index::Index::hold).
-fn take_over(shared: &Shared, partition: &Partition) -> Result<Generation> {
-    let (writer, resumed) = blocking(|| shared.index.hold(partition.at.partition))?;
-    Ok(match resumed {
-        Some(resumed) => Generation::resumed(writer, resumed),
-        None => Generation::first(partition.at, shared.count, writer),
-    })
 }
 
 fn show(progress: &mut Progress, status: &PartitionStatus) {

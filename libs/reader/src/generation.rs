@@ -315,9 +315,22 @@ impl Generation {
         }
     }
 
-    /// Puts the copy in service in place of the older one; answers its outcomes.
-    pub(crate) fn serve(&mut self) -> OutcomeTable {
+    /// Lets the copy wait until it may be served in place of what readers have.
+    pub(crate) fn wait_beside(&mut self, reason: Error) {
+        self.reason = Some(reason);
+    }
+
+    /// Shows the copy where readers see it, in place of the older one, which was in this phase.
+    pub(crate) fn publish(&mut self, phase: Phase) {
         self.writer.publish_rebuild();
+        if phase == Phase::Serving {
+            // Not so yet where readers began with a checkpoint.
+            self.writer.set_phase(PartitionPhase::Serving);
+        }
+    }
+
+    /// Notes that the copy is in service; answers its outcomes.
+    pub(crate) fn serve(&mut self) -> OutcomeTable {
         self.reason = None;
         std::mem::take(&mut self.outcomes)
     }

@@ -15,6 +15,7 @@
 
 mod age;
 mod barrier;
+mod begin;
 mod budget;
 mod callback;
 mod checkpoint;

@@ -9,19 +9,18 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{
     ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence, StoreId,
 };
-use forebay_core::limits::{
-    READER_COPY_LOOK_SOON_MS, READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS,
-};
+use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS};
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, Result};
-use forebay_index::{Index, LiveDirectory, MemoryLines};
+use forebay_index::{Beginning, Index, LiveDirectory, MemoryLines};
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::age::check_bound;
+use crate::begin::{Begun, begin};
 use crate::budget::MemoryBudget;
-use crate::checkpoint::{CheckpointDirectory, Checkpoints, blocking};
+use crate::checkpoint::CheckpointDirectory;
 use crate::closing::{Closing, closed};
 use crate::follow::Follower;
 use crate::metrics::ReaderMetrics;
@@ -300,19 +299,18 @@ async fn open_shared(
     directory: Arc<CheckpointDirectory>,
 ) -> Result<Arc<Shared>> {
     let newest = versions.last().ok_or_else(closed)?;
-    let (store, count) = (newest.definition.store, newest.definition.partitions);
-    options.partitions.check(count)?;
-    let followed = count.partitions().filter(|id| options.partitions.follows(*id));
-    let live = directory.live();
+    options.partitions.check(newest.definition.partitions)?;
+    let followed = newest.definition.partitions.partitions();
+    let followed = followed.filter(|id| options.partitions.follows(*id)).collect();
     let seed = parts.entropy.next_u64()?;
-    let mut kept = BTreeMap::new();
-    let making = make_copies(&directory, &live, store, followed.collect(), seed, &mut kept);
-    tokio::time::timeout(options.open_timeout, making).await.unwrap_or_else(|_| {
+    let beginning = begin(&directory, &versions, followed, seed);
+    let begun = tokio::time::timeout(options.open_timeout, beginning).await.unwrap_or_else(|_| {
         let message = "another reader has the directory, and no copy that can be shared; close it, \
                        or use another directory";
         Err(Error::conflict(message))
     })?;
-    let shared = Arc::new(share(options, parts, versions, Some(live))?);
+    let Begun { beginnings, mut kept } = begun;
+    let shared = Arc::new(share(options, parts, versions, Some((directory.live(), beginnings)))?);
     let index = shared.index.clone();
     drop(tokio::task::spawn_blocking(move || index.prepare()));
     for partition in shared.followed() {
@@ -322,36 +320,6 @@ async fn open_shared(
     }
     tokio::spawn(watch_readiness(Arc::clone(&shared)));
     Ok(shared)
-}
-
-/// Makes the copies of these partitions that nobody keeps, and waits for the others to be there.
-async fn make_copies(
-    directory: &Arc<CheckpointDirectory>,
-    live: &LiveDirectory,
-    store: StoreId,
-    mut partitions: Vec<PartitionId>,
-    seed: u64,
-    kept: &mut BTreeMap<PartitionId, Checkpoints>,
-) -> Result<()> {
-    while !partitions.is_empty() {
-        let mut made = Vec::new();
-        for partition in &partitions {
-            if let Some(checkpoints) =
-                directory.try_keep(PartitionRef { store, partition: *partition })?
-            {
-                kept.insert(*partition, checkpoints);
-                made.push(*partition);
-            }
-        }
-        if !made.is_empty() {
-            blocking(|| live.make(store, made.iter().copied(), seed))?;
-        }
-        partitions.retain(|id| !made.contains(id) && !live.is_made(store, [*id]));
-        if !partitions.is_empty() {
-            tokio::time::sleep(Duration::from_millis(READER_COPY_LOOK_SOON_MS)).await;
-        }
-    }
-    Ok(())
 }
 
 async fn find_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<Vec<Arc<SchemaAt>>> {
@@ -385,7 +353,7 @@ pub(crate) fn share(
     options: ReaderOptions,
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
-    live: Option<LiveDirectory>,
+    live: Option<(LiveDirectory, BTreeMap<PartitionId, Beginning>)>,
 ) -> Result<Shared> {
     let newest = versions.last().ok_or_else(closed)?;
     let definition = &newest.definition;
@@ -401,7 +369,7 @@ pub(crate) fn share(
     let followed = partitions.iter().flatten().map(|partition| partition.at.partition);
     let (versions, seed) = (versions.iter().cloned(), parts.entropy.next_u64()?);
     let index = match live {
-        Some(live) => Index::live(versions, followed, seed, live)?,
+        Some((live, beginnings)) => Index::begin(versions, beginnings, seed, live)?,
         None => Index::new(versions, followed, seed)?,
     };
     if let Some(budget) = MemoryBudget::new(options.memory_budget) {

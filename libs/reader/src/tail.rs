@@ -541,19 +541,31 @@ impl Tail {
         self.publish(|_| {});
     }
 
-    /// Publishes how far the copy is, and puts it in service once it may be.
-    fn publish(&mut self, change: impl FnOnce(&mut Progress)) {
-        let picture = self.partition.board.picture();
-        let serve_partial = self.shared.options.serve_partial;
-        if self.following.may_be_served(&picture, serve_partial) {
+    /// Puts the copy in service, once it may be.
+    ///
+    /// # Errors
+    /// `Unavailable`, `LimitExceeded` when this process cannot map it in place of a checkpoint.
+    fn come_into_service(&mut self, picture: &Progress) -> Result<()> {
+        if !self.following.may_be_served(picture, self.shared.options.serve_partial) {
+            return Ok(());
+        }
+        self.following.publish(picture.phase);
+        if self.shared.index.go_live(self.partition.at.partition)? {
             self.poisoned = 0;
             let outcomes = self.following.serve();
             self.partition.replace_outcomes(outcomes);
         }
+        Ok(())
+    }
+
+    /// Publishes how far the copy is, and puts it in service once it may be.
+    fn publish(&mut self, change: impl FnOnce(&mut Progress)) {
+        let picture = self.partition.board.picture();
+        let trouble = self.come_into_service(&picture).err();
         let (following, counts) = (&mut self.following, self.counts);
         self.partition.board.publish(|progress| {
             if !following.is_waiting() {
-                progress.trouble = None;
+                progress.trouble = trouble;
             }
             progress.counts = counts;
             following.show(progress);

@@ -150,6 +150,7 @@ async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
     rim.is_off.store(true, Ordering::SeqCst);
     for _ in 0..2 {
         let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
+        until(&reader, |status| status.counts.checkpoints.restored == 1).await;
         until(&reader, |status| status.phase == Phase::Serving).await;
         let now = status(&reader);
         assert_eq!((now.position, now.log_id), (before.position, before.log_id));

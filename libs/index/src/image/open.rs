@@ -87,6 +87,11 @@ impl Image {
         })
     }
 
+    /// Whether a part of it was spilled.
+    pub(crate) fn is_spilled(&self) -> bool {
+        self.header.is_spilled
+    }
+
     pub(crate) fn extents(&self) -> &[Extent] {
         &self.meta.extents
     }

@@ -192,26 +192,26 @@ pub(super) fn header_to_write(
 }
 
 /// Makes sure that a partition has a header of this boot.
-pub(super) fn make(
+pub(crate) fn make(
     at: &LiveDirectory,
     store: StoreId,
     partition: PartitionId,
-    seed: u64,
+    hash: SeededHash,
     addresses: u64,
 ) -> Result<()> {
     let path = at.header(store, partition);
     match header_to_write(at, store, partition) {
-        Ok((published, spaces)) => return keep_or_begin(&published, &spaces, seed, addresses),
+        Ok((published, spaces)) => return keep_or_begin(&published, &spaces, hash, addresses),
         Err(error) if error.code() == ErrorCode::Unavailable => return Err(error),
         Err(_) => {}
     }
-    let mut salt = seed.to_le_bytes().to_vec();
+    let mut salt = hash.seed().to_le_bytes().to_vec();
     salt.extend(path.as_os_str().as_encoded_bytes());
     salt.extend(std::process::id().to_le_bytes());
     let memory_dir = at.memory_dir.clone();
     let about = About { boot: boot_id(), token: xxh3_64(&salt), memory_dir };
     let spaces = Spaces::new(at, &about, store, partition);
-    let space = spaces.create(0, SeededHash::new(seed), addresses)?;
+    let space = spaces.create(0, hash, addresses)?;
     let aside = path.with_extension("new");
     let header = HeaderFile::create(&aside, about)?;
     let words = header.words();
@@ -222,11 +222,16 @@ pub(super) fn make(
 
 /// Leaves a copy as it is, if its space is there: the memory file system of a container, say, ends
 /// with it.
-fn keep_or_begin(published: &Published, spaces: &Spaces, seed: u64, addresses: u64) -> Result<()> {
+fn keep_or_begin(
+    published: &Published,
+    spaces: &Spaces,
+    hash: SeededHash,
+    addresses: u64,
+) -> Result<()> {
     match spaces.open(published.load_generation(), false) {
         Ok(_) => Ok(()),
         Err(error) if error.code() == ErrorCode::Unavailable => Err(error),
-        Err(_) => begin_anew(published, spaces, SeededHash::new(seed), addresses).map(drop),
+        Err(_) => begin_anew(published, spaces, hash, addresses).map(drop),
     }
 }
 

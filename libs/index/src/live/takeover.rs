@@ -30,7 +30,8 @@ pub struct Resumed {
 
 /// Makes this process the holder of a partition's copy, for which it has the lock. Finishes what
 /// the one before was doing. Answers where that had come to; `None` where nothing was applied yet,
-/// or where what it has left cannot be used: then the copy begins anew, and is empty.
+/// or where what it has left cannot be used: then the copy begins anew, and is empty. With the hash
+/// of an image that readers have until then, an empty copy is made to find keys by that one.
 ///
 /// # Errors
 /// `NotFound` without a copy; `LimitExceeded`, `Unavailable` where another cannot be begun.
@@ -39,6 +40,7 @@ pub(crate) fn hold(
     partition: PartitionRef,
     partitions: PartitionCount,
     hash: SeededHash,
+    of_image: Option<SeededHash>,
 ) -> Result<(WriterState, Option<Resumed>)> {
     let (published, spaces) = header_to_write(at, partition.store, partition.partition)?;
     finish_swap(&published);
@@ -46,11 +48,16 @@ pub(crate) fn hold(
     let taken = spaces.open(generation, true).and_then(|space| take_over(space, &published));
     let usable = taken.ok().and_then(|live| {
         let resumed = resume(&live, &published, partition, partitions);
-        (resumed.is_some() || live.progress == Progress::START).then_some((live, resumed))
+        let is_fit = of_image.is_none_or(|hash| hash.seed() == live.space.hash.seed());
+        let is_empty = live.progress == Progress::START && is_fit;
+        (resumed.is_some() || is_empty).then_some((live, resumed))
     });
     let (live, resumed) = match usable {
         Some(usable) => usable,
-        None => (begin_anew(&published, &spaces, hash, live_addresses_for(1))?, None),
+        None => {
+            let hash = of_image.unwrap_or(hash);
+            (begin_anew(&published, &spaces, hash, live_addresses_for(1))?, None)
+        }
     };
     Ok((WriterState::of_live(live, published, spaces), resumed))
 }

@@ -95,7 +95,7 @@ impl Memory {
 }
 
 /// Where the addresses end that an image and these chunks need in memory.
-fn image_end(image: &Image, chunks: &[(u64, u64)]) -> u64 {
+pub(crate) fn image_end(image: &Image, chunks: &[(u64, u64)]) -> u64 {
     let extents = image.extents().iter();
     let extents = extents.map(|at| (at.first * CHUNK_BYTES_MIN, at.blocks * CHUNK_BYTES_MIN));
     let ends = extents.chain(chunks.iter().copied()).filter(|(start, _)| !is_spilled(*start));

@@ -12,8 +12,10 @@ use super::segments::{Segments, spilled_segment};
 use super::spilled::spilled;
 use super::{Kept, Scratch, Table, slot};
 use crate::image::{Content, Image, damaged};
-use crate::memory::{CHUNK_BYTES_MIN, Chunk, Memory, SpillPlace, is_spilled};
-use crate::storage::SeededHash;
+use crate::memory::{
+    BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, Memory, SpillPlace, image_end, is_spilled,
+};
+use crate::storage::{SeededHash, Space};
 
 impl Table {
     /// What of it goes into an image.
@@ -44,6 +46,18 @@ impl Table {
         let table = Self::assemble(memory, parts, &mut image.expiries().iter())?;
         table.memory.adopt(table.chunks(), table.segments.open_rest())?;
         Ok(table)
+    }
+
+    /// A space with what an image holds, mapped, for readers alone: nobody writes there.
+    ///
+    /// # Errors
+    /// As [`Table::of_image`].
+    pub(crate) fn space_of_image(image: &Image) -> Result<Arc<Space>> {
+        let parts = Parts::of_image(image)?;
+        let chunks = parts.chunks();
+        let addresses = image_end(image, &chunks).next_multiple_of(BLOCK_BYTES);
+        let memory = Memory::of_image(image, &chunks, addresses, None)?;
+        Ok(Space::new(memory, parts.hash, parts.root))
     }
 
     /// The table of an image, copied to live memory in which nothing is, and proved.

@@ -6,7 +6,7 @@ use forebay_core::dedup::ClientWindow;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{ClientId, Epoch, LogId, Offset, PartitionId, Position, Sequence};
 use forebay_core::{Error, Result};
-use forebay_index::{ImageAbout, Progress};
+use forebay_index::{Following, ImageAbout, Progress};
 use forebay_log::Bounds;
 
 const STATE_VERSION: u16 = 1;
@@ -24,6 +24,25 @@ pub(crate) struct Head {
     pub clock_error_us: Option<i64>,
     /// The log's bounds when the copy was first opened.
     pub opened: Bounds,
+}
+
+impl Head {
+    /// Whether the partition has caught up, in the run that wrote it or an earlier one.
+    pub(crate) fn has_caught_up(&self) -> bool {
+        self.state.offset_applied >= self.opened.end
+    }
+
+    /// What is known of the log.
+    pub(crate) fn following(&self) -> Following {
+        Following {
+            log_id: self.state.log_id,
+            append_time: self.append_time,
+            clock_error_us: self.clock_error_us,
+            opened: Some((self.opened.start, self.opened.end)),
+            drop_all_count: self.state.drop_all_count,
+            copy: 1,
+        }
+    }
 }
 
 fn damaged(what: &str) -> Error {

@@ -21,15 +21,17 @@ mod format;
 #[cfg(test)]
 mod round_trip_test;
 
+use std::collections::BTreeMap;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_core::fold::PartitionState;
-use forebay_core::id::{LogId, Offset, PartitionRef};
+use forebay_core::id::{LogId, Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::limits::{CHECKPOINT_BYTES_MAX, CHECKPOINT_EVERY_MS};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{Image, LiveDirectory};
@@ -85,6 +87,7 @@ impl CheckpointOptions {
 pub(crate) struct CheckpointDirectory {
     options: CheckpointOptions,
     disk: Arc<dyn Disk>,
+    is_swept: AtomicBool,
 }
 
 impl fmt::Debug for CheckpointDirectory {
@@ -107,7 +110,7 @@ impl CheckpointDirectory {
         let disk = parts.disk.clone().ok_or_else(|| {
             Error::invalid_argument("checkpoints need a disk; pass one in the reader's parts")
         })?;
-        let directory = Self { options, disk };
+        let directory = Self { options, disk, is_swept: AtomicBool::new(false) };
         make_dir(&*directory.disk, &directory.options.dir)
             .map_err(|error| directory.unusable(&error))?;
         Ok(Some(Arc::new(directory)))
@@ -134,6 +137,47 @@ impl CheckpointDirectory {
             "could not use {} for checkpoints: {error}; correct the directory",
             self.options.dir.display()
         ))
+    }
+
+    /// The newest checkpoint of each partition of a store that has one, as their names tell.
+    ///
+    /// # Errors
+    /// `Unavailable`.
+    pub(crate) fn newest(&self, store: StoreId) -> Result<BTreeMap<PartitionId, PathBuf>> {
+        let dir = &self.options.dir;
+        let names = self.disk.list(dir).map_err(|error| refused("look for", &error))?;
+        let prefix = format!("{:016x}-", store.0);
+        let partition = |name: &String| {
+            let (partition, serial) = name.strip_prefix(&prefix)?.split_once('-')?;
+            serial.strip_suffix(SUFFIX)?;
+            partition.parse().ok().map(PartitionId)
+        };
+        // Sorted by name, so the newest of a partition comes last.
+        let found = names.iter().filter_map(|name| Some((partition(name)?, dir.join(name))));
+        Ok(found.collect())
+    }
+
+    /// Opens a checkpoint and checks that it is of this partition.
+    ///
+    /// # Errors
+    /// Those of [`Image::open`]; `Unsupported` for a checkpoint of something else.
+    pub(crate) fn open_file(
+        &self,
+        path: &Path,
+        at: PartitionRef,
+        partitions: PartitionCount,
+    ) -> Result<(Image, Head)> {
+        let file = self.disk.open(path).map_err(|error| refused("open", &error))?;
+        let (image, head) = file::open(file)?;
+        image.about().check_is_of(at, partitions)?;
+        Ok((image, head))
+    }
+
+    /// Removes what nobody can come to any more of copies that were shared, once.
+    pub(crate) fn sweep(&self) {
+        if !self.is_swept.swap(true, Ordering::Relaxed) {
+            self.live().sweep();
+        }
     }
 
     /// The checkpoints of one partition, for the one reader that keeps them; `None` while that is
@@ -239,10 +283,7 @@ impl Checkpoints {
     /// # Errors
     /// Those of [`Image::open`]; `Unsupported` for a checkpoint of something else.
     pub(crate) fn open(&self, path: &Path, empty: &PartitionState) -> Result<(Image, Head)> {
-        let file = self.directory.disk.open(path).map_err(|error| refused("open", &error))?;
-        let (image, head) = file::open(file)?;
-        image.about().check_is_of(empty.partition, empty.partitions)?;
-        Ok((image, head))
+        self.directory.open_file(path, empty.partition, empty.partitions)
     }
 
     /// Lets none of this log from before this offset take the place of what is there.

@@ -1,0 +1,266 @@
+//! Where a reader begins that shares its copies and finds none: with the checkpoint, at once; the
+//! copy that all share is made of it behind the opening, and nobody sees a position fall.
+//!
+//! The runtime of most of these tests has one thread: what stands between an opening and the next
+//! `await` is seen before anything has run that the opening has started.
+
+mod world;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::id::{Offset, PartitionId};
+use forebay_index::LiveDirectory;
+use forebay_log::disk::{Disk, RealDisk};
+use forebay_reader::{CheckpointOptions, Phase, Reader, ReaderOptions, ReaderParts};
+
+use world::kept::{counts, status, until};
+use world::{Rim, STORE, World, age};
+
+const LONG: Duration = Duration::from_secs(60);
+
+fn options(world: &World, dir: &Path) -> ReaderOptions {
+    let checkpoint = CheckpointOptions { memory_dir: None, ..CheckpointOptions::new(dir) };
+    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
+}
+
+fn parts(world: &World) -> ReaderParts {
+    ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() }
+}
+
+async fn open(world: &World, dir: &Path) -> Reader {
+    Reader::open(options(world, dir), parts(world)).await.unwrap()
+}
+
+fn paths(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir).unwrap().map(|name| name.unwrap().path()).collect()
+}
+
+fn is_checkpoint(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "checkpoint")
+}
+
+fn checkpoint(dir: &Path) -> PathBuf {
+    paths(dir).into_iter().find(|path| is_checkpoint(path)).unwrap()
+}
+
+/// Headers and spaces of live copies.
+fn live_files(dir: &Path) -> usize {
+    let names = paths(dir).into_iter().map(|path| path.file_name().unwrap().to_owned());
+    let is_live = |name: &str| name.starts_with("live-") || name.starts_with("forebay-");
+    names.filter(|name| is_live(name.to_str().unwrap())).count()
+}
+
+/// Removes the copies, as a restart of the machine does.
+fn restart_machine(dir: &Path) {
+    paths(dir).iter().filter(|path| !is_checkpoint(path)).for_each(|path| {
+        std::fs::remove_file(path).unwrap();
+    });
+}
+
+fn key(number: i64) -> String {
+    format!("key-{number}")
+}
+
+/// Writes documents, and leaves a checkpoint of them and no copy.
+async fn leave_checkpoint(world: &World, dir: &Path, numbers: std::ops::Range<i64>) {
+    for number in numbers {
+        world.put(&key(number), number).await;
+    }
+    let reader = open(world, dir).await;
+    reader.await_ready(LONG).await.unwrap();
+    reader.shut_down(LONG).await.unwrap();
+    restart_machine(dir);
+}
+
+#[tokio::test]
+async fn after_a_restart_of_the_machine_the_checkpoint_is_served_before_any_of_it_is_copied() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let dir = tempfile::tempdir().unwrap();
+    leave_checkpoint(&world, dir.path(), 0..500).await;
+    rim.is_off.store(true, Ordering::SeqCst);
+    let reader = open(&world, dir.path()).await;
+    for number in 0..500 {
+        assert_eq!(age(&reader, &key(number)).unwrap(), Some(number));
+    }
+    assert_eq!(age(&reader, "nobody").unwrap(), None, "absent is said: it has caught up once");
+    assert_eq!((live_files(dir.path()), counts(&reader).restored), (0, 0), "nothing is copied");
+    assert_eq!(reader.metrics().memory.used, 0, "pages of the file are nobody's memory");
+    assert_eq!(status(&reader).documents, 500);
+    // The copy is made of it, behind the opening and without the log.
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    until(&reader, |status| status.rebuilding.is_none()).await;
+    assert!(reader.metrics().memory.used > 0 && live_files(dir.path()) > 0);
+    let now = status(&reader);
+    assert_eq!((now.phase, now.generation), (Phase::Serving, 1));
+    assert_eq!(age(&reader, &key(499)).unwrap(), Some(499));
+    rim.is_off.store(false, Ordering::SeqCst);
+    let put = world.put(&key(7), 1_000).await;
+    reader.wait_token(&put, LONG).await.unwrap();
+    assert_eq!(age(&reader, &key(7)).unwrap(), Some(1_000));
+    assert_eq!(status(&reader).counts.applied, 1, "only what is behind the checkpoint is read");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reads_never_fall_while_the_copy_takes_the_place_of_the_checkpoint() {
+    let world = Arc::new(World::new(2).await);
+    let dir = tempfile::tempdir().unwrap();
+    leave_checkpoint(&world, dir.path(), 0..2_000).await;
+    for round in 1..6 {
+        let readers = [open(&world, dir.path()).await, open(&world, dir.path()).await];
+        let done = Arc::new(AtomicBool::new(false));
+        let threads = readers.clone().map(|reader| {
+            let done = done.clone();
+            std::thread::spawn(move || {
+                let mut last = 0;
+                while !done.load(Ordering::Relaxed) {
+                    let seen = age(&reader, &key(7)).unwrap().expect("it is never deleted");
+                    assert!(seen >= last, "it fell from {last} to {seen}");
+                    assert!(age(&reader, &key(last % 2_000)).unwrap().is_some());
+                    last = seen;
+                }
+            })
+        });
+        for step in 0..50 {
+            let put = world.put(&key(7), round * 1_000 + step).await;
+            for reader in &readers {
+                reader.wait_token(&put, LONG).await.unwrap();
+                assert!(age(reader, &key(7)).unwrap() >= Some(round * 1_000 + step));
+            }
+        }
+        done.store(true, Ordering::Relaxed);
+        threads.into_iter().for_each(|thread| thread.join().unwrap());
+        let kept_here = |reader: &Reader| {
+            let partitions = reader.status().partitions;
+            partitions.iter().map(|at| at.counts.checkpoints.restored).collect::<Vec<_>>()
+        };
+        let kept = readers.each_ref().map(kept_here);
+        assert_eq!(kept[0][0] + kept[1][0], 1, "one copy, which one of them keeps: {kept:?}");
+        assert_eq!(kept[0][1] + kept[1][1], 1, "{kept:?}");
+        assert_eq!(paths(dir.path()).iter().filter(|path| is_header(path)).count(), 2);
+        for reader in readers {
+            reader.shut_down(LONG).await.unwrap();
+        }
+        restart_machine(dir.path());
+    }
+}
+
+fn is_header(path: &Path) -> bool {
+    path.file_name().unwrap().to_str().unwrap().starts_with("live-")
+}
+
+#[tokio::test]
+async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_is_there() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let dir = tempfile::tempdir().unwrap();
+    leave_checkpoint(&world, dir.path(), 0..100).await;
+    rim.is_off.store(true, Ordering::SeqCst);
+    // A keeper of another process, as far as to an empty copy; it is then killed.
+    let live = LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
+    let lock = dir.path().join(format!("{:016x}-0000.lock", STORE.0));
+    let lock = RealDisk.lock(&lock).unwrap();
+    live.make(STORE, [PartitionId(0)], 5).unwrap();
+    let reader = open(&world, dir.path()).await;
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
+    let before = status(&reader);
+    assert_eq!((before.phase, counts(&reader).restored), (Phase::Serving, 0));
+    assert_eq!(before.offset_applied, Offset(101));
+    drop(lock);
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    until(&reader, |status| status.rebuilding.is_none()).await;
+    let now = status(&reader);
+    assert_eq!((now.position, now.log_id), (before.position, before.log_id));
+    assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
+}
+
+#[tokio::test]
+async fn of_a_damaged_checkpoint_what_is_sound_is_served_while_the_copy_comes_from_the_log() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let dir = tempfile::tempdir().unwrap();
+    leave_checkpoint(&world, dir.path(), 0..2_000).await;
+    let path = checkpoint(dir.path());
+    let mut bytes = std::fs::read(&path).unwrap();
+    // The last block, in which records lie.
+    let blocks = u64::from_le_bytes(bytes[112..120].try_into().unwrap()) as usize;
+    bytes[blocks * 8_192 + 4_096] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    rim.is_off.store(true, Ordering::SeqCst);
+    let reader = open(&world, dir.path()).await;
+    let look = || {
+        let (mut sound, mut damaged) = (0, 0);
+        for number in 0..2_000 {
+            match age(&reader, &key(number)) {
+                Ok(found) => {
+                    assert_eq!(found, Some(number), "absent, or another one, is never said");
+                    sound += 1;
+                }
+                Err(error) => {
+                    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+                    damaged += 1;
+                }
+            }
+        }
+        (sound, damaged)
+    };
+    let (sound, damaged) = look();
+    assert!(sound > 0 && damaged > 0, "{sound} sound, {damaged} damaged");
+    until(&reader, |status| status.counts.checkpoints.damaged == 1).await;
+    until(&reader, |status| status.rebuilding.is_some()).await;
+    assert_eq!(look(), (sound, damaged), "nothing came from the log yet");
+    assert_eq!(status(&reader).phase, Phase::Serving);
+    rim.is_off.store(false, Ordering::SeqCst);
+    until(&reader, |status| status.rebuilding.is_none()).await;
+    assert_eq!(look(), (2_000, 0));
+    assert_eq!(counts(&reader).restored, 0);
+}
+
+#[tokio::test]
+async fn a_copy_of_an_older_checkpoint_waits_until_it_has_passed_the_one_that_is_served() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let dir = tempfile::tempdir().unwrap();
+    leave_checkpoint(&world, dir.path(), 0..2_000).await;
+    let older = checkpoint(dir.path());
+    let kept = std::fs::read(&older).unwrap();
+    leave_checkpoint(&world, dir.path(), 2_000..2_100).await;
+    let newer = checkpoint(dir.path());
+    assert_ne!(older, newer);
+    std::fs::write(&older, kept).unwrap();
+    let mut bytes = std::fs::read(&newer).unwrap();
+    let blocks = u64::from_le_bytes(bytes[112..120].try_into().unwrap()) as usize;
+    bytes[blocks * 8_192 + 4_096] ^= 1;
+    std::fs::write(&newer, bytes).unwrap();
+    rim.is_off.store(true, Ordering::SeqCst);
+    let reader = open(&world, dir.path()).await;
+    until(&reader, |status| status.rebuilding.is_some()).await;
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    let now = status(&reader);
+    assert_eq!((now.phase, now.offset_applied), (Phase::Serving, Offset(2_101)));
+    assert!(now.rebuilding.is_some_and(|beside| beside.catch_up.offset_applied == Offset(2_001)));
+    rim.is_off.store(false, Ordering::SeqCst);
+    until(&reader, |status| status.rebuilding.is_none()).await;
+    for number in 0..2_100 {
+        assert_eq!(age(&reader, &key(number)).unwrap(), Some(number));
+    }
+}
+
+#[tokio::test]
+async fn a_reader_that_shares_nothing_lets_nobody_begin_with_its_checkpoints() {
+    let world = World::new(1).await;
+    let dir = tempfile::tempdir().unwrap();
+    leave_checkpoint(&world, dir.path(), 0..10).await;
+    let mut alone = options(&world, dir.path());
+    alone.checkpoint.as_mut().unwrap().is_shared = false;
+    let alone = Reader::open(alone, parts(&world)).await.unwrap();
+    alone.await_ready(LONG).await.unwrap();
+    let soon = ReaderOptions { open_timeout: world::SECOND, ..options(&world, dir.path()) };
+    let error = Reader::open(soon, parts(&world)).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+}
