@@ -4,6 +4,10 @@
 //! was, as after a restart of the machine, they begin with the newest checkpoint, mapped, and the
 //! live copy is made of it behind the opening (`follow`, `tail`). Where there is no checkpoint that
 //! can be served as it is, a live copy is begun here, and is empty.
+//!
+//! All of it needs the store's id and little more, which the directory remembers. So it is done
+//! *ahead*, while the control log is asked what the name stands for, and is used if that is the
+//! same store.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -13,12 +17,13 @@ use std::time::Duration;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{PartitionId, PartitionRef, SchemaVersion};
 use forebay_core::limits::READER_COPY_LOOK_SOON_MS;
-use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_index::{Beginning, LiveDirectory};
 
-use crate::checkpoint::{CheckpointDirectory, Checkpoints, blocking};
+use crate::budget::MemoryBudget;
+use crate::checkpoint::{CheckpointDirectory, Checkpoints, NamedStore, blocking};
 use crate::closing::closed;
+use crate::options::{ReaderOptions, ReaderParts};
 
 /// Where the partitions of a reader begin.
 #[derive(Default)]
@@ -28,7 +33,70 @@ pub(crate) struct Begun {
     pub kept: BTreeMap<PartitionId, Checkpoints>,
 }
 
-/// Finds where these partitions begin; waits where another reader is just about to make a copy.
+/// What was found ahead of the control log's answer.
+pub(crate) struct Ahead {
+    pub directory: Arc<CheckpointDirectory>,
+    /// What the name stood for.
+    pub named: NamedStore,
+    pub budget: Option<MemoryBudget>,
+    begun: Begun,
+    /// The definitions that checkpoints need.
+    needed: Vec<(PartitionId, SchemaVersion)>,
+}
+
+impl Ahead {
+    /// Looks once where the partitions begin of the store that a name last stood for. Makes
+    /// nothing, and `None` is no error: what is the matter is told when it is looked for again.
+    pub(crate) fn look(
+        options: &ReaderOptions,
+        parts: &ReaderParts,
+        named: NamedStore,
+    ) -> Option<Self> {
+        options.partitions.check(named.partitions).ok()?;
+        let directory = CheckpointDirectory::open(options, parts).ok()??;
+        let mut places = Places::of(&directory, named, None);
+        let mut begun = Begun::default();
+        for partition in named.partitions.partitions() {
+            if !options.partitions.follows(partition) {
+                continue;
+            }
+            let found = places.look(places.at(partition), &mut begun.kept).ok()?;
+            if let Found::Beginning(beginning) = found {
+                begun.beginnings.insert(partition, beginning);
+            }
+        }
+        let (needed, budget) = (places.needed, MemoryBudget::new(options.memory_budget));
+        Some(Self { directory, named, budget, begun, needed })
+    }
+
+    /// What of it holds for the store that the name stands for.
+    fn for_store(self, named: NamedStore, versions: &[Arc<SchemaAt>]) -> Begun {
+        if self.named != named {
+            return Begun::default();
+        }
+        let mut begun = self.begun;
+        for (partition, version) in self.needed {
+            if !is_known(versions, version) {
+                begun.beginnings.remove(&partition);
+            }
+        }
+        begun
+    }
+}
+
+/// What the newest of these definitions says that never changes.
+pub(crate) fn named_by(versions: &[Arc<SchemaAt>]) -> Result<NamedStore> {
+    let definition = &versions.last().ok_or_else(closed)?.definition;
+    Ok(NamedStore { store: definition.store, partitions: definition.partitions })
+}
+
+fn is_known(versions: &[Arc<SchemaAt>], version: SchemaVersion) -> bool {
+    let is_it = |at: &Arc<SchemaAt>| at.definition.version == version;
+    version == SchemaVersion(0) || versions.iter().any(is_it)
+}
+
+/// Finds where these partitions begin that were not found ahead; waits where another reader is just
+/// about to make a copy.
 ///
 /// # Errors
 /// Those of [`LiveDirectory::make`]; `Unavailable` when the directory cannot be used.
@@ -37,11 +105,15 @@ pub(crate) async fn begin(
     versions: &[Arc<SchemaAt>],
     mut partitions: Vec<PartitionId>,
     seed: u64,
+    ahead: Option<Ahead>,
 ) -> Result<Begun> {
-    let definition = &versions.last().ok_or_else(closed)?.definition;
-    let live = directory.live();
-    let mut places = Places { directory, live, versions, definition, checkpoints: None };
-    let mut begun = Begun::default();
+    let named = named_by(versions)?;
+    let mut begun = ahead.map(|ahead| ahead.for_store(named, versions)).unwrap_or_default();
+    partitions.retain(|partition| !begun.beginnings.contains_key(partition));
+    if partitions.is_empty() {
+        return Ok(begun);
+    }
+    let mut places = Places::of(directory, named, Some(versions));
     loop {
         let mut to_make = Vec::new();
         for partition in &partitions {
@@ -53,7 +125,7 @@ pub(crate) async fn begin(
             }
         }
         if !to_make.is_empty() {
-            blocking(|| places.live.make(definition.store, to_make.iter().copied(), seed))?;
+            blocking(|| places.live.make(named.store, to_make.iter().copied(), seed))?;
         }
         for partition in to_make {
             let beginning = Beginning::live(&places.live, places.at(partition))?;
@@ -80,15 +152,27 @@ enum Found {
 struct Places<'o> {
     directory: &'o Arc<CheckpointDirectory>,
     live: LiveDirectory,
-    versions: &'o [Arc<SchemaAt>],
-    definition: &'o Definition,
+    named: NamedStore,
+    /// The definitions that are known; `None` ahead of the control log's answer.
+    versions: Option<&'o [Arc<SchemaAt>]>,
+    /// Those that checkpoints need.
+    needed: Vec<(PartitionId, SchemaVersion)>,
     /// The newest of each partition, once somebody asked.
     checkpoints: Option<BTreeMap<PartitionId, PathBuf>>,
 }
 
-impl Places<'_> {
+impl<'o> Places<'o> {
+    fn of(
+        directory: &'o Arc<CheckpointDirectory>,
+        named: NamedStore,
+        versions: Option<&'o [Arc<SchemaAt>]>,
+    ) -> Self {
+        let (live, needed, checkpoints) = (directory.live(), Vec::new(), None);
+        Self { directory, live, named, versions, needed, checkpoints }
+    }
+
     fn at(&self, partition: PartitionId) -> PartitionRef {
-        PartitionRef { store: self.definition.store, partition }
+        PartitionRef { store: self.named.store, partition }
     }
 
     fn look(
@@ -100,9 +184,11 @@ impl Places<'_> {
             Ok(live) if live.has_begun() => return Ok(Found::Beginning(live)),
             live => live,
         };
-        let lock = self.directory.try_keep(at)?;
-        let is_kept_here = lock.is_some();
-        locks.extend(lock.map(|lock| (at.partition, lock)));
+        if !locks.contains_key(&at.partition) {
+            let lock = self.directory.try_keep(at)?;
+            locks.extend(lock.map(|lock| (at.partition, lock)));
+        }
+        let is_kept_here = locks.contains_key(&at.partition);
         // A reader that shares nothing has the lock as well, but makes no live copy.
         if (is_kept_here || live.is_ok())
             && let Some(image) = self.image(at)
@@ -134,11 +220,15 @@ impl Places<'_> {
         let Some(path) = self.checkpoints.insert(checkpoints).get(&at.partition) else {
             return Ok(None);
         };
-        let (image, head) = self.directory.open_file(path, at, self.definition.partitions)?;
+        let (image, head) = self.directory.open_file(path, at, self.named.partitions)?;
         let version = head.state.schema_version;
-        let is_known = |at: &Arc<SchemaAt>| at.definition.version == version;
-        if version != SchemaVersion(0) && !self.versions.iter().any(is_known) {
-            return Err(Error::unavailable(format!("schema version {version} is not known yet")));
+        match self.versions {
+            Some(versions) if !is_known(versions, version) => {
+                let message = format!("schema version {version} is not known yet");
+                return Err(Error::unavailable(message));
+            }
+            Some(_) => {}
+            None => self.needed.push((at.partition, version)),
         }
         if !head.has_caught_up() {
             return Err(Error::unavailable("it has not caught up once"));

@@ -31,6 +31,7 @@ use forebay_wire::outcome::ChangeResult;
 use parking_lot::Mutex;
 
 use crate::barrier::Barriers;
+use crate::budget::MemoryBudget;
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::progress::{CatchUp, Counts, Phase, Served};
 use crate::reader::{Reader, share};
@@ -124,7 +125,8 @@ impl MemoryReader {
         let options = ReaderOptions::new(&definition.name);
         let layout = Layout::of(&definition);
         let versions = vec![Arc::new(SchemaAt { definition, layout })];
-        let shared = Arc::new(share(options, parts, versions, None)?);
+        let budget = MemoryBudget::new(options.memory_budget);
+        let shared = Arc::new(share(options, parts, versions, None, budget)?);
         replicas.fill(&shared, version)?;
         // Nobody has seen the cell yet, so that this is the first and only time.
         let _ = replicas.shared.set(Arc::downgrade(&shared));

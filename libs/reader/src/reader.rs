@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
@@ -18,7 +19,7 @@ use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use crate::age::check_bound;
-use crate::begin::{Begun, begin};
+use crate::begin::{Ahead, Begun, begin, named_by};
 use crate::budget::MemoryBudget;
 use crate::checkpoint::CheckpointDirectory;
 use crate::closing::{Closing, closed};
@@ -69,18 +70,15 @@ impl Reader {
     /// directory of the checkpoints, `Unavailable` when it cannot be used.
     pub async fn open(options: ReaderOptions, parts: ReaderParts) -> Result<Self> {
         let name = options.store.clone();
-        let opening = find_store(&options, &parts);
-        let found = tokio::time::timeout(options.open_timeout, opening).await;
-        let found = found.unwrap_or_else(|_| {
-            let message = "the control log was not read in time; see whether the log is reachable";
-            Err(Error::unavailable(message))
-        });
         let at_store = |error: Error| error.with_store(&name);
-        let versions = found.map_err(at_store)?;
-        let directory = CheckpointDirectory::open(&options, &parts).map_err(at_store)?;
+        let (versions, ahead) = find_store(&options, &parts).await.map_err(at_store)?;
+        let directory = match &ahead {
+            Some(ahead) => Some(Arc::clone(&ahead.directory)),
+            None => CheckpointDirectory::open(&options, &parts).map_err(at_store)?,
+        };
         let opened = match directory {
             Some(directory) if directory.is_shared() && !options.keep_outcomes => {
-                open_shared(options, parts, versions, directory).await
+                open_shared(options, parts, versions, directory, ahead).await
             }
             directory => open_alone(options, parts, versions, directory),
         };
@@ -273,7 +271,8 @@ fn open_alone(
     versions: Vec<Arc<SchemaAt>>,
     directory: Option<Arc<CheckpointDirectory>>,
 ) -> Result<Arc<Shared>> {
-    let shared = Arc::new(share(options, parts, versions, None)?);
+    let budget = MemoryBudget::new(options.memory_budget);
+    let shared = Arc::new(share(options, parts, versions, None, budget)?);
     let tail = |partition: &Arc<Partition>| {
         let kept = directory.as_ref().map(|directory| directory.keep(partition.at)).transpose()?;
         Tail::new(Arc::clone(&shared), Arc::clone(partition), kept)
@@ -297,22 +296,37 @@ async fn open_shared(
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
     directory: Arc<CheckpointDirectory>,
+    ahead: Option<Ahead>,
 ) -> Result<Arc<Shared>> {
-    let newest = versions.last().ok_or_else(closed)?;
-    options.partitions.check(newest.definition.partitions)?;
-    let followed = newest.definition.partitions.partitions();
+    let named = named_by(&versions)?;
+    options.partitions.check(named.partitions)?;
+    let followed = named.partitions.partitions();
     let followed = followed.filter(|id| options.partitions.follows(*id)).collect();
     let seed = parts.entropy.next_u64()?;
-    let beginning = begin(&directory, &versions, followed, seed);
+    let is_noted = ahead.as_ref().is_some_and(|ahead| ahead.named == named);
+    let budget = match &ahead {
+        Some(ahead) => ahead.budget.clone(),
+        None => MemoryBudget::new(options.memory_budget),
+    };
+    let beginning = begin(&directory, &versions, followed, seed, ahead);
     let begun = tokio::time::timeout(options.open_timeout, beginning).await.unwrap_or_else(|_| {
         let message = "another reader has the directory, and no copy that can be shared; close it, \
                        or use another directory";
         Err(Error::conflict(message))
     })?;
     let Begun { beginnings, mut kept } = begun;
-    let shared = Arc::new(share(options, parts, versions, Some((directory.live(), beginnings)))?);
-    let index = shared.index.clone();
-    drop(tokio::task::spawn_blocking(move || index.prepare()));
+    let live = Some((directory.live(), beginnings));
+    let shared = Arc::new(share(options, parts, versions, live, budget)?);
+    let (of_index, noted_in) = (Arc::clone(&shared), Arc::clone(&directory));
+    tokio::spawn(async move {
+        // Not by the opening itself: a thread may have to be started for it.
+        drop(tokio::task::spawn_blocking(move || {
+            if !is_noted {
+                noted_in.note_store(&of_index.name, named);
+            }
+            of_index.index.prepare();
+        }));
+    });
     for partition in shared.followed() {
         let kept = kept.remove(&partition.at.partition);
         let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
@@ -322,7 +336,29 @@ async fn open_shared(
     Ok(shared)
 }
 
-async fn find_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<Vec<Arc<SchemaAt>>> {
+/// Asks what the store's name stands for; while the question is on its way, looks where the store
+/// begins for which it stood last.
+async fn find_store(
+    options: &ReaderOptions,
+    parts: &ReaderParts,
+) -> Result<(Vec<Arc<SchemaAt>>, Option<Ahead>)> {
+    let named = CheckpointDirectory::named_store(options, parts);
+    let asking = tokio::time::timeout(options.open_timeout, ask_for_store(options, parts));
+    let mut asking = std::pin::pin!(asking);
+    let answer = futures::poll!(asking.as_mut());
+    let ahead = named.and_then(|named| Ahead::look(options, parts, named));
+    let answer = match answer {
+        Poll::Ready(answer) => answer,
+        Poll::Pending => asking.await,
+    };
+    let answer = answer.unwrap_or_else(|_| {
+        let message = "the control log was not read in time; see whether the log is reachable";
+        Err(Error::unavailable(message))
+    });
+    Ok((answer?, ahead))
+}
+
+async fn ask_for_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<Vec<Arc<SchemaAt>>> {
     if let Ok(schema) = parts.catalog.catalog().by_name(&options.store) {
         // Known already: an unreachable log keeps nobody from opening.
         let store = schema.definition.store;
@@ -354,6 +390,7 @@ pub(crate) fn share(
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
     live: Option<(LiveDirectory, BTreeMap<PartitionId, Beginning>)>,
+    budget: Option<MemoryBudget>,
 ) -> Result<Shared> {
     let newest = versions.last().ok_or_else(closed)?;
     let definition = &newest.definition;
@@ -372,7 +409,7 @@ pub(crate) fn share(
         Some((live, beginnings)) => Index::begin(versions, beginnings, seed, live)?,
         None => Index::new(versions, followed, seed)?,
     };
-    if let Some(budget) = MemoryBudget::new(options.memory_budget) {
+    if let Some(budget) = budget {
         index.limit_memory(budget.bytes);
         let MemoryBudget { bytes, source } = budget;
         tracing::debug!(store = %options.store, bytes, %source, "memory budget");

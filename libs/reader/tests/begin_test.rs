@@ -251,6 +251,116 @@ async fn a_copy_of_an_older_checkpoint_waits_until_it_has_passed_the_one_that_is
     }
 }
 
+/// This process's mappings of live copies in a directory.
+fn mappings(dir: &Path) -> usize {
+    let space = format!("{}/forebay-", dir.to_str().unwrap());
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
+    maps.lines().filter(|line| line.contains(&space)).count()
+}
+
+fn store_file(dir: &Path) -> Option<PathBuf> {
+    let is_it = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().starts_with("store-");
+    paths(dir).into_iter().find(is_it)
+}
+
+/// Opens a reader and waits until it is written down which store it has.
+async fn open_and_note(world: &World, dir: &Path) -> Reader {
+    let reader = open(world, dir).await;
+    reader.await_ready(LONG).await.unwrap();
+    let noted = async {
+        while store_file(dir).is_none() {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, noted).await.unwrap();
+    reader
+}
+
+#[tokio::test]
+async fn copies_are_opened_while_the_control_log_is_asked_and_served_once_it_has_answered() {
+    let rim = Rim::new();
+    let mut world = World::over(rim.clone(), 2).await;
+    let dir = tempfile::tempdir().unwrap();
+    for number in 0..50 {
+        world.put(&key(number), number).await;
+    }
+    open_and_note(&world, dir.path()).await.shut_down(LONG).await.unwrap();
+    world.forget_catalog();
+    let unmapped = async {
+        while mappings(dir.path()) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, unmapped).await.unwrap();
+    let (silent, asked) = (rim.control.lock().await, rim.control_asked.load(Ordering::SeqCst));
+    let mut opening = Box::pin(open(&world, dir.path()));
+    assert!(
+        futures::poll!(opening.as_mut()).is_pending(),
+        "nobody knows yet whose copies they are"
+    );
+    assert_eq!(mappings(dir.path()), 2, "they are opened meanwhile");
+    let asked = rim.control_asked.load(Ordering::SeqCst) - asked;
+    assert_eq!(asked, 1, "the question was on its way before");
+    drop(silent);
+    let reader = opening.await;
+    for number in 0..50 {
+        assert_eq!(age(&reader, &key(number)).unwrap(), Some(number));
+    }
+}
+
+#[tokio::test]
+async fn of_a_store_that_was_made_anew_under_its_name_nothing_old_is_ever_served() {
+    let mut world = World::new(1).await;
+    let dir = tempfile::tempdir().unwrap();
+    world.put(&key(1), 1).await;
+    open_and_note(&world, dir.path()).await.shut_down(LONG).await.unwrap();
+    let noted = std::fs::read(store_file(dir.path()).unwrap()).unwrap();
+    world.remake(forebay_core::id::StoreId(43)).await;
+    world.forget_catalog();
+    let reader = open(&world, dir.path()).await;
+    assert_eq!(reader.schema().definition.store.0, 43);
+    match age(&reader, &key(1)) {
+        Ok(found) => assert_eq!(found, None),
+        Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
+    }
+    // The name is noted anew; whoever opens next looks for the right copies.
+    let anew = async {
+        while std::fs::read(store_file(dir.path()).unwrap()).is_ok_and(|bytes| bytes == noted) {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, anew).await.unwrap();
+    // The copies of the one before are nobody's, and free.
+    let lock = dir.path().join(format!("{:016x}-0000.lock", STORE.0));
+    assert!(RealDisk.lock(&lock).is_ok());
+}
+
+#[tokio::test]
+async fn what_a_name_stands_for_is_looked_for_without_the_file_or_with_a_damaged_one() {
+    let mut world = World::new(1).await;
+    let dir = tempfile::tempdir().unwrap();
+    world.put(&key(1), 1).await;
+    open_and_note(&world, dir.path()).await.shut_down(LONG).await.unwrap();
+    let path = store_file(dir.path()).unwrap();
+    let sound = std::fs::read(&path).unwrap();
+    let mut damaged = sound.clone();
+    damaged[20] ^= 1;
+    for left in [Some(damaged), None] {
+        std::fs::remove_file(&path).unwrap();
+        left.into_iter().for_each(|bytes| std::fs::write(&path, bytes).unwrap());
+        world.forget_catalog();
+        let reader = open_and_note(&world, dir.path()).await;
+        assert_eq!(age(&reader, &key(1)).unwrap(), Some(1));
+        let sound_again = async {
+            while std::fs::read(&path).ok().as_ref() != Some(&sound) {
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+        };
+        tokio::time::timeout(LONG, sound_again).await.unwrap();
+        reader.shut_down(LONG).await.unwrap();
+    }
+}
+
 #[tokio::test]
 async fn a_reader_that_shares_nothing_lets_nobody_begin_with_its_checkpoints() {
     let world = World::new(1).await;

@@ -8,6 +8,7 @@ use std::io::Write;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
 
 use forebay_core::{Error, Result};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
@@ -126,15 +127,19 @@ impl Drop for HeaderFile {
     }
 }
 
-/// The id of this boot of the machine; zeros where the system does not tell.
+/// The id of this boot of the machine; zeros where the system does not tell. No process outlives a
+/// boot, so it is asked once.
 pub(super) fn boot_id() -> [u8; 16] {
-    let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
-    let digits = text.chars().filter_map(|digit| digit.to_digit(16));
-    let mut id = [0; 16];
-    for (place, digit) in digits.take(32).enumerate() {
-        id[place / 2] = id[place / 2] << 4 | digit as u8;
-    }
-    id
+    static BOOT: OnceLock<[u8; 16]> = OnceLock::new();
+    *BOOT.get_or_init(|| {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let digits = text.chars().filter_map(|digit| digit.to_digit(16));
+        let mut id = [0; 16];
+        for (place, digit) in digits.take(32).enumerate() {
+            id[place / 2] = id[place / 2] << 4 | digit as u8;
+        }
+        id
+    })
 }
 
 fn encode(about: &About) -> Result<Vec<u8>> {

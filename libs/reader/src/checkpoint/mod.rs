@@ -20,6 +20,7 @@ mod file;
 mod format;
 #[cfg(test)]
 mod round_trip_test;
+mod store_file;
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -45,6 +46,7 @@ use crate::options::{ReaderOptions, ReaderParts};
 use self::file::refused;
 
 pub(crate) use self::format::Head;
+pub(crate) use self::store_file::NamedStore;
 
 const SUFFIX_LOCK: &str = ".lock";
 const SUFFIX: &str = ".checkpoint";
@@ -114,6 +116,21 @@ impl CheckpointDirectory {
         make_dir(&*directory.disk, &directory.options.dir)
             .map_err(|error| directory.unusable(&error))?;
         Ok(Some(Arc::new(directory)))
+    }
+
+    /// What this directory says of a store's name, before anybody is asked who knows.
+    pub(crate) fn named_store(options: &ReaderOptions, parts: &ReaderParts) -> Option<NamedStore> {
+        let checkpoint =
+            options.checkpoint.as_ref().filter(|it| it.is_shared && !options.keep_outcomes)?;
+        let disk = parts.disk.as_deref().filter(|disk| disk.is_of_host())?;
+        NamedStore::read(disk, &checkpoint.dir, &options.store)
+    }
+
+    /// Writes down what a store's name stands for.
+    pub(crate) fn note_store(&self, name: &str, named: NamedStore) {
+        if let Err(error) = named.write(&*self.disk, &self.options.dir, name) {
+            tracing::debug!(store = %name, %error, "what its name stands for was not written");
+        }
     }
 
     /// Where the copies lie that are shared here.

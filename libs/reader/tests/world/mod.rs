@@ -124,6 +124,20 @@ impl World {
         self.control(EntryBody::Control(record)).await;
     }
 
+    /// Deletes the store, and makes another one under its name.
+    pub async fn remake(&mut self, store: StoreId) {
+        self.control(EntryBody::Control(ControlRecord::Delete(self.definition.store))).await;
+        self.definition = Definition { store, ..self.definition.clone() };
+        self.define(&self.definition).await;
+        self.log.create(store, self.definition.partitions).await.unwrap();
+    }
+
+    /// A follower of the control log that knows nothing yet, as a new process has.
+    pub fn forget_catalog(&mut self) {
+        let catalog = CatalogFollower::start(self.log.clone(), self.entropy.clone());
+        self.catalog = Arc::new(catalog);
+    }
+
     async fn control(&self, body: EntryBody) {
         let entry = self.entry(LogId(1), SchemaVersion(0), body);
         self.log.append(PartitionRef::CONTROL, encode_entry(&entry).unwrap()).await.unwrap();

@@ -22,6 +22,10 @@ pub struct Rim {
     pub reads_below: AtomicU64,
     /// Bounds tell no time.
     pub is_timeless: AtomicBool,
+    /// How often the control log was asked anything.
+    pub control_asked: AtomicU64,
+    /// While a test holds it, the control log is asked, and answers nothing.
+    pub control: tokio::sync::Mutex<()>,
     twist: Mutex<Option<Twist>>,
 }
 
@@ -32,6 +36,8 @@ impl Rim {
             is_off: AtomicBool::new(false),
             reads_below: AtomicU64::new(u64::MAX),
             is_timeless: AtomicBool::new(false),
+            control_asked: AtomicU64::new(0),
+            control: tokio::sync::Mutex::new(()),
             twist: Mutex::new(None),
         })
     }
@@ -39,6 +45,13 @@ impl Rim {
     /// Changes the next answer of a read that has records.
     pub fn twist(&self, twist: impl FnOnce(&mut Records) + Send + 'static) {
         *self.twist.lock().unwrap() = Some(Box::new(twist));
+    }
+
+    async fn pass(&self, at: PartitionRef) {
+        if at == PartitionRef::CONTROL {
+            self.control_asked.fetch_add(1, Ordering::SeqCst);
+            drop(self.control.lock().await);
+        }
     }
 
     fn check(&self, at: PartitionRef, from: Offset) -> Result<()> {
@@ -68,6 +81,7 @@ impl ChangeLog for Rim {
 
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
         self.check(at, from)?;
+        self.pass(at).await;
         let mut records = self.log.read(at, from, limit).await?;
         self.check(at, from)?;
         let below = self.reads_below.load(Ordering::SeqCst);
@@ -83,6 +97,7 @@ impl ChangeLog for Rim {
 
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
         self.check(at, Offset(0))?;
+        self.pass(at).await;
         let bounds = self.log.bounds(at).await?;
         let server_time = bounds.server_time.filter(|_| !self.is_timeless.load(Ordering::SeqCst));
         Ok(Bounds { server_time, ..bounds })
