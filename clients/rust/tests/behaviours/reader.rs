@@ -52,7 +52,8 @@ pub async fn absent_null_empty() {
 pub async fn get_into_a_buffer() {
     let opened = Opened::with([("s", STRING), ("b", BYTES)]).await;
     let put = opened.store.put("k").set("s", "h\u{e9}llo").set("b", b"".as_slice());
-    opened.write_all([put, opened.store.put("null").set_null("s")]).await;
+    let token = opened.write_all([put, opened.store.put("null").set_null("s")]).await;
+    opened.reader.wait_token(&token, PATIENCE).await.unwrap();
     let text = opened.reader.handle("s", STRING).unwrap();
     let bytes = opened.reader.handle("b", BYTES).unwrap();
     for (room, answer, left) in [
