@@ -89,7 +89,7 @@ impl Image {
 
     /// Whether a part of it was spilled.
     pub(crate) fn is_spilled(&self) -> bool {
-        self.header.is_spilled
+        self.meta.extents.iter().any(Extent::is_spilled)
     }
 
     pub(crate) fn extents(&self) -> &[Extent] {
