@@ -9,7 +9,8 @@ import java.util.NoSuchElementException;
 /**
  * Every live document of the partitions that a reader follows, in no order. One that lives
  * throughout is seen exactly once, as it is at its turn; one that comes or goes meanwhile may be
- * seen or not. A slow scan delays nothing. Belongs to one thread.
+ * seen or not, one that goes and comes again also twice. A slow scan delays nothing. Belongs to one
+ * thread.
  */
 public final class DocumentScan implements Iterator<ScannedDocument>, AutoCloseable {
     private static final int BATCH_DOCUMENTS = 256;
