@@ -228,13 +228,13 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads any documents until all can be read, from copies that are built of nothing torn; none
+    /// Reads any documents until all can be read, from copies that were made of what was mended; none
     /// is ever another than it should be.
     fn await_all(&self, how: &str) -> Result<(), String> {
         let (mut expected, mut number) = (Vec::new(), 1);
         let began = nanos();
         let is_served = |at: &forebay::PartitionStatus| {
-            let is_found = how != "torn" || at.counts.checkpoints.damaged > 0;
+            let is_found = how != "torn" || at.counts.checkpoints.blocks_mended > 0;
             at.phase == Phase::Serving && at.rebuilding.is_none() && is_found
         };
         while !self.reader.status().partitions.iter().all(is_served) {
