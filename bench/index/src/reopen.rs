@@ -228,8 +228,8 @@ impl Opened {
         Ok(())
     }
 
-    /// Reads any documents until all can be read, from copies that were made of what was mended; none
-    /// is ever another than it should be.
+    /// Reads any documents until all can be read, from copies that were made of what was mended;
+    /// none is ever another than it should be.
     fn await_all(&self, how: &str) -> Result<(), String> {
         let (mut expected, mut number) = (Vec::new(), 1);
         let began = nanos();

@@ -179,6 +179,15 @@ async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
 }
 
+/// Damages the last block of a checkpoint in which documents lie, and what could mend it.
+fn damage(path: &Path) {
+    let mut bytes = std::fs::read(path).unwrap();
+    let blocks = u64::from_le_bytes(bytes[112..120].try_into().unwrap()) as usize;
+    bytes[blocks * 8_192 + 4_096] ^= 1;
+    (1..=blocks.div_ceil(64)).for_each(|parity| bytes[(blocks + parity) * 8_192] ^= 1);
+    std::fs::write(path, bytes).unwrap();
+}
+
 #[tokio::test]
 async fn of_a_damaged_checkpoint_what_is_sound_is_served_while_the_copy_comes_from_the_log() {
     let rim = Rim::new();
@@ -186,11 +195,7 @@ async fn of_a_damaged_checkpoint_what_is_sound_is_served_while_the_copy_comes_fr
     let dir = tempfile::tempdir().unwrap();
     leave_checkpoint(&world, dir.path(), 0..2_000).await;
     let path = checkpoint(dir.path());
-    let mut bytes = std::fs::read(&path).unwrap();
-    // The last block, in which records lie.
-    let blocks = u64::from_le_bytes(bytes[112..120].try_into().unwrap()) as usize;
-    bytes[blocks * 8_192 + 4_096] ^= 1;
-    std::fs::write(&path, bytes).unwrap();
+    damage(&path);
     rim.is_off.store(true, Ordering::SeqCst);
     let reader = open(&world, dir.path()).await;
     let look = || {
@@ -233,10 +238,7 @@ async fn a_copy_of_an_older_checkpoint_waits_until_it_has_passed_the_one_that_is
     let newer = checkpoint(dir.path());
     assert_ne!(older, newer);
     std::fs::write(&older, kept).unwrap();
-    let mut bytes = std::fs::read(&newer).unwrap();
-    let blocks = u64::from_le_bytes(bytes[112..120].try_into().unwrap()) as usize;
-    bytes[blocks * 8_192 + 4_096] ^= 1;
-    std::fs::write(&newer, bytes).unwrap();
+    damage(&newer);
     rim.is_off.store(true, Ordering::SeqCst);
     let reader = open(&world, dir.path()).await;
     until(&reader, |status| status.rebuilding.is_some()).await;
