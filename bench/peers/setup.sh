@@ -18,9 +18,16 @@ fail() {
     exit 1
 }
 
-# stamp_of FILE_OR_FOLDER...: a key that changes with what is in them.
+# stamp_of FILE_OR_FOLDER...: a key that changes with what is in them, wherever they lie.
 stamp_of() {
-    find "$@" -type f ! -path '*/target/*' ! -path '*/__pycache__/*' -exec cksum {} + | sort | cksum
+    for made_of in "$@"; do
+        if [ -d "$made_of" ]; then
+            (cd "$made_of" && find . -type f ! -path '*/target/*' ! -path '*/__pycache__/*' \
+                -exec cksum {} + | sort)
+        else
+            cksum <"$made_of"
+        fi
+    done | cksum
 }
 
 # is_done NAME STAMP / done_with NAME STAMP
