@@ -38,6 +38,14 @@ fn small(spill_to: &Path, spill_bytes: u64) -> Store {
     store
 }
 
+/// The same in files that others may read, with its spill file beside them.
+fn small_in_files(dir: &Path) -> Store {
+    let store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir);
+    store.index.limit_memory(MIB);
+    store.index.spill_to(dir, 64 * MIB);
+    store
+}
+
 fn document(store: &mut Store, n: u64) -> Change {
     let fields = [("text", Some(Value::String(text(n)))), ("count", Some(Value::Int64(n as i64)))];
     store.upsert(&key(n), &fields)
@@ -218,9 +226,7 @@ fn an_image_holds_what_was_spilled_and_one_goes_on_from_it() {
     let refused = restore(&mut nowhere, &bytes, &store).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unsupported, "{refused}");
 
-    let live = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dirs[1].path());
-    live.index.limit_memory(MIB);
-    live.index.spill_to(dirs[1].path(), 64 * MIB);
+    let live = small_in_files(dirs[1].path());
     for mut other in [small(dirs[1].path(), 64 * MIB), live] {
         restore(&mut other, &bytes, &store).unwrap();
         check(&other.index, |n| Some(n as i64));
@@ -276,9 +282,7 @@ fn spill_file(dir: &Path) -> PathBuf {
 #[test]
 fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir.path());
-    store.index.limit_memory(MIB);
-    store.index.spill_to(dir.path(), 64 * MIB);
+    let mut store = small_in_files(dir.path());
     let all: Vec<_> = (0..DOCUMENTS).collect();
     write(&mut store, &all, document);
     let file = File::options().read(true).write(true).open(spill_file(dir.path())).unwrap();
@@ -316,9 +320,7 @@ fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
 #[test]
 fn the_files_of_what_was_spilled_go_with_the_copy() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir.path());
-    store.index.limit_memory(MIB);
-    store.index.spill_to(dir.path(), 64 * MIB);
+    let mut store = small_in_files(dir.path());
     let all: Vec<_> = (0..DOCUMENTS).collect();
     write(&mut store, &all, document);
     let before = spill_file(dir.path());
@@ -341,9 +343,7 @@ fn the_files_of_what_was_spilled_go_with_the_copy() {
 #[test]
 fn what_was_spilled_goes_when_a_killed_holder_s_entry_is_finished() {
     let dir = tempfile::tempdir().unwrap();
-    let mut store = Store::live(spec(1, &[("text", STRING), ("count", INT64)]), dir.path());
-    store.index.limit_memory(MIB);
-    store.index.spill_to(dir.path(), 64 * MIB);
+    let mut store = small_in_files(dir.path());
     let all: Vec<_> = (0..DOCUMENTS).collect();
     write(&mut store, &all, document);
     assert!(store.index.memory().spilled > 0);

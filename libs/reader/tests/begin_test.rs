@@ -15,21 +15,11 @@ use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionId};
 use forebay_index::LiveDirectory;
 use forebay_log::disk::{Disk, RealDisk};
-use forebay_reader::{CheckpointOptions, Phase, Reader, ReaderOptions, ReaderParts};
+use forebay_reader::{Phase, Reader, ReaderOptions};
 
 use world::kept::{counts, status, until};
+use world::sharing::{LONG, options, parts};
 use world::{Rim, STORE, World, age};
-
-const LONG: Duration = Duration::from_secs(60);
-
-fn options(world: &World, dir: &Path) -> ReaderOptions {
-    let checkpoint = CheckpointOptions { memory_dir: None, ..CheckpointOptions::new(dir) };
-    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
-}
-
-fn parts(world: &World) -> ReaderParts {
-    ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() }
-}
 
 async fn open(world: &World, dir: &Path) -> Reader {
     Reader::open(options(world, dir), parts(world)).await.unwrap()

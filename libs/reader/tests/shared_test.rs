@@ -7,29 +7,15 @@ use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 
 use forebay_core::ErrorCode;
 use forebay_core::id::PartitionId;
 use forebay_core::schema::Alteration;
-use forebay_log::disk::RealDisk;
-use forebay_reader::{
-    CheckpointOptions, PartitionFilter, Phase, Read, Reader, ReaderOptions, ReaderParts,
-};
+use forebay_reader::{PartitionFilter, Phase, Read, Reader, ReaderOptions};
 
 use world::kept::{counts, status, until};
+use world::sharing::{LONG, options, parts};
 use world::{LOG, Rim, SECOND, World, age, key_in};
-
-const LONG: Duration = Duration::from_secs(60);
-
-fn options(world: &World, dir: &Path) -> ReaderOptions {
-    let checkpoint = CheckpointOptions { memory_dir: None, ..CheckpointOptions::new(dir) };
-    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
-}
-
-fn parts(world: &World) -> ReaderParts {
-    ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() }
-}
 
 async fn open(world: &World, dir: &Path) -> Reader {
     let reader = Reader::open(options(world, dir), parts(world)).await.unwrap();

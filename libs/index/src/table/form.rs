@@ -20,7 +20,9 @@ const INLINE: u64 = 1;
 const INLINE_ENTRY: u32 = 1 << 31;
 /// The part of its slots, in per cent, beyond which a group is full.
 const FULL_PERCENT: u64 = 85;
+const PLAIN_BUCKETS: u64 = 128;
 const PLAIN_SLOTS: u64 = 8;
+const INLINE_BUCKETS: u64 = 256;
 const INLINE_SLOTS: u64 = 3;
 const BUCKET_SHIFT: u32 = 16;
 
@@ -97,7 +99,7 @@ impl GroupAt {
     /// How many buckets it has.
     #[inline]
     pub(super) fn buckets(self) -> u64 {
-        128 << (self.0 & INLINE)
+        if self.is_inline() { INLINE_BUCKETS } else { PLAIN_BUCKETS }
     }
 
     /// Bytes of a bucket.
@@ -127,7 +129,10 @@ impl GroupAt {
 
 /// Slots in use beyond which a group of a form is full.
 pub(super) fn filled_max(is_inline: bool) -> u32 {
-    let slots = if is_inline { 256 * INLINE_SLOTS } else { 128 * PLAIN_SLOTS };
+    let slots = match is_inline {
+        true => INLINE_BUCKETS * INLINE_SLOTS,
+        false => PLAIN_BUCKETS * PLAIN_SLOTS,
+    };
     (slots * FULL_PERCENT / 100) as u32
 }
 

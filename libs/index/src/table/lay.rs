@@ -70,6 +70,21 @@ impl Table {
         Ok(Kept { is_counted: true, ..Kept::of(chunk, depth) })
     }
 
+    /// So many, or none without memory for all.
+    fn new_groups(&self, depth: u32, is_inline: bool, count: usize) -> Result<Vec<Kept>> {
+        let mut groups: Vec<Kept> = Vec::with_capacity(count);
+        for _ in 0..count {
+            match self.new_group(depth, is_inline) {
+                Ok(group) => groups.push(group),
+                Err(error) => {
+                    self.memory.release(groups.into_iter().map(|group| group.chunk));
+                    return Err(error);
+                }
+            }
+        }
+        Ok(groups)
+    }
+
     /// Writes the group of a hash anew, without its deleted slots.
     pub(super) fn rewrite(&mut self, hash: u64, publishing: Publishing<'_>) -> Result<()> {
         let place = self.place_of(hash);
@@ -95,21 +110,8 @@ impl Table {
         let (place, entries) = (self.place_of(hash), self.entries_of(hash));
         self.follow_moved(place, &laid);
         let high = if laid.halves.len() > 1 { laid.halves.pop() } else { None };
-        let Some(mut low) = laid.halves.pop() else { return };
-        let (expires, due) = (self.groups[place].expires, self.groups[place].due);
-        (low.expires, low.due) = (expires, due);
-        low.is_lined_up = self.groups[place].is_lined_up;
-        self.memory.note_group(low.chunk.address(), expires);
-        self.group_bytes += low.chunk.bytes();
-        let old = std::mem::replace(&mut self.groups[place], low);
-        let mut places = [place, place];
-        if let Some(mut high) = high {
-            self.memory.note_group(high.chunk.address(), expires);
-            self.due.note(self.groups.len(), &mut high, expires);
-            self.group_bytes += high.chunk.bytes();
-            places[1] = self.groups.len();
-            self.groups.push(high);
-        }
+        let Some(low) = laid.halves.pop() else { return };
+        let (old, places) = self.take_in(place, low, high);
         let entry = |place: usize| GroupAt::of(&self.groups[place].chunk).entry();
         let swing = Swing {
             entry: self.entry_address(entries.start),
@@ -135,8 +137,26 @@ impl Table {
         for (address, bytes) in laid.left {
             self.segments.bury_moved(&self.memory, address, bytes);
         }
-        self.group_bytes -= old.chunk.bytes();
         publishing.reclaim.retire(&self.memory, vec![old.chunk]);
+    }
+
+    /// Takes groups in that nobody sees yet, the first in the place of another, which is handed
+    /// back; answers where they are.
+    fn take_in(&mut self, place: usize, mut low: Kept, high: Option<Kept>) -> (Kept, [usize; 2]) {
+        let before = &self.groups[place];
+        let expires = before.expires;
+        (low.expires, low.due, low.is_lined_up) = (expires, before.due, before.is_lined_up);
+        self.group_bytes -= before.chunk.bytes();
+        self.group_bytes += low.chunk.bytes();
+        self.memory.note_group(low.chunk.address(), expires);
+        let old = std::mem::replace(&mut self.groups[place], low);
+        let Some(mut high) = high else { return (old, [place, place]) };
+        self.group_bytes += high.chunk.bytes();
+        self.memory.note_group(high.chunk.address(), expires);
+        let beside = self.groups.len();
+        self.due.note(beside, &mut high, expires);
+        self.groups.push(high);
+        (old, [place, beside])
     }
 
     /// The writes on their way know where the records of the group at this place are now.
@@ -162,16 +182,13 @@ impl Table {
         let bit = if count > 1 { 1_u64 << (64 - depth) } else { 0 };
         let half_of = |hash: u64| usize::from(hash & bit != 0);
         let is_inline = self.is_to_be_inline(place, &listed, half_of);
-        let mut halves: Vec<Kept> = Vec::with_capacity(count);
-        for _ in 0..count {
-            match self.new_group(depth, is_inline) {
-                Ok(half) => halves.push(half),
-                Err(error) => {
-                    self.memory.release(halves.into_iter().map(|half| half.chunk));
-                    return Err(error);
-                }
+        let halves = match self.new_groups(depth, is_inline, count) {
+            // Plain ones take a quarter of it.
+            Err(error) if is_inline && error.code() == ErrorCode::LimitExceeded => {
+                self.new_groups(depth, false, count)
             }
-        }
+            halves => halves,
+        }?;
         let (moved, left, came) = (Vec::new(), Vec::new(), Vec::new());
         let is_followed = !self.pending.is_empty();
         let mut laid = Laid { halves, is_followed, moved, left, came };
@@ -329,10 +346,12 @@ impl Table {
         let mut laid = 0;
         while laid < bytes_max {
             let Some(place) = self.to_lay_anew.pop_front() else { break };
-            let kept = &mut self.groups[place as usize];
-            kept.is_lined_up = false;
-            let word = self.group_of(&self.groups[place as usize])?.words().next();
-            let kept = &self.groups[place as usize];
+            let place = place as usize;
+            self.groups[place].is_lined_up = false;
+            // Of a group that came with an image or a takeover nobody may know how many live.
+            self.count(place)?;
+            let kept = &self.groups[place];
+            let word = self.group_of(kept)?.words().next();
             let Some(word) = word.filter(|_| kept.away * 2 > kept.live) else { continue };
             let scratch = super::Scratch::default();
             let found = self.group_of(kept)?.record(word, &scratch)?;

@@ -4,6 +4,7 @@
 
 pub mod kept;
 mod rim;
+pub mod sharing;
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};

@@ -148,3 +148,41 @@ fn groups_take_the_form_that_their_records_ask_for() {
     small.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
     assert_eq!(table.inline_records(), (0, KEYS as usize));
 }
+
+#[test]
+fn where_inline_halves_find_no_memory_plain_ones_do() {
+    let seen = Seen::within(8 * 1024 * 1024);
+    let mut table = seen.table();
+    let full = u64::from(form::filled_max(false));
+    let rows: Vec<_> = (0..full).map(|key| (key, row(key, 0))).collect();
+    write(&mut table, &rows, seen.publishing());
+    // For the directory, both halves and some records.
+    let taken = starve(&seen.memory, 6);
+    write(&mut table, &[(full, row(full, 0))], seen.publishing());
+    assert_eq!(table.groups.len(), 2);
+    assert_eq!(table.inline_records(), (0, full as usize + 1));
+    for key in 0..=full {
+        assert_eq!(seen.find(&key.to_le_bytes()), Some(row(key, 0)));
+    }
+    seen.memory.release(taken);
+}
+
+#[test]
+fn a_group_that_nobody_has_counted_is_not_laid_out_anew_for_one_record() {
+    let seen = Seen::new();
+    let mut table = seen.table();
+    let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
+    rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    // As an image or a takeover brings them, with no room in their buckets.
+    for kept in &mut table.groups {
+        (kept.filled, kept.live, kept.is_counted) = (0, 0, false);
+    }
+    let chunks = |table: &Table| table.groups.iter().map(|kept| kept.chunk.address()).collect();
+    let before: Vec<u64> = chunks(&table);
+    for turn in 1..4 {
+        // Until the room of its bucket is used, and it lies elsewhere.
+        write(&mut table, &[(7, row(7, turn))], seen.publishing());
+    }
+    assert_eq!(chunks(&table), before);
+    assert_eq!(seen.find(&7_u64.to_le_bytes()), Some(row(7, 3)));
+}

@@ -1,0 +1,23 @@
+//! Readers that share a directory of the real disk.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_log::disk::RealDisk;
+use forebay_reader::{CheckpointOptions, ReaderOptions, ReaderParts};
+
+use super::World;
+
+/// The longest wait for anything.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// With the documents in the same directory, where tests look for them.
+pub fn options(world: &World, dir: &Path) -> ReaderOptions {
+    let checkpoint = CheckpointOptions { memory_dir: None, ..CheckpointOptions::new(dir) };
+    ReaderOptions { checkpoint: Some(checkpoint), ..world.options() }
+}
+
+pub fn parts(world: &World) -> ReaderParts {
+    ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() }
+}
