@@ -181,9 +181,9 @@ impl Generation {
         let table = fresh.unwrap_or(table);
         table.allow_inline(!index.budget.may_spill() && !index.budget.is_short());
         for writes in applied.writes.chunks(PREFETCHED) {
-            table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
-            for (key, row) in writes {
-                let (key, row) = (key.as_bytes(), row.as_deref());
+            let hashes = table.prefetch(writes.iter().map(|(key, _)| key.as_bytes()));
+            for ((key, row), hash) in writes.iter().zip(hashes) {
+                let (key, row) = ((hash, key.as_bytes()), row.as_deref());
                 prepare_one(table, held, key, row, publishing)?;
             }
         }
@@ -359,17 +359,17 @@ fn bytes_of(table: &Table, windows: Option<&Windows>) -> u64 {
 fn prepare_one(
     table: &mut Table,
     held: &mut Held,
-    key: &[u8],
+    (hash, key): (u64, &[u8]),
     row: Option<&[u8]>,
     publishing: Publishing<'_>,
 ) -> Result<()> {
     let Some(row) = row else {
-        if let Some(replaced) = table.prepare_removal(key)? {
+        if let Some(replaced) = table.prepare_removal(hash, key)? {
             held.lose(key.len(), replaced.row_bytes);
         }
         return Ok(());
     };
-    match table.prepare(key, row, row_expires_at(row), publishing)? {
+    match table.prepare(hash, key, row, row_expires_at(row), publishing)? {
         Some(Replaced { row_bytes }) => {
             held.row_bytes = held.row_bytes.saturating_sub(row_bytes as u64);
         }

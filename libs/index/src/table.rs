@@ -365,6 +365,11 @@ impl Table {
         unsafe { self.root.group(&self.memory, hash) }
     }
 
+    /// Where the group of a hash lies.
+    fn group_at(&self, hash: u64) -> Result<GroupAt> {
+        Ok(self.group(hash)?.map_or(GroupAt::NONE, |group| group.place()))
+    }
+
     fn place_of(&self, hash: u64) -> usize {
         let depth = self.root.depth();
         let entry = if depth == 0 { 0 } else { (hash >> (64 - depth)) as usize };
@@ -388,11 +393,14 @@ impl Table {
         })
     }
 
-    /// Asks for all lines that a search for these keys comes to, so that they arrive at the same
-    /// time: in turns, as readers of many keys do.
-    pub(crate) fn prefetch<'k>(&self, keys: impl ExactSizeIterator<Item = &'k [u8]>) {
-        let mut searches = [Search::default(); PREFETCHED];
-        let searches = &mut searches[..keys.len().min(PREFETCHED)];
+    /// Asks for all lines that a search for these keys comes to, [`PREFETCHED`] at most, so that
+    /// they arrive at the same time: in turns, as readers of many keys do. Answers their hashes.
+    pub(crate) fn prefetch<'k>(
+        &self,
+        keys: impl ExactSizeIterator<Item = &'k [u8]>,
+    ) -> [u64; PREFETCHED] {
+        let mut all = [Search::default(); PREFETCHED];
+        let searches = &mut all[..keys.len().min(PREFETCHED)];
         for (search, key) in searches.iter_mut().zip(keys) {
             *search = Search::begin(&self.memory, self.root, self.hash.of(key));
         }
@@ -404,6 +412,7 @@ impl Table {
             // SAFETY: as above.
             unsafe { search.ask_for_record(&self.memory) };
         }
+        all.map(|search| search.hash)
     }
 
     /// Visits the keys and rows of all documents, in no order.

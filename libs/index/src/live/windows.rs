@@ -78,12 +78,13 @@ impl Windows {
         publishing: Publishing<'_>,
     ) -> Result<()> {
         let key = client.0.to_le_bytes();
-        let Some(window) = window else { return self.0.prepare_removal(&key).map(drop) };
+        let hash = self.0.hash().of(&key);
+        let Some(window) = window else { return self.0.prepare_removal(hash, &key).map(drop) };
         let mut row = Vec::with_capacity(8 * WINDOW_WORDS);
         row.extend(window.highest.0.to_le_bytes());
         row.extend(window.last_seen.as_micros().to_le_bytes());
         row.extend(window.below.iter().flat_map(|word| word.to_le_bytes()));
-        self.0.prepare(&key, &row, None, publishing).map(drop)
+        self.0.prepare(hash, &key, &row, None, publishing).map(drop)
     }
 
     fn prepare_source(
@@ -96,7 +97,8 @@ impl Windows {
         row.extend(at.epoch.0.to_le_bytes());
         row.extend(at.offset.0.to_le_bytes());
         row.extend(at.place.to_le_bytes());
-        self.0.prepare(&source.0.to_le_bytes(), &row, None, publishing).map(drop)
+        let key = source.0.to_le_bytes();
+        self.0.prepare(self.0.hash().of(&key), &key, &row, None, publishing).map(drop)
     }
 
     /// Puts everything back into a state.

@@ -9,7 +9,8 @@ use forebay_core::{Error, Result};
 
 use super::directory::DEPTH_MAX;
 use super::form;
-use super::group::Place;
+use super::form::GroupAt;
+use super::group::Group;
 use super::{Publishing, Scratch, Table, slot};
 
 /// The bit of an item whose record goes.
@@ -29,6 +30,7 @@ pub(super) struct Pending {
 /// Where a key is.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Held {
+    group: GroupAt,
     slot: u64,
     pub(super) word: u64,
     bytes: u64,
@@ -44,20 +46,25 @@ pub(crate) struct Replaced {
 }
 
 impl Table {
-    /// Prepares a row, whose document may expire; answers what it will replace.
+    /// Prepares a row under a key with this hash, whose document may expire; answers what it will
+    /// replace.
     ///
     /// # Errors
     /// `LimitExceeded` without memory, `Corrupt`; call [`Table::give_up`] then.
     pub(crate) fn prepare(
         &mut self,
+        hash: u64,
         key: &[u8],
         row: &[u8],
         expires: Option<Timestamp>,
         publishing: Publishing<'_>,
     ) -> Result<Option<Replaced>> {
-        let hash = self.hash.of(key);
         let found = self.find_or_reserve(hash, key, publishing)?;
-        let appended = self.append(hash, key, row);
+        let group = match &found {
+            Some((held, _)) => Ok(held.group),
+            None => self.group_at(hash),
+        };
+        let appended = group.and_then(|group| self.append(group, hash, key, row));
         let (address, bytes) = appended.inspect_err(|_| {
             if found.is_none() {
                 let place = self.place_of(hash);
@@ -77,15 +84,14 @@ impl Table {
         Ok(found.map(|(_, replaced)| replaced))
     }
 
-    /// Prepares that a key goes; answers what goes with it.
+    /// Prepares that a key with this hash goes; answers what goes with it.
     ///
     /// # Errors
     /// `Corrupt`; call [`Table::give_up`] then.
-    pub(crate) fn prepare_removal(&mut self, key: &[u8]) -> Result<Option<Replaced>> {
+    pub(crate) fn prepare_removal(&mut self, hash: u64, key: &[u8]) -> Result<Option<Replaced>> {
         if self.groups.is_empty() {
             return Ok(None);
         }
-        let hash = self.hash.of(key);
         self.count(self.place_of(hash))?;
         let Some((held, replaced)) = self.find(hash, key)? else { return Ok(None) };
         self.pending.push(Pending { hash, held: Some(held), word: None, bytes: 0 });
@@ -176,12 +182,13 @@ impl Table {
             }
             return Ok(());
         };
-        let (address, group) = (slot::address(held.word), self.group(pending.hash)?);
-        let group = group.ok_or_else(lost)?;
-        let at = if held.moves == self.moves {
-            held.slot
+        let address = slot::address(held.word);
+        let (group, at) = if held.moves == self.moves {
+            // SAFETY: a group of the writer's own table, which has not moved.
+            (unsafe { Group::at(&self.memory, held.group) }, held.slot)
         } else {
-            group.slot_of(pending.hash, address).ok_or_else(lost)?
+            let group = self.group(pending.hash)?.ok_or_else(lost)?;
+            (group, group.slot_of(pending.hash, address).ok_or_else(lost)?)
         };
         let is_within = |address| group.place().is_inline() && group.place().holds(address);
         let stays = pending.word.is_some_and(|word| is_within(slot::address(word)));
@@ -207,11 +214,11 @@ impl Table {
     fn find(&self, hash: u64, key: &[u8]) -> Result<Option<(Held, Replaced)>> {
         let scratch = Scratch::default();
         let Some(group) = self.group(hash)? else { return Ok(None) };
-        let Some(Place::Held(slot, word)) = group.locate(hash, key, &scratch)? else {
+        let Some((slot, word, record)) = group.locate(hash, key, &scratch)? else {
             return Ok(None);
         };
-        let record = group.record(word, &scratch)?;
-        let held = Held { slot, word, bytes: record.bytes, moves: self.moves };
+        let (group, bytes) = (group.place(), record.bytes);
+        let held = Held { group, slot, word, bytes, moves: self.moves };
         Ok(Some((held, Replaced { row_bytes: record.row.len() })))
     }
 

@@ -82,7 +82,7 @@ impl Table {
             let Some(place) = self.due.next(&mut self.groups, now) else { break };
             let (keys, next) = self.expired(&self.groups[place], now)?;
             for key in keys {
-                if let Some(replaced) = self.prepare_removal(&key)? {
+                if let Some(replaced) = self.prepare_removal(self.hash.of(&key), &key)? {
                     goes(key.len(), replaced.row_bytes);
                 }
             }

@@ -32,14 +32,6 @@ pub(super) struct Group<'g> {
     at: GroupAt,
 }
 
-/// Where a key is, or where it may go.
-pub(super) enum Place {
-    /// In this slot, as this word.
-    Held(u64, u64),
-    /// Not in the group; this slot is free, and was deleted or never used.
-    Free(u64, u64),
-}
-
 impl<'g> Group<'g> {
     /// # Safety
     /// There is a group which is in use, or was while the caller's guard has been held, and its
@@ -82,7 +74,7 @@ impl<'g> Group<'g> {
     #[inline]
     pub(super) fn likely(&self, hash: u64) -> Option<u64> {
         let (bucket, tag) = (self.at.bucket(hash, 0), slot::tag_of(hash));
-        let tagged = self.look(bucket, tag).0;
+        let tagged = self.look(bucket, |word| slot::tag(word) == tag).0;
         if tagged == 0 {
             return None;
         }
@@ -91,26 +83,26 @@ impl<'g> Group<'g> {
         (slot::tag(word) == tag).then_some(word)
     }
 
-    /// Which slots of a bucket have this tag, a bit for each, and whether none is empty. Without a
+    /// Which slots of a bucket are looked for, a bit for each, and whether none is empty. Without a
     /// branch: which of the slots it is cannot be foretold.
-    #[inline]
-    fn look(&self, bucket: u64, tag: u16) -> (u32, bool) {
+    #[inline(always)]
+    fn look(&self, bucket: u64, is_it: impl Fn(u64) -> bool) -> (u32, bool) {
         if self.at.is_inline() {
-            self.look_at::<3>(bucket, tag)
+            self.look_at::<3>(bucket, is_it)
         } else {
-            self.look_at::<8>(bucket, tag)
+            self.look_at::<8>(bucket, is_it)
         }
     }
 
     #[inline(always)]
-    fn look_at<const SLOTS: u64>(&self, bucket: u64, tag: u16) -> (u32, bool) {
-        let (mut tagged, mut is_full) = (0, true);
+    fn look_at<const SLOTS: u64>(&self, bucket: u64, is_it: impl Fn(u64) -> bool) -> (u32, bool) {
+        let (mut found, mut is_full) = (0, true);
         for place in 0..SLOTS {
             let word = self.load(bucket + 8 * place);
-            tagged |= u32::from(slot::tag(word) == tag) << place;
+            found |= u32::from(is_it(word)) << place;
             is_full &= word != slot::EMPTY;
         }
-        (tagged, is_full)
+        (found, is_full)
     }
 
     /// The record behind a slot's word, if it is the key's.
@@ -131,18 +123,28 @@ impl<'g> Group<'g> {
         hash: u64,
         mut take: impl FnMut(u64) -> Result<Option<T>>,
     ) -> Result<Option<T>> {
+        self.find_slot_by(hash, |_, word| take(word))
+    }
+
+    /// As [`Group::find_by`], with where the slot lies.
+    #[inline]
+    fn find_slot_by<T>(
+        &self,
+        hash: u64,
+        mut take: impl FnMut(u64, u64) -> Result<Option<T>>,
+    ) -> Result<Option<T>> {
         let tag = slot::tag_of(hash);
         for step in 0..self.at.buckets() {
             let bucket = self.at.bucket(hash, step);
-            let (mut tagged, is_full) = self.look(bucket, tag);
+            let (mut tagged, is_full) = self.look(bucket, |word| slot::tag(word) == tag);
             while tagged != 0 {
-                let place = u64::from(tagged.trailing_zeros());
+                let at = bucket + 8 * u64::from(tagged.trailing_zeros());
                 tagged &= tagged - 1;
-                let word = self.load_to_follow(bucket + 8 * place);
+                let word = self.load_to_follow(at);
                 if slot::tag(word) == tag {
                     // Or the rest would come only once the first line has said how long it is.
                     self.prefetch_record(word);
-                    let taken = take(word)?;
+                    let taken = take(at, word)?;
                     if taken.is_some() {
                         return Ok(taken);
                     }
@@ -167,45 +169,41 @@ impl<'g> Group<'g> {
         unsafe { record(self.memory, slot::address(word), scratch) }
     }
 
-    /// Where a key is, or the first slot that it may take. For the writer, to whom nothing moves.
+    /// The slot of a key, its word and its record. For the writer, to whom nothing moves.
     pub(super) fn locate(
         &self,
         hash: u64,
         key: &[u8],
         scratch: &'g Scratch,
-    ) -> Result<Option<Place>> {
-        self.search(hash, |word| Ok(self.record(word, scratch)?.key == key))
+    ) -> Result<Option<(u64, u64, Record<'g>)>> {
+        self.find_slot_by(hash, |at, word| {
+            Ok(self.record_of(word, key, scratch)?.map(|record| (at, word, record)))
+        })
     }
 
     /// The slot that names this address, for a key with this hash.
     pub(super) fn slot_of(&self, hash: u64, address: u64) -> Option<u64> {
-        match self.search(hash, |word| Ok(slot::address(word) == address)) {
-            Ok(Some(Place::Held(slot, _))) => Some(slot),
-            _ => None,
-        }
-    }
-
-    fn search(&self, hash: u64, is_it: impl Fn(u64) -> Result<bool>) -> Result<Option<Place>> {
         let tag = slot::tag_of(hash);
-        let mut free = None;
         for step in 0..self.at.buckets() {
             let bucket = self.at.bucket(hash, step);
-            let mut is_full = true;
-            for at in (0..self.at.slots()).map(|place| bucket + 8 * place) {
-                let word = self.load(at);
-                if slot::tag(word) == tag && is_it(word)? {
-                    return Ok(Some(Place::Held(at, word)));
-                }
-                if !slot::is_live(word) && free.is_none() {
-                    free = Some(Place::Free(at, word));
-                }
-                is_full &= word != slot::EMPTY;
+            let (found, is_full) = self.look(bucket, |word| slot::names(word, tag, address));
+            if found != 0 {
+                return Some(bucket + 8 * u64::from(found.trailing_zeros()));
             }
             if !is_full {
                 break;
             }
         }
-        Ok(free)
+        None
+    }
+
+    /// The first slot that a new key with this hash may take.
+    fn free_slot(&self, hash: u64) -> Option<u64> {
+        (0..self.at.buckets()).find_map(|step| {
+            let bucket = self.at.bucket(hash, step);
+            let (free, _) = self.look(bucket, |word| !slot::is_live(word));
+            (free != 0).then(|| bucket + 8 * u64::from(free.trailing_zeros()))
+        })
     }
 
     /// Publishes a word: whoever loads it sees the record that was written before.
@@ -227,7 +225,8 @@ impl<'g> Group<'g> {
     /// Puts a word that is not in the group into the first free slot for its hash; answers what the
     /// slot was, or `None` in a group without one.
     pub(super) fn put(&self, hash: u64, word: u64) -> Option<u64> {
-        let Ok(Some(Place::Free(at, was))) = self.search(hash, |_| Ok(false)) else { return None };
+        let at = self.free_slot(hash)?;
+        let was = self.load(at);
         self.store(at, word);
         Some(was)
     }

@@ -305,20 +305,41 @@ impl Table {
         group.live += 1;
     }
 
-    /// Writes the record of a key with this hash, into its bucket where there is room; answers its
-    /// address and its bytes.
+    /// Writes the record of a key with this hash, whose group this is, into its bucket where there
+    /// is room; answers its address and its bytes.
     ///
     /// # Errors
     /// `LimitExceeded` without memory.
-    pub(super) fn append(&mut self, hash: u64, key: &[u8], row: &[u8]) -> Result<(u64, u64)> {
-        let room = match self.group(hash)?.filter(|_| self.has_room(hash)) {
-            Some(group) => group.take_room(hash, record_bytes(key.len(), row.len())),
-            None => None,
-        };
+    pub(super) fn append(
+        &mut self,
+        group: GroupAt,
+        hash: u64,
+        key: &[u8],
+        row: &[u8],
+    ) -> Result<(u64, u64)> {
+        let room = self.take_room(group, hash, record_bytes(key.len(), row.len()));
         let Some(to) = room else { return self.segments.append(&self.memory, key, row) };
         // SAFETY: room of the writer's own group, of which nobody has the address yet.
         let bytes = unsafe { record::write(&self.memory, to, key, row) };
         Ok((to, bytes))
+    }
+
+    /// As [`Table::append`], of a record that is one elsewhere; answers its address.
+    pub(super) fn append_bytes(&mut self, group: GroupAt, hash: u64, record: &[u8]) -> Result<u64> {
+        let room = self.take_room(group, hash, record.len() as u64);
+        let Some(to) = room else { return self.segments.append_bytes(&self.memory, record) };
+        // SAFETY: as above.
+        unsafe { self.memory.write(to, record) };
+        Ok(to)
+    }
+
+    /// Takes room for a record in the bucket of its key, if there is any.
+    fn take_room(&self, group: GroupAt, hash: u64, bytes: u64) -> Option<u64> {
+        if !group.is_inline() || !self.has_room(hash) {
+            return None;
+        }
+        // SAFETY: a group of the writer's own table, which has not moved.
+        unsafe { Group::at(&self.memory, group) }.take_room(hash, bytes)
     }
 
     /// Whether records may be written to the group of a hash: not where it lies in an image.

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use forebay_core::{ErrorCode, Result};
 
+use super::group::Group;
 use super::record::{in_memory, record};
 use super::{PREFETCHED, Publishing, Scratch, Table, slot, spilled};
 use crate::memory::is_spilled;
@@ -18,6 +19,9 @@ pub(crate) enum MoveTo {
     /// To the spill file.
     Spill,
 }
+
+/// How far before the walk the next records are asked for.
+const AHEAD_BYTES: u64 = 512;
 
 impl Table {
     /// Moves live records out of segments that are half dead: twice as many bytes as have died
@@ -79,6 +83,7 @@ impl Table {
             self.root.prefetch(&self.memory, hash);
             records.push((at, hash));
             at += record.bytes;
+            self.memory.prefetch(at + AHEAD_BYTES);
         }
         for (_, hash) in &records {
             if let Some(group) = self.group(*hash)? {
@@ -89,28 +94,33 @@ impl Table {
     }
 
     /// Moves those of these records that live to the open segment; answers the bytes of all, which
-    /// lie in memory.
+    /// lie in memory, in one segment.
     ///
     /// # Errors
     /// `LimitExceeded` without memory to move to; what did not move is where it was.
     fn move_records(&mut self, records: &[(u64, u64)]) -> Result<u64> {
         let memory = self.memory.clone();
-        let mut walked = 0;
-        for (address, hash) in records {
+        let (mut walked, mut left) = (0, 0);
+        let all = records.iter().try_for_each(|(address, hash)| {
             // SAFETY: as in `records_ahead`.
             let record = unsafe { in_memory(&memory, *address) }?;
-            let slot = self.group(*hash)?.and_then(|group| group.slot_of(*hash, *address));
-            if let Some(at) = slot {
-                let (moved, bytes) = self.append(*hash, record.key, record.row)?;
-                if let Some(group) = self.group(*hash)? {
-                    group.store(at, slot::pack(slot::tag_of(*hash), moved, bytes));
-                }
-                self.segments.bury_moved(&memory, *address, record.bytes);
+            // SAFETY: a group of the writer's own table, which has some; none moves meanwhile.
+            let group = unsafe { Group::at(&memory, self.group_at(*hash)?) };
+            if let Some(slot) = group.slot_of(*hash, *address) {
+                // SAFETY: the bytes of the record, which is not written over.
+                let bytes = unsafe { memory.bytes(*address, record.bytes as usize) };
+                let moved = self.append_bytes(group.place(), *hash, bytes)?;
+                group.store(slot, slot::pack(slot::tag_of(*hash), moved, record.bytes));
+                left += record.bytes;
             }
-            self.segments.moved(record.bytes);
             walked += record.bytes;
+            Ok(())
+        });
+        if let Some((first, _)) = records.first().filter(|_| left > 0) {
+            self.segments.bury_moved(&memory, *first, left);
         }
-        Ok(walked)
+        self.segments.moved(walked);
+        all.map(|()| walked)
     }
 
     /// Moves those of these records that live to the spill file, in one write; answers the bytes of

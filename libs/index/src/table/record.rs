@@ -29,6 +29,11 @@ pub(crate) struct Record<'g> {
 /// The header of a record: its bytes and how many they are.
 pub(super) fn header(key: usize, row: usize) -> ([u8; HEADER_BYTES_MAX], usize) {
     let mut bytes = [0; HEADER_BYTES_MAX];
+    // Most are this short.
+    if key < 0x80 && row < 0x80 {
+        (bytes[0], bytes[1]) = (key as u8, row as u8);
+        return (bytes, 2);
+    }
     let mut length = 0;
     for mut number in [key, row] {
         loop {
@@ -129,6 +134,34 @@ pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'
     // The header, as far as it can reach in its block; one that goes on has the rest proved below.
     let block = CHUNK_BYTES_MIN - address % CHUNK_BYTES_MIN;
     memory.prove(address, block.min(HEADER_BYTES_MAX as u64))?;
+    let short = if block < SHORT_HEADER_BYTES {
+        None
+    } else {
+        // SAFETY: the caller's promise; each chunk has bytes up to the end of its last block.
+        let bytes = unsafe { memory.bytes(address, SHORT_HEADER_BYTES as usize) };
+        bytes.first_chunk().and_then(short_lengths)
+    };
+    let (header, key, row) = match short {
+        Some(lengths) => lengths,
+        // SAFETY: the caller's promise.
+        None => unsafe { long_lengths(memory, address) }?,
+    };
+    memory.prove(address + header, (key + row) as u64)?;
+    // SAFETY: the caller's promise.
+    let bytes = unsafe { memory.bytes(address + header, key + row) };
+    let (key, row) = bytes.split_at(key);
+    Ok(Record { key, row, bytes: header + bytes.len() as u64 })
+}
+
+/// Bytes of any header, and of the key and the row behind it.
+///
+/// # Errors
+/// As [`in_memory`].
+///
+/// # Safety
+/// As [`in_memory`]; as much of it is proved as lies in its first block.
+#[cold]
+unsafe fn long_lengths(memory: &Memory, address: u64) -> Result<(u64, usize, usize)> {
     let mut at = address;
     let mut number = || {
         let (mut number, mut shift) = (0_usize, 0);
@@ -147,11 +180,7 @@ pub(super) unsafe fn in_memory(memory: &Memory, address: u64) -> Result<Record<'
         }
     };
     let (key, row) = (number()?, number()?);
-    memory.prove(at, (key + row) as u64)?;
-    // SAFETY: the caller's promise.
-    let bytes = unsafe { memory.bytes(at, key + row) };
-    let (key, row) = bytes.split_at(key);
-    Ok(Record { key, row, bytes: at - address + bytes.len() as u64 })
+    Ok((at - address, key, row))
 }
 
 /// The row of the record at an address, if it is this key's and has a short header; else only
@@ -179,10 +208,17 @@ pub(super) unsafe fn row_of<'g>(memory: &'g Memory, address: u64, key: &[u8]) ->
 /// a key of another length.
 #[inline(always)]
 pub(super) fn short_header(bytes: &[u8; 3], key: usize) -> Option<(u64, usize)> {
+    let (header, _, row) = short_lengths(bytes).filter(|(_, length, _)| *length == key)?;
+    Some((header, row))
+}
+
+/// The bytes of a short header, and of the key and the row behind it; `None` for a longer one.
+#[inline(always)]
+fn short_lengths(bytes: &[u8; 3]) -> Option<(u64, usize, usize)> {
     match *bytes {
-        [length @ ..0x80, row @ ..0x80, _] if usize::from(length) == key => Some((2, row.into())),
-        [length @ ..0x80, low, high @ ..0x80] if usize::from(length) == key => {
-            Some((3, usize::from(low & 0x7f) | usize::from(high) << 7))
+        [key @ ..0x80, row @ ..0x80, _] => Some((2, key.into(), row.into())),
+        [key @ ..0x80, low, high @ ..0x80] => {
+            Some((3, key.into(), usize::from(low & 0x7f) | usize::from(high) << 7))
         }
         _ => None,
     }

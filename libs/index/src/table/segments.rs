@@ -105,12 +105,18 @@ struct ByAddress {
     starts: Vec<u64>,
     /// In the same order.
     segments: Vec<Segment>,
+    /// By block of the memory, as far as segments go: how many of them begin below it. Most blocks
+    /// are one segment, so most searches end here.
+    below: Vec<u32>,
 }
 
 impl ByAddress {
     /// The last segment that begins at or before an address.
     fn at_or_before(&mut self, address: u64) -> Option<&mut Segment> {
-        let behind = self.starts.partition_point(|start| *start <= address);
+        let block = (address / BLOCK_BYTES) as usize;
+        let from = self.below.get(block).or(self.below.last()).map_or(0, |below| *below as usize);
+        let to = self.below.get(block + 1).map_or(self.starts.len(), |below| *below as usize);
+        let behind = from + self.starts[from..to].partition_point(|start| *start <= address);
         self.segments.get_mut(behind.checked_sub(1)?)
     }
 
@@ -123,6 +129,14 @@ impl ByAddress {
     fn insert(&mut self, segment: Segment) -> bool {
         let start = segment.chunk.address();
         let Err(place) = self.starts.binary_search(&start) else { return false };
+        if !segment.is_spilled() {
+            let block = (start / BLOCK_BYTES) as usize;
+            for new in self.below.len()..=block {
+                let end = new as u64 * BLOCK_BYTES;
+                self.below.push(self.starts.partition_point(|start| *start < end) as u32);
+            }
+            self.below[block + 1..].iter_mut().for_each(|below| *below += 1);
+        }
         self.starts.insert(place, start);
         self.segments.insert(place, segment);
         true
@@ -131,7 +145,12 @@ impl ByAddress {
     fn remove(&mut self, start: u64) -> Option<Segment> {
         let place = self.starts.binary_search(&start).ok()?;
         self.starts.remove(place);
-        Some(self.segments.remove(place))
+        let segment = self.segments.remove(place);
+        if !segment.is_spilled() {
+            let block = (start / BLOCK_BYTES) as usize;
+            self.below[block + 1..].iter_mut().for_each(|below| *below -= 1);
+        }
+        Some(segment)
     }
 }
 
@@ -473,5 +492,46 @@ fn note_sparse(line: &mut VecDeque<u64>, sealed: &mut Segment) {
     if !sealed.is_lined_up && sealed.is_sparse() {
         sealed.is_lined_up = true;
         line.push_back(sealed.chunk.address());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_segment_is_found_by_each_address_in_it_and_by_none_once_it_is_gone() {
+        const SPILLED: u64 = 1 << 42;
+        let (small, large) = (CHUNK_BYTES_MIN, 2 * BLOCK_BYTES);
+        let starts = [
+            (BLOCK_BYTES, small),
+            (BLOCK_BYTES + 4 * small, 4 * small),
+            (2 * BLOCK_BYTES - small, small),
+            (2 * BLOCK_BYTES, BLOCK_BYTES),
+            (8 * BLOCK_BYTES, large),
+            (5 * BLOCK_BYTES, BLOCK_BYTES),
+            (SPILLED, BLOCK_BYTES),
+            (SPILLED + 8 * BLOCK_BYTES, large),
+        ];
+        let mut all = ByAddress::default();
+        let find = |all: &mut ByAddress, address| {
+            let found = all.at_or_before(address).filter(|segment| segment.holds(address));
+            found.map(|segment| segment.chunk.address())
+        };
+        for (start, bytes) in starts {
+            let chunk = Chunk::of_image(start, bytes).unwrap();
+            assert!(all.insert(Segment::new(chunk, 0, 0)));
+        }
+        for gone in [5 * BLOCK_BYTES, BLOCK_BYTES, SPILLED] {
+            for (start, bytes) in starts {
+                let is_there = all.get(start).is_some();
+                for address in [start, start + bytes / 2, start + bytes - 1] {
+                    assert_eq!(find(&mut all, address), is_there.then_some(start), "{address}");
+                }
+                assert_eq!(find(&mut all, start - 1).filter(|found| *found == start), None);
+            }
+            assert!(all.remove(gone).is_some() && all.remove(gone).is_none());
+        }
+        assert_eq!(find(&mut all, SPILLED), None);
     }
 }

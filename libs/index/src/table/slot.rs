@@ -34,6 +34,12 @@ pub(super) fn address(slot: u64) -> u64 {
     slot & ((1 << LINES_SHIFT) - 1)
 }
 
+/// Whether a slot has this tag and names a record at this address.
+#[inline]
+pub(super) fn names(slot: u64, tag: u16, address: u64) -> bool {
+    slot & !(LINES_MAX << LINES_SHIFT) == u64::from(tag) << TAG_SHIFT | address
+}
+
 /// The addresses of the lines that a record in memory spans, 31 at most.
 #[inline]
 pub(super) fn lines(slot: u64) -> impl Iterator<Item = u64> {

@@ -90,14 +90,14 @@ impl Table {
         row: &[u8],
         publishing: Publishing<'_>,
     ) -> Result<Option<usize>> {
-        let prepared = self.prepare(key, row, None, publishing);
+        let prepared = self.prepare(self.hash.of(key), key, row, None, publishing);
         prepared.as_ref().err().into_iter().for_each(|_| self.give_up());
         self.show()?;
         Ok(prepared?.map(|replaced| replaced.row_bytes))
     }
 
     fn remove(&mut self, key: &[u8]) -> Result<Option<usize>> {
-        let removed = self.prepare_removal(key)?;
+        let removed = self.prepare_removal(self.hash.of(key), key)?;
         self.show()?;
         Ok(removed.map(|replaced| replaced.row_bytes))
     }

@@ -34,7 +34,8 @@ fn row(key: u64, turn: u64) -> Vec<u8> {
 /// Writes some rows as one entry.
 fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: Publishing<'_>) {
     for (key, row) in rows {
-        table.prepare(&key.to_le_bytes(), row, None, publishing).unwrap();
+        let key = key.to_le_bytes();
+        table.prepare(table.hash.of(&key), &key, row, None, publishing).unwrap();
     }
     table.show().unwrap();
     table.reclaim(4_096, MoveTo::Memory, publishing).unwrap();
@@ -76,10 +77,11 @@ fn writes_on_their_way_follow_the_records_of_groups_that_are_made_anew() {
         let before = table.groups.len();
         for key in 0..KEYS {
             let key_bytes = key.to_le_bytes();
+            let hash = table.hash.of(&key_bytes);
             if key % 7 == 3 {
-                table.prepare_removal(&key_bytes).unwrap();
+                table.prepare_removal(hash, &key_bytes).unwrap();
             } else {
-                table.prepare(&key_bytes, &row(key, 2), None, seen.publishing()).unwrap();
+                table.prepare(hash, &key_bytes, &row(key, 2), None, seen.publishing()).unwrap();
             }
         }
         assert!(table.groups.len() > 3 * before || !gives_up);
