@@ -31,7 +31,7 @@ const NOTES: [&str; 10] = [
     "Rust runs on one core; writers beside it on the other. Malloc of every process may take huge \
      pages, as ours does",
     "apply, growth and bytes are of one partition and entries of 500 changes; the reads of four \
-     partitions",
+     partitions. Apply begins when all documents have been replaced twice",
     "ours in Java packs the byte[] keys of a batch in the time measured; ConcurrentHashMap answers \
      with references and copies nothing",
     "the floats of 10M documents are of 65,536 values, whose objects the dict of tuples shares: \

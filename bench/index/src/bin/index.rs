@@ -110,7 +110,8 @@ fn opened(entries: &str, value_bytes: &str, how: &str) -> Result<(), String> {
 }
 
 fn apply(data: Data) -> Result<(), String> {
-    let copy = RefCell::new(Copy::fill(data).map_err(|error| error.to_string())?);
+    let settled = Copy::fill(data).and_then(|mut copy| copy.settle().map(|()| copy));
+    let copy = RefCell::new(settled.map_err(|error| error.to_string())?);
     answer(data, &mut writes::contenders(&copy))
 }
 
