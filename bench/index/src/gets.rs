@@ -350,7 +350,7 @@ mod tests {
 
     #[test]
     fn every_contender_measures_every_kind_of_key() {
-        for (keys, value_bytes) in [(Keys::Bytes16, 50), (Keys::Int64, 16)] {
+        for (keys, value_bytes) in [(Keys::Bytes16, 50), (Keys::Int64, 16), (Keys::Bytes4, 32)] {
             let data = Data { entries: 2_000, keys, value_bytes };
             let store = RefCell::new(Store::fill(data).unwrap());
             assert!(store.borrow().memory_bytes() > data.payload_bytes());

@@ -65,7 +65,7 @@ fn work(section: &str, role: &str, rounds: &str, entries: &str) -> Result<(), St
             let store = RefCell::new(Store::open(data)?);
             answer(data, &mut gets::contenders(&store))
         }
-        "large reads" => large_reads(data),
+        "rust" => rust(data),
         "apply" => apply(data),
         "beside" => beside(data),
         "growth" => {
@@ -90,7 +90,7 @@ fn reads(data: Data) -> Result<(), String> {
     answer(data, &mut contenders)
 }
 
-fn large_reads(data: Data) -> Result<(), String> {
+fn rust(data: Data) -> Result<(), String> {
     let store = RefCell::new(Store::fill(data)?);
     answer(data, &mut gets::contenders(&store))
 }
