@@ -1,9 +1,12 @@
 //! Runs the sections: starts a section's workers, lets them take turns round by round, and gathers
 //! what they answer.
 
+use std::process::Command;
+
+use crate::clock::nanos;
 use crate::judge::Measured;
 use crate::peers::{Programs, Scratch};
-use crate::plan::{Section, Times, is_asked_for};
+use crate::plan::{Process, Section, Times, is_asked_for};
 use crate::serve::About;
 use crate::table;
 use crate::worker::Worker;
@@ -58,19 +61,15 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
     let mut rounds = forebay_bench_report::Rounds::default();
     let count = section.rounds_max.unwrap_or(times.rounds).min(times.rounds);
     for launch in 0..times.launches {
-        let scratch = Scratch::new()?;
+        let (scratch, began) = (Scratch::new()?, nanos());
         let mut workers = Vec::new();
-        for process in section.processes.iter().filter(|it| !(times.quick && it.slow)) {
-            let name = format!("{}, {}", section.name, process.role);
-            let started = programs
-                .command(section, process, count, &scratch)
-                .and_then(|mut command| Worker::start(&name, &mut command));
-            match started {
+        for (name, orders, worker) in start(section, programs, times, count, &scratch) {
+            match worker {
                 Ok(worker) => {
                     if launch == 0 {
                         said.about.push((name, worker.about.clone()));
                     }
-                    workers.push((worker, process.orders.clone()));
+                    workers.push((worker, orders));
                 }
                 Err(problem) => said.fails(problem),
             }
@@ -78,11 +77,49 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
         if workers.is_empty() {
             return Err("no worker could be started".to_owned());
         }
+        let ready = nanos();
         for round in 0..count {
             run_round(&mut workers, launch * count + round, &mut rounds, said);
         }
+        let seconds = |from: u64, till: u64| (till - from) as f64 / 1e9;
+        eprintln!(
+            "bench-index: {}: launch {} of {}: ready after {:.0} s, rounds took {:.1} s",
+            section.name,
+            launch + 1,
+            times.launches,
+            seconds(began, ready),
+            seconds(ready, nanos()),
+        );
     }
     Ok(rounds)
+}
+
+/// A worker's name, what it is told to run, and the worker or why there is none.
+type Started = (String, Vec<&'static str>, Result<Worker, String>);
+
+/// Starts all workers of a section, and waits until they hold their data. They load it at the same
+/// time, but for readers of one node: the first of these makes the copy that the others open.
+fn start(
+    section: &Section,
+    programs: &Programs,
+    times: Times,
+    rounds: usize,
+    scratch: &Scratch,
+) -> Vec<Started> {
+    let processes = section.processes.iter().filter(|it| !(times.quick && it.slow));
+    let one = |process: &Process, start: fn(&str, &mut Command) -> Result<Worker, String>| {
+        let name = format!("{}, {}", section.name, process.role);
+        let command = programs.command(section, process, rounds, scratch);
+        let worker = command.and_then(|mut command| start(&name, &mut command));
+        (name, process.orders.clone(), worker)
+    };
+    if section.processes.iter().any(Process::needs_node) {
+        return processes.map(|process| one(process, Worker::start)).collect();
+    }
+    let spawned: Vec<Started> = processes.map(|process| one(process, Worker::spawn)).collect();
+    let ready =
+        |(name, orders, worker): Started| (name, orders, worker.and_then(Worker::into_ready));
+    spawned.into_iter().map(ready).collect()
 }
 
 /// Every order of every worker once; the one that starts moves on from round to round. An order

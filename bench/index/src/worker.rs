@@ -31,6 +31,14 @@ impl Worker {
     /// # Errors
     /// It cannot be started, ends, or is not ready in time.
     pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
+        Self::spawn(name, command)?.into_ready()
+    }
+
+    /// Starts one that is still to load its data.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn spawn(name: &str, command: &mut Command) -> Result<Self, String> {
         let mut child = command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -39,15 +47,23 @@ impl Worker {
         let (orders, lines) = (child.stdin.take(), child.stdout.take());
         let (sender, answers) = channel();
         let name = name.to_owned();
-        let mut worker = Self { name, child, orders, answers, about: About::new() };
+        let worker = Self { name, child, orders, answers, about: About::new() };
         let Some(lines) = lines else { return Err(format!("{} has no output", worker.name)) };
         // Ends with the pipe.
         thread::spawn(move || {
             let lines = BufReader::new(lines).lines().map_while(Result::ok);
             lines.take_while(|line| sender.send(line.clone()).is_ok()).count();
         });
-        worker.about = worker.answer("ready ", LOAD_BOUND)?;
         Ok(worker)
+    }
+
+    /// Waits until it holds its data.
+    ///
+    /// # Errors
+    /// It ends, or is not ready in time.
+    pub fn into_ready(mut self) -> Result<Self, String> {
+        self.about = self.answer("ready ", LOAD_BOUND)?;
+        Ok(self)
     }
 
     /// Lets it run something once.
