@@ -16,6 +16,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,46 @@ def median_chunk(run: Callable[[], Any], chunks: int, each: int) -> float:
     return statistics.median(times) / each
 
 
+def use_all_cores() -> None:
+    """Let this thread run on all cores."""
+    os.sched_setaffinity(0, range(os.cpu_count() or 1))
+
+
+class Filling:
+    """Batches that a thread sends while the next ones are made.
+
+    A send lets go of the interpreter, and its thread may run on any core: what measures later does
+    not have it.
+    """
+
+    def __init__(self) -> None:
+        """Start no thread yet."""
+        # The sender is what takes longest: it is let in soon.
+        self.switch_interval = sys.getswitchinterval()
+        sys.setswitchinterval(self.switch_interval / 50)
+        self.pool = ThreadPoolExecutor(1, initializer=use_all_cores)
+        self.sent: Future[None] | None = None
+
+    def send(self, *batches: tuple[forebay.InMemoryReader, list[forebay.Change]]) -> None:
+        """Send a batch to each reader, once the batches before them are there."""
+        if self.sent is not None:
+            self.sent.result()
+        self.sent = self.pool.submit(self.send_here, batches)
+
+    @staticmethod
+    def send_here(batches: tuple[tuple[forebay.InMemoryReader, list[forebay.Change]], ...]) -> None:
+        """Send them; each change must be made."""
+        for reader, changes in batches:
+            reader.batch(changes).complete()
+
+    def end(self) -> None:
+        """Wait for what was sent, and end the thread."""
+        if self.sent is not None:
+            self.sent.result()
+        self.pool.shutdown()
+        sys.setswitchinterval(self.switch_interval)
+
+
 class Gets:
     """Single reads and batches of one bytes field, of ours, of a dict and of lmdb."""
 
@@ -98,13 +139,16 @@ class Gets:
         self.dict: dict[bytes, bytes] = {}
         size = 2 * data.entries * (data.value_bytes + 64)
         self.lmdb = lmdb.open(os.path.join(folder, "lmdb"), map_size=size, sync=False)
+        filling = Filling()
         for first in range(0, data.entries, WRITTEN_TOGETHER):
             last = min(data.entries, first + WRITTEN_TOGETHER)
             rows = [(data.key(number), data.value(number)) for number in range(first, last)]
-            self.reader.batch([forebay.put(key, {"value": value}) for key, value in rows])
+            changes = [forebay.put(key, {"value": value}) for key, value in rows]
+            filling.send((self.reader, changes))
             self.dict.update(rows)
             with self.lmdb.begin(write=True) as transaction:
                 transaction.cursor().putmulti(rows)
+        filling.end()
         self.handle = self.reader.field("value", "bytes")
         self.read = self.lmdb.begin()
 
@@ -184,10 +228,10 @@ class Gather:
     def __init__(self, data: Data, _folder: str) -> None:
         """Fill ours, a matrix with a dict of its rows, and a dict of tuples."""
         count, names = data.entries, [f"f{number}" for number in range(self.FIELDS)]
-        self.names, self.count = names, count
+        self.count = count
         # A dict of tuples of as many objects would not fit: they share those of so many values.
         values = np.random.default_rng(1).random(self.VALUES, np.float32)
-        pool = values.tolist()
+        pool = np.array(values.tolist(), object)
         self.matrix = np.empty((count, self.FIELDS), np.float32)
         picks = np.random.default_rng(4)
         self.rows: dict[str, int] = {}
@@ -197,6 +241,9 @@ class Gather:
             dict.fromkeys(names, "float32"), key="string", partitions=4
         )
         self.bytes = forebay.Reader.in_memory(key="string", key_value=True, partitions=4)
+        filling = Filling()
+        # A put copies the dict that it is given.
+        fields = dict.fromkeys(names, 0.0)
         for first in range(0, count, WRITTEN_TOGETHER):
             rows = self.matrix[first : first + WRITTEN_TOGETHER]
             picked = picks.integers(0, self.VALUES, rows.shape)
@@ -204,12 +251,16 @@ class Gather:
             # The dicts share their keys.
             keys = [f"document-{first + place}" for place in range(len(rows))]
             self.rows.update(zip(keys, range(first, first + len(rows)), strict=True))
-            tuples = [tuple(map(pool.__getitem__, row)) for row in picked.tolist()]
+            tuples = list(map(tuple, pool[picked].tolist()))
             self.tuples.update(zip(keys, tuples, strict=True))
-            pairs = zip(keys, tuples, strict=True)
-            self.reader.batch([forebay.put(key, self.fields(row)) for key, row in pairs])
+            changes = []
+            for key, row in zip(keys, tuples, strict=True):
+                fields.update(zip(names, row, strict=True))
+                changes.append(forebay.put(key, fields))
             raw = zip(keys, rows, strict=True)
-            self.bytes.batch([forebay.put(key, {"value": row.tobytes()}) for key, row in raw])
+            raw_changes = [forebay.put(key, {"value": row.tobytes()}) for key, row in raw]
+            filling.send((self.reader, changes), (self.bytes, raw_changes))
+        filling.end()
         # Nobody collects what is filled; what measured code leaves is collected as ever.
         gc.freeze()
         gc.enable()
@@ -217,10 +268,6 @@ class Gather:
         self.plan = self.reader.plan(names, "float32")
         self.out = np.empty((BATCH, self.FIELDS), np.float32)
         self.random = np.random.default_rng(2)
-
-    def fields(self, row: tuple[float, ...]) -> dict[str, float]:
-        """Return a document's fields."""
-        return dict(zip(self.names, row, strict=True))
 
     def contenders(self) -> dict[str, Contender]:
         """Return what can be measured, by name."""
@@ -267,14 +314,23 @@ class Mixed:
         self.count = data.entries
         types = {f"f{n}": self.TYPES[n % len(self.TYPES)] for n in range(self.FIELDS)}
         self.reader = forebay.Reader.in_memory(types, key="string", partitions=4)
-        fields = list(types.items())
+        # The fields that a document has of each type, by the one of ten that it has not.
+        held = [
+            [
+                [f"f{n}" for n in range(first, self.FIELDS, len(self.TYPES)) if n % 10 != absent]
+                for first in range(len(self.TYPES))
+            ]
+            for absent in range(10)
+        ]
+        filling = Filling()
         for first in range(0, self.count, WRITTEN_TOGETHER):
             last = min(self.count, first + WRITTEN_TOGETHER)
             changes = [
-                forebay.put(f"document-{number}", self.document(number, fields))
+                forebay.put(f"document-{number}", self.document(number, held[number % 10]))
                 for number in range(first, last)
             ]
-            self.reader.batch(changes)
+            filling.send((self.reader, changes))
+        filling.end()
         self.random = np.random.default_rng(3)
         self.asked = [f"f{n}" for n in self.random.permutation(self.FIELDS)[: self.ASKED]]
         self.plan = self.reader.plan(self.asked, "float64")
@@ -282,12 +338,13 @@ class Mixed:
         self.mask = np.empty((BATCH, self.ASKED), np.uint8)
 
     @staticmethod
-    def document(number: int, fields: list[tuple[str, str]]) -> dict[str, Any]:
-        """Return the fields of a document."""
-        values: dict[str, Any] = {"float32": number % 1_000 / 8, "float64": number / 2}
-        values |= {"int32": number, "bool": number % 2 == 0}
-        absent = number % 10
-        return {name: values[of] for n, (name, of) in enumerate(fields) if n % 10 != absent}
+    def document(number: int, held: list[list[str]]) -> dict[str, Any]:
+        """Return the fields of a document; those of one type have one value."""
+        values = (number % 1_000 / 8, number / 2, number, number % 2 == 0)
+        fields: dict[str, Any] = {}
+        for names, value in zip(held, values, strict=True):
+            fields |= dict.fromkeys(names, value)
+        return fields
 
     def contenders(self) -> dict[str, Contender]:
         """Return what can be measured, by name."""
@@ -350,7 +407,7 @@ class Workers:
 
     def __init__(self, data: Data, _folder: str) -> None:
         """Start all of them; each reads every document, the first one follows the log."""
-        os.sched_setaffinity(0, range(os.cpu_count() or 1))
+        use_all_cores()
         self.data = data
         self.held = [self.start("all")]
         self.said(self.held[0])
