@@ -108,9 +108,10 @@ impl Client {
     /// # Errors
     /// As [`Reader::open`].
     pub async fn reader(&self, options: ReaderOptions) -> Result<Reader> {
-        let start = || Following::start(self.inner.channel.clone(), &self.inner.parts);
-        let following = self.inner.following.get_or_init(start);
-        following.open(options, &self.inner.parts).await
+        let ClientInner { channel, parts, following, .. } = &*self.inner;
+        let start = || Following::start(channel.clone(), parts);
+        let following = following.get_or_init(start).parts(parts);
+        crate::reader::open(options, async { Ok(following) }).await
     }
 
     /// The client's random id, as its changes carry it.

@@ -56,8 +56,13 @@ impl Reader {
         let parts = ClientParts::default();
         let connection =
             ClientOptions { deadline: options.open_timeout, ..ClientOptions::default() };
-        let channel = connect(endpoint, &connection, parts.entropy.as_ref()).await?;
-        Following::start(channel, &parts).open(options, &parts).await
+        let endpoint = endpoint.to_owned();
+        // Goes on while local files are opened.
+        let following = async move {
+            let channel = connect(&endpoint, &connection, parts.entropy.as_ref()).await?;
+            Ok(Following::start(channel, &parts).parts(&parts))
+        };
+        open(options, following).await
     }
 
     /// A reader of a store that lies in this process's memory alone, for tests of programs that
@@ -137,8 +142,9 @@ impl Following {
         Self { log, catalog }
     }
 
-    pub(crate) async fn open(&self, options: ReaderOptions, parts: &ClientParts) -> Result<Reader> {
-        let parts = ReaderParts {
+    /// The parts of a reader.
+    pub(crate) fn parts(&self, parts: &ClientParts) -> ReaderParts {
+        ReaderParts {
             log: Arc::clone(&self.log),
             catalog: Arc::clone(&self.catalog),
             clock: Arc::clone(&parts.clock),
@@ -146,8 +152,15 @@ impl Following {
             barriers: Arc::new(LogBarriers(Arc::clone(&self.log))),
             on_skipped: None,
             disk: Some(Arc::new(RealDisk)),
-        };
-        let replica = forebay_reader::Reader::open(options, parts).await?;
-        Ok(Reader { replica, is_in_memory: false })
+        }
     }
+}
+
+/// Opens a reader of parts that may still be to be had.
+pub(crate) async fn open(
+    options: ReaderOptions,
+    parts: impl Future<Output = Result<ReaderParts>> + Send + 'static,
+) -> Result<Reader> {
+    let replica = forebay_reader::Reader::open_with(options, Some(Arc::new(RealDisk)), parts);
+    Ok(Reader { replica: replica.await?, is_in_memory: false })
 }

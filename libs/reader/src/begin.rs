@@ -19,11 +19,15 @@ use forebay_core::id::{PartitionId, PartitionRef, SchemaVersion};
 use forebay_core::limits::READER_COPY_LOOK_SOON_MS;
 use forebay_core::{Error, Result};
 use forebay_index::{Beginning, LiveDirectory};
+use forebay_log::disk::Disk;
 
 use crate::budget::MemoryBudget;
 use crate::checkpoint::{CheckpointDirectory, Checkpoints, NamedStore, blocking};
 use crate::closing::closed;
-use crate::options::{ReaderOptions, ReaderParts};
+use crate::options::ReaderOptions;
+
+/// How long what was found ahead is kept for an answer: others may have a use for its locks.
+pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(1);
 
 /// Where the partitions of a reader begin.
 #[derive(Default)]
@@ -45,15 +49,11 @@ pub(crate) struct Ahead {
 }
 
 impl Ahead {
-    /// Looks once where the partitions begin of the store that a name last stood for. Makes
+    /// Looks once where the partitions begin of the store that the name last stood for. Makes
     /// nothing, and `None` is no error: what is the matter is told when it is looked for again.
-    pub(crate) fn look(
-        options: &ReaderOptions,
-        parts: &ReaderParts,
-        named: NamedStore,
-    ) -> Option<Self> {
+    pub(crate) fn look(options: &ReaderOptions, disk: Option<&Arc<dyn Disk>>) -> Option<Self> {
+        let (directory, named) = CheckpointDirectory::named_store(options, disk)?;
         options.partitions.check(named.partitions).ok()?;
-        let directory = CheckpointDirectory::open(options, parts).ok()??;
         let mut places = Places::of(&directory, named, None);
         let mut begun = Begun::default();
         for partition in named.partitions.partitions() {

@@ -14,12 +14,14 @@ use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS};
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, Result};
 use forebay_index::{Beginning, Index, LiveDirectory, MemoryLines};
+use forebay_log::disk::Disk;
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
+use tokio::task::JoinSet;
 
 use crate::age::check_bound;
-use crate::begin::{Ahead, Begun, begin, named_by};
+use crate::begin::{AHEAD_MAX, Ahead, Begun, begin, named_by};
 use crate::budget::MemoryBudget;
 use crate::checkpoint::CheckpointDirectory;
 use crate::closing::{Closing, closed};
@@ -69,12 +71,30 @@ impl Reader {
     /// readiness bound below twice its heartbeat interval; `Conflict` when another reader uses the
     /// directory of the checkpoints, `Unavailable` when it cannot be used.
     pub async fn open(options: ReaderOptions, parts: ReaderParts) -> Result<Self> {
+        let disk = parts.disk.clone();
+        Self::open_with(options, disk, async { Ok(parts) }).await
+    }
+
+    /// As [`Reader::open`], with parts that are still to be had, by a connection for example: that
+    /// goes on by a task of its own. What lies in the directory of the checkpoints is looked at on
+    /// this disk meanwhile, which must be that of the parts.
+    ///
+    /// # Errors
+    /// Those of `parts`, and those of [`Reader::open`].
+    pub async fn open_with(
+        options: ReaderOptions,
+        disk: Option<Arc<dyn Disk>>,
+        parts: impl Future<Output = Result<ReaderParts>> + Send + 'static,
+    ) -> Result<Self> {
         let name = options.store.clone();
         let at_store = |error: Error| error.with_store(&name);
-        let (versions, ahead) = find_store(&options, &parts).await.map_err(at_store)?;
+        let Found { parts, versions, ahead } = find_store(&options, disk, parts).await?;
         let directory = match &ahead {
             Some(ahead) => Some(Arc::clone(&ahead.directory)),
-            None => CheckpointDirectory::open(&options, &parts).map_err(at_store)?,
+            None => {
+                let disk = parts.disk.as_ref();
+                CheckpointDirectory::open(&options, disk).map_err(at_store)?
+            }
         };
         let opened = match directory {
             Some(directory) if directory.is_shared() && !options.keep_outcomes => {
@@ -317,49 +337,88 @@ async fn open_shared(
     let Begun { beginnings, mut kept } = begun;
     let live = Some((directory.live(), beginnings));
     let shared = Arc::new(share(options, parts, versions, live, budget)?);
-    let (of_index, noted_in) = (Arc::clone(&shared), Arc::clone(&directory));
+    let follower = |partition: &Arc<Partition>| {
+        let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
+        let kept = kept.remove(&partition.at.partition);
+        (Follower::new(Arc::clone(&shared), at, directory), kept)
+    };
+    let followers: Vec<_> = shared.followed().map(follower).collect();
+    let behind = Arc::clone(&shared);
+    // One task starts all others: each that is started wakes threads, which take cores from the
+    // first reads.
     tokio::spawn(async move {
-        // Not by the opening itself: a thread may have to be started for it.
+        for (follower, kept) in followers {
+            tokio::spawn(follower.run(kept));
+        }
+        tokio::spawn(watch_readiness(Arc::clone(&behind)));
+        // A thread may have to be started for it.
         drop(tokio::task::spawn_blocking(move || {
             if !is_noted {
-                noted_in.note_store(&of_index.name, named);
+                directory.note_store(&behind.name, named);
             }
-            of_index.index.prepare();
+            behind.index.prepare();
         }));
     });
-    for partition in shared.followed() {
-        let kept = kept.remove(&partition.at.partition);
-        let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
-        tokio::spawn(Follower::new(Arc::clone(&shared), at, directory).run(kept));
-    }
-    tokio::spawn(watch_readiness(Arc::clone(&shared)));
     Ok(shared)
 }
 
-/// Asks what the store's name stands for; while the question is on its way, looks where the store
-/// begins for which it stood last.
-async fn find_store(
-    options: &ReaderOptions,
-    parts: &ReaderParts,
-) -> Result<(Vec<Arc<SchemaAt>>, Option<Ahead>)> {
-    let named = CheckpointDirectory::named_store(options, parts);
-    let asking = tokio::time::timeout(options.open_timeout, ask_for_store(options, parts));
-    let mut asking = std::pin::pin!(asking);
-    let answer = futures::poll!(asking.as_mut());
-    let ahead = named.and_then(|named| Ahead::look(options, parts, named));
-    let answer = match answer {
-        Poll::Ready(answer) => answer,
-        Poll::Pending => asking.await,
-    };
-    let answer = answer.unwrap_or_else(|_| {
-        let message = "the control log was not read in time; see whether the log is reachable";
-        Err(Error::unavailable(message))
-    });
-    Ok((answer?, ahead))
+/// What is known of the store before it is opened.
+struct Found {
+    parts: ReaderParts,
+    versions: Vec<Arc<SchemaAt>>,
+    ahead: Option<Ahead>,
 }
 
-async fn ask_for_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<Vec<Arc<SchemaAt>>> {
-    if let Ok(schema) = parts.catalog.catalog().by_name(&options.store) {
+/// Asks what the store's name stands for; while the question is on its way, or the connection that
+/// it needs, looks where the store begins for which it stood last.
+async fn find_store(
+    options: &ReaderOptions,
+    disk: Option<Arc<dyn Disk>>,
+    parts: impl Future<Output = Result<ReaderParts>> + Send + 'static,
+) -> Result<Found> {
+    let (name, open_timeout) = (options.store.clone(), options.open_timeout);
+    let mut asking = Box::pin(async move {
+        let parts = parts.await?;
+        let versions =
+            tokio::time::timeout(open_timeout, ask_for_store(&name, &parts, open_timeout)).await;
+        let versions = versions.unwrap_or_else(|_| {
+            let message = "the control log was not read in time; see whether the log is reachable";
+            Err(Error::unavailable(message))
+        });
+        Ok::<_, Error>((parts, versions.map_err(|error| error.with_store(&name))?))
+    });
+    let answer = futures::poll!(asking.as_mut());
+    // It is on its way, and goes on by a task of its own, which ends with this call.
+    let mut asked = JoinSet::new();
+    if answer.is_pending() {
+        asked.spawn(asking);
+    }
+    let mut ahead = Ahead::look(options, disk.as_ref());
+    let (parts, versions) = match answer {
+        Poll::Ready(answer) => answer?,
+        Poll::Pending => {
+            let soon = tokio::time::timeout(AHEAD_MAX, asked.join_next()).await;
+            let answer = match soon {
+                Ok(answer) => answer,
+                Err(_) => {
+                    ahead = None;
+                    asked.join_next().await
+                }
+            };
+            answer.and_then(std::result::Result::ok).ok_or_else(|| {
+                Error::closed("the runtime ended while a reader was opened; open it again")
+            })??
+        }
+    };
+    Ok(Found { parts, versions, ahead })
+}
+
+async fn ask_for_store(
+    name: &str,
+    parts: &ReaderParts,
+    wait_max: Duration,
+) -> Result<Vec<Arc<SchemaAt>>> {
+    if let Ok(schema) = parts.catalog.catalog().by_name(name) {
         // Known already: an unreachable log keeps nobody from opening.
         let store = schema.definition.store;
         return Ok(versions_of(parts, store));
@@ -374,8 +433,8 @@ async fn ask_for_store(options: &ReaderOptions, parts: &ReaderParts) -> Result<V
             _ => tokio::time::sleep(backoff.next_wait(&*parts.entropy)).await,
         }
     };
-    parts.catalog.wait_applied(end, options.open_timeout).await?;
-    let store = parts.catalog.catalog().by_name(&options.store)?.definition.store;
+    parts.catalog.wait_applied(end, wait_max).await?;
+    let store = parts.catalog.catalog().by_name(name)?.definition.store;
     Ok(versions_of(parts, store))
 }
 

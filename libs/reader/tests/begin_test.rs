@@ -11,8 +11,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use forebay_core::ErrorCode;
 use forebay_core::id::{Offset, PartitionId};
+use forebay_core::{Error, ErrorCode};
 use forebay_index::LiveDirectory;
 use forebay_log::disk::{Disk, RealDisk};
 use forebay_reader::{Phase, Reader, ReaderOptions};
@@ -268,22 +268,65 @@ async fn open_and_note(world: &World, dir: &Path) -> Reader {
     reader
 }
 
+/// Leaves copies of 50 documents that nobody has open, to a process that knows no store.
+async fn leave_copies(world: &mut World, dir: &Path) {
+    for number in 0..50 {
+        world.put(&key(number), number).await;
+    }
+    open_and_note(world, dir).await.shut_down(LONG).await.unwrap();
+    world.forget_catalog();
+    await_unmapped(dir).await;
+}
+
+async fn await_unmapped(dir: &Path) {
+    let unmapped = async {
+        while mappings(dir) > 0 {
+            tokio::time::sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::time::timeout(LONG, unmapped).await.unwrap();
+}
+
+#[tokio::test]
+async fn copies_are_opened_while_the_connection_is_made_and_let_go_where_there_is_none() {
+    let mut world = World::new(2).await;
+    let dir = tempfile::tempdir().unwrap();
+    leave_copies(&mut world, dir.path()).await;
+    let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+    let open = |parts| Reader::open_with(options(&world, dir.path()), Some(disk.clone()), parts);
+    for refused in [true, false] {
+        let (connect, connected) = tokio::sync::oneshot::channel();
+        let mut opening = Box::pin(open(async { connected.await.unwrap() }));
+        assert!(futures::poll!(opening.as_mut()).is_pending(), "there is no log yet");
+        assert_eq!(mappings(dir.path()), 2, "they are opened meanwhile");
+        if refused {
+            // Whoever waits for long lets go of what others may have a use for.
+            tokio::select! {
+                _ = &mut opening => panic!("it was opened without a log"),
+                () = await_unmapped(dir.path()) => {}
+            }
+        }
+        let nobody = Error::unavailable("nobody answers");
+        let answer = if refused { Err(nobody.clone()) } else { Ok(parts(&world)) };
+        assert!(connect.send(answer).is_ok());
+        match opening.await {
+            Ok(reader) => {
+                for number in 0..50 {
+                    assert_eq!(age(&reader, &key(number)).unwrap(), Some(number));
+                }
+            }
+            Err(error) => assert_eq!((refused, error), (true, nobody)),
+        }
+        await_unmapped(dir.path()).await;
+    }
+}
+
 #[tokio::test]
 async fn copies_are_opened_while_the_control_log_is_asked_and_served_once_it_has_answered() {
     let rim = Rim::new();
     let mut world = World::over(rim.clone(), 2).await;
     let dir = tempfile::tempdir().unwrap();
-    for number in 0..50 {
-        world.put(&key(number), number).await;
-    }
-    open_and_note(&world, dir.path()).await.shut_down(LONG).await.unwrap();
-    world.forget_catalog();
-    let unmapped = async {
-        while mappings(dir.path()) > 0 {
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-    };
-    tokio::time::timeout(LONG, unmapped).await.unwrap();
+    leave_copies(&mut world, dir.path()).await;
     let (silent, asked) = (rim.control.lock().await, rim.control_asked.load(Ordering::SeqCst));
     let mut opening = Box::pin(open(&world, dir.path()));
     assert!(

@@ -41,7 +41,7 @@ use tokio::runtime::{Handle, RuntimeFlavor};
 use tokio::time::Sleep;
 
 use crate::generation::Generation;
-use crate::options::{ReaderOptions, ReaderParts};
+use crate::options::ReaderOptions;
 
 use self::file::refused;
 
@@ -103,13 +103,16 @@ impl CheckpointDirectory {
     ///
     /// # Errors
     /// `InvalidArgument` for options that cannot be, `Unavailable` when it cannot be used.
-    pub(crate) fn open(options: &ReaderOptions, parts: &ReaderParts) -> Result<Option<Arc<Self>>> {
+    pub(crate) fn open(
+        options: &ReaderOptions,
+        disk: Option<&Arc<dyn Disk>>,
+    ) -> Result<Option<Arc<Self>>> {
         let Some(options) = options.checkpoint.clone() else { return Ok(None) };
         if options.every.is_zero() {
             let message = "checkpoints every 0 s leave no time for anything else; raise `every`";
             return Err(Error::invalid_argument(message));
         }
-        let disk = parts.disk.clone().ok_or_else(|| {
+        let disk = disk.cloned().ok_or_else(|| {
             Error::invalid_argument("checkpoints need a disk; pass one in the reader's parts")
         })?;
         let directory = Self { options, disk, is_swept: AtomicBool::new(false) };
@@ -118,12 +121,19 @@ impl CheckpointDirectory {
         Ok(Some(Arc::new(directory)))
     }
 
-    /// What this directory says of a store's name, before anybody is asked who knows.
-    pub(crate) fn named_store(options: &ReaderOptions, parts: &ReaderParts) -> Option<NamedStore> {
-        let checkpoint =
-            options.checkpoint.as_ref().filter(|it| it.is_shared && !options.keep_outcomes)?;
-        let disk = parts.disk.as_deref().filter(|disk| disk.is_of_host())?;
-        NamedStore::read(disk, &checkpoint.dir, &options.store)
+    /// The directory, and what it says of the store's name, before anybody is asked who knows;
+    /// `None` where it says nothing. Makes nothing.
+    pub(crate) fn named_store(
+        options: &ReaderOptions,
+        disk: Option<&Arc<dyn Disk>>,
+    ) -> Option<(Arc<Self>, NamedStore)> {
+        let asked = options.checkpoint.as_ref();
+        let is_one = |it: &&CheckpointOptions| it.is_shared && !it.every.is_zero();
+        let asked = asked.filter(is_one).filter(|_| !options.keep_outcomes)?;
+        let disk = disk.filter(|disk| disk.is_of_host())?;
+        let named = NamedStore::read(&**disk, &asked.dir, &options.store)?;
+        let (options, disk) = (asked.clone(), Arc::clone(disk));
+        Some((Arc::new(Self { options, disk, is_swept: AtomicBool::new(false) }), named))
     }
 
     /// Writes down what a store's name stands for.
