@@ -1,7 +1,12 @@
 //! How much memory a reader may take where nobody says: half of what its container or its host has.
 
 use std::fmt;
+use std::fs::File;
+use std::io::{self, Read};
 use std::path::Path;
+
+/// More than most of the files have that are read here.
+const TEXT_BYTES: usize = 4_096;
 
 /// A bound of memory, and where it comes from.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -35,7 +40,7 @@ impl MemoryBudget {
         if let Some(bytes) = asked {
             return Some(Self { bytes, source: Source::Options });
         }
-        let read = |path: &Path| std::fs::read_to_string(path).ok();
+        let read = |path: &Path| read(path).ok();
         let host = read(Path::new("/proc/meminfo")).and_then(|text| total_of(&text));
         Self::half_of(host, group_limit(&read))
     }
@@ -46,6 +51,14 @@ impl MemoryBudget {
         let bytes = if is_group { group } else { host };
         bytes.map(|bytes| Self { bytes: bytes / 2, source })
     }
+}
+
+/// Reads what the kernel tells in a file, which has no size of its own, in as few calls as it
+/// takes: an opening waits for it.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::with_capacity(TEXT_BYTES);
+    File::open(path)?.take(u64::MAX).read_to_string(&mut text)?;
+    Ok(text)
 }
 
 /// The host's memory, as `/proc/meminfo` tells it.
