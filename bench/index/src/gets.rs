@@ -31,6 +31,11 @@ const BATCHES: u64 = 400;
 pub const BATCH: usize = 500;
 /// Documents written together.
 const WRITTEN_TOGETHER: u64 = 2_000;
+/// What stands between a name and the end of a part of its histogram, in nanoseconds.
+pub const HISTOGRAM: &str = " histogram to ";
+/// Where the first part of a histogram ends, and the last but one, as powers of two: longer times
+/// are in the last one.
+const HISTOGRAM_NANOS_LOG2: std::ops::Range<u32> = 5..25;
 /// The longest time that a histogram tells from a longer one.
 const NANOS_MAX: u64 = 60_000_000_000;
 
@@ -244,7 +249,7 @@ pub fn document_key<'k>(data: &Data, key: &'k [u8]) -> DocumentKey<'k> {
     }
 }
 
-/// The percentiles of single times, under the name that they are of.
+/// The percentiles of single times and their histogram, under the name that they are of.
 ///
 /// # Errors
 /// There is none.
@@ -258,7 +263,22 @@ pub fn percentiles(name: &str, times: &[u64]) -> Result<Values, String> {
     let quantiles = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
     let value =
         |(label, quantile)| (format!("{name} {label}"), counts.value_at_quantile(quantile) as f64);
-    Ok(quantiles.into_iter().map(value).collect())
+    Ok(quantiles.into_iter().map(value).chain(histogram(name, times)).collect())
+}
+
+/// Of each part of the histogram, how much of the times lies in it, in per cent. A part ends at a
+/// power of two or half way between two, and begins behind the one before.
+fn histogram(name: &str, times: &[u64]) -> impl Iterator<Item = (String, f64)> {
+    let bounds = HISTOGRAM_NANOS_LOG2.map(|power| 1_u64 << power);
+    let bounds: Vec<u64> = bounds.flat_map(|bound| [bound, bound + bound / 2]).collect();
+    let mut counts = vec![0_u64; bounds.len()];
+    for time in times {
+        let part = bounds.partition_point(|bound| bound < time);
+        counts[part.min(bounds.len() - 1)] += 1;
+    }
+    let share = 100.0 / times.len().max(1) as f64;
+    let parts = bounds.into_iter().zip(counts);
+    parts.map(move |(bound, count)| (format!("{name}{HISTOGRAM}{bound}"), count as f64 * share))
 }
 
 /// What this module measures of a filled store.
@@ -359,7 +379,8 @@ mod tests {
                     continue;
                 }
                 let values = (contender.run)().unwrap();
-                assert!(values.iter().all(|(_, value)| *value > 0.0), "{}", contender.name);
+                let mut times = values.iter().filter(|(name, _)| !name.contains(HISTOGRAM));
+                assert!(times.all(|(_, time)| *time > 0.0), "{}", contender.name);
             }
         }
     }
@@ -378,5 +399,22 @@ mod tests {
         assert_eq!(values[0], ("get p50".to_owned(), 2.0));
         assert_eq!(values[4], ("get max".to_owned(), 1_000.0));
         assert!(percentiles("get", &[]).is_err());
+    }
+
+    #[test]
+    fn each_time_is_in_one_part_of_the_histogram() {
+        let values = percentiles("get", &[1, 32, 33, 48, 49, 1_000, 1 << 40, 1 << 40]).unwrap();
+        let share = |end: u64| {
+            let name = format!("get{HISTOGRAM}{end}");
+            values.iter().find(|(of, _)| *of == name).map(|(_, share)| *share)
+        };
+        assert_eq!([32, 48, 64, 1_024].map(share), [25.0, 25.0, 12.5, 12.5].map(Some));
+        assert_eq!(
+            share((1 << 24) + (1 << 23)),
+            Some(25.0),
+            "the last one holds all that is longer"
+        );
+        let parts = values.iter().filter(|(name, _)| name.contains(HISTOGRAM));
+        assert_eq!(parts.map(|(_, share)| share).sum::<f64>(), 100.0);
     }
 }

@@ -124,6 +124,7 @@ impl Report {
     fn text(&self, judged: &[Judged], measured: &Measured, said: &Said) -> String {
         let mut text = table::goals(judged);
         text.push_str(&table::values(measured));
+        text.push_str(&table::histograms(measured));
         text.push('\n');
         for (name, about) in &said.about {
             let about: Vec<String> =

@@ -1,10 +1,15 @@
 //! The one table: every goal, what was found, and beneath it all that was measured beside.
 
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-use forebay_bench_report::Spread;
+use forebay_bench_report::{Rounds, Spread};
 
+use crate::gets::HISTOGRAM;
 use crate::judge::{Judged, Measured, Verdict};
+
+/// What a histogram's part must hold to be printed.
+const LEAST_PERCENT: f64 = 0.001;
 
 /// The goals in the order of their file, with a line per goal under each measure.
 #[must_use]
@@ -82,13 +87,47 @@ pub fn values(measured: &Measured) -> String {
     for (section, rounds) in measured {
         let Ok(rounds) = rounds else { continue };
         let _ = writeln!(text, "\nall values of '{section}' (ns where a name says nothing else)");
-        for name in rounds.names() {
+        let is_one = |name: &String| !name.contains(HISTOGRAM);
+        for name in rounds.names().into_iter().filter(is_one) {
             if let Ok(spread) = rounds.spread(&name) {
                 let _ = writeln!(text, "  {name:<34} {}", amount(&spread, ""));
             }
         }
     }
     text
+}
+
+/// The histograms of single times in all sections, a line for each.
+#[must_use]
+pub fn histograms(measured: &Measured) -> String {
+    let mut text = String::new();
+    for (section, rounds) in measured {
+        let Ok(rounds) = rounds else { continue };
+        let lines = lines_of_histograms(rounds);
+        if !lines.is_empty() {
+            let _ = writeln!(text, "\nhistograms of '{section}': up to so many ns, % of the times");
+            lines.iter().for_each(|(name, parts)| {
+                let _ = writeln!(text, "  {name:<24} {}", parts.join(", "));
+            });
+        }
+    }
+    text
+}
+
+/// By name, the parts of each histogram that hold anything worth a word, in their order.
+fn lines_of_histograms(rounds: &Rounds) -> BTreeMap<String, Vec<String>> {
+    let mut parts: BTreeMap<String, BTreeMap<u64, f64>> = BTreeMap::new();
+    for name in rounds.names() {
+        let Some((of, end)) = name.split_once(HISTOGRAM) else { continue };
+        if let (Ok(end), Ok(share)) = (end.parse(), rounds.spread(&name)) {
+            parts.entry(of.to_owned()).or_default().insert(end, share.median);
+        }
+    }
+    let words = |parts: BTreeMap<u64, f64>| {
+        let seen = parts.into_iter().filter(|(_, share)| *share >= LEAST_PERCENT);
+        seen.map(|(end, share)| format!("{end}: {}", number(share))).collect()
+    };
+    parts.into_iter().map(|(name, parts)| (name, words(parts))).collect()
 }
 
 /// The closing line.
@@ -149,6 +188,20 @@ mod tests {
         }
         let closing = closing(&all);
         assert!(closing.ends_with("2 of 5 goals (1 missed, 1 noisy, 1 not measured)"), "{closing}");
+    }
+
+    #[test]
+    fn a_histogram_is_one_line_of_the_parts_that_hold_anything() {
+        let mut rounds = Rounds::default();
+        for (end, share) in [(256, 99.0), (384, 0.0), (48, 1.0)] {
+            rounds.record(&format!("get{HISTOGRAM}{end}"), share);
+        }
+        rounds.record("get p50", 200.0);
+        rounds.close();
+        let measured = [("reads".to_owned(), Ok(rounds))].into_iter().collect();
+        let text = histograms(&measured);
+        assert!(text.ends_with("48: 1.00, 256: 99.0\n"), "{text}");
+        assert!(values(&measured).ends_with("[200 .. 200]\n"));
     }
 
     #[test]

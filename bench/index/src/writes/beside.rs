@@ -249,7 +249,7 @@ mod tests {
     #[test]
     fn reads_beside_a_writer_find_their_documents() {
         let mut beside = Beside::fill(DATA).unwrap();
-        assert_eq!(beside.idle().unwrap().len(), 5);
+        assert!(beside.idle().unwrap().iter().any(|(name, p50)| name == "idle p50" && *p50 > 0.0));
         let values = beside.beside("10K/s", 10_000).unwrap();
         assert!(values.iter().any(|(name, rate)| name == "10K/s achieved, %" && *rate > 0.0));
     }

@@ -27,6 +27,9 @@ public final class Worker {
     private static final int BATCHES = 300;
     private static final int SINGLES = 100_000;
     private static final int WARM = 3;
+    /** As in the histograms of the workers in Rust: two parts to each power of two from here on. */
+    private static final long HISTOGRAM_FIRST_NANOS = 32;
+    private static final int HISTOGRAM_PARTS = 40;
 
     private final Data data;
     private final Path folder;
@@ -234,6 +237,23 @@ public final class Worker {
         for (int at = 0; at < labels.length; at++) {
             int place = (int) Math.ceil(quantiles[at] * times.length) - 1;
             values.put(name + " " + labels[at], (double) times[Math.max(0, place)]);
+        }
+        histogram(name, times, values);
+    }
+
+    /** Shares of sorted times in parts that end at powers of two and half way, in per cent. */
+    private static void histogram(String name, long[] times, Map<String, Double> values) {
+        int counted = 0;
+        for (int half = 0; half < HISTOGRAM_PARTS; half++) {
+            long power = HISTOGRAM_FIRST_NANOS << half / 2;
+            long end = half % 2 == 0 ? power : power + power / 2;
+            int before = counted;
+            boolean isLast = half == HISTOGRAM_PARTS - 1;
+            while (counted < times.length && (isLast || times[counted] <= end)) {
+                counted++;
+            }
+            double share = 100.0 * (counted - before) / times.length;
+            values.put(name + " histogram to " + end, share);
         }
     }
 
