@@ -8,8 +8,9 @@ set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
 here=$root/bench/peers
-folder=$1
-target=$2
+# Maven takes none that is relative.
+folder=$(realpath -m "$1")
+target=$(realpath -m "$2")
 seconds_max=1500
 
 fail() {
