@@ -71,6 +71,9 @@ pub(crate) const RESERVED_BYTES: u64 = 1 << 36;
 const RESERVED_BYTES_MIN: u64 = 1 << 28;
 /// Where in the first block of a live space stands which header leads to it.
 pub(crate) const SPACE_ABOUT_AT: u64 = 1_024;
+/// What of a space may wait until readers are waited for: this part, and at most so many bytes.
+const GATHERED_SHARE: u64 = 256;
+const GATHERED_BYTES_MAX: u64 = 1024 * 1024;
 /// What one call puts back of what readers have left: small chunks, or a sixteenth as many blocks.
 const SETTLED_PER_CALL: usize = 64;
 const SETTLED_BLOCK: usize = 16;
@@ -156,6 +159,9 @@ struct State {
     free: Free,
     /// Taken from the stack, to be put back a few at a time.
     returning: Vec<Chunk>,
+    /// Out of use, for which readers are to be waited for: see [`Memory::gather`].
+    gathered: Vec<Chunk>,
+    gathered_bytes: u64,
     /// Out of use, while readers of other processes may still be there.
     resting: Vec<Chunk>,
     resting_bytes: u64,
@@ -163,7 +169,10 @@ struct State {
 
 impl State {
     fn new(free: Free) -> Self {
-        Self { free, returning: Vec::new(), resting: Vec::new(), resting_bytes: 0 }
+        let (gathered, resting) = (Vec::new(), Vec::new());
+        let (gathered_bytes, resting_bytes) = (0, 0);
+        let returning = Vec::new();
+        Self { free, returning, gathered, gathered_bytes, resting, resting_bytes }
     }
 }
 
@@ -527,6 +536,21 @@ impl Memory {
             self.forbid(&chunk);
             self.put_back(&mut state, chunk);
         }
+    }
+
+    /// Keeps chunks that went out of use until they are worth a wait for readers, then hands all of
+    /// them out. To begin one interrupts every core that runs a thread of this process, and a table
+    /// that grows takes groups out of use thousands of times in a second.
+    pub(crate) fn gather(&self, chunks: Vec<Chunk>) -> Option<Vec<Chunk>> {
+        let enough = (self.used_bytes() / GATHERED_SHARE).min(GATHERED_BYTES_MAX);
+        let mut state = self.state();
+        state.gathered_bytes += chunks.iter().map(Chunk::bytes).sum::<u64>();
+        state.gathered.extend(chunks);
+        if state.gathered_bytes < enough {
+            return None;
+        }
+        state.gathered_bytes = 0;
+        Some(std::mem::take(&mut state.gathered))
     }
 
     /// Takes chunks that all readers have left. Waits for nobody: some writer puts them back.

@@ -137,7 +137,9 @@ impl Reclaim {
         if cfg!(forebay_planted = "use-after-free") {
             return memory.leave(chunks);
         }
-        self.wait_for_readers(What::Chunks(memory.clone(), chunks));
+        if let Some(chunks) = memory.gather(chunks) {
+            self.wait_for_readers(What::Chunks(memory.clone(), chunks));
+        }
     }
 
     /// Takes a space out of use, as [`Reclaim::retire`] does chunks.

@@ -202,3 +202,24 @@ fn the_blocks_of_a_large_space_that_come_next_have_their_pages() {
     assert!(prepared == 512 || prepared == 0, "{prepared} pages");
     memory.release(taken.into_iter().chain([chunk]));
 }
+
+#[test]
+fn chunks_out_of_use_are_gathered_until_they_are_a_share_worth_waiting_for() {
+    let memory = Memory::reserve(RESERVED_BYTES).unwrap();
+    let small = || memory.allocate(CHUNK_BYTES_MIN).unwrap();
+    let first = small();
+    let alone = memory.gather(vec![first]).expect("a small space gathers nothing");
+    let blocks: Vec<_> = (0..16).map(|_| memory.allocate(BLOCK_BYTES).unwrap()).collect();
+    let mut gathered = Vec::new();
+    let all = loop {
+        let chunk = small();
+        gathered.push(chunk.address());
+        if let Some(all) = memory.gather(vec![chunk]) {
+            break all;
+        }
+    };
+    assert_eq!(gathered.len() as u64, 16 * BLOCK_BYTES / GATHERED_SHARE / CHUNK_BYTES_MIN + 1);
+    assert_eq!(all.iter().map(Chunk::address).collect::<Vec<_>>(), gathered);
+    assert!(memory.gather(vec![small()]).is_none(), "it begins anew");
+    memory.release(alone.into_iter().chain(blocks).chain(all));
+}
