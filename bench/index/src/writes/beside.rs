@@ -42,9 +42,12 @@ impl Chain {
 
     /// Reads until it is told to end, at most so often; what each read took.
     fn read(&mut self, most: usize, ends: &AtomicBool) -> Result<Vec<u64>, String> {
-        let (mut times, mut before) = (Vec::with_capacity(most.min(SINGLES * 4)), nanos());
+        let mut times = Vec::with_capacity(most.min(SINGLES * 4));
         let began_at = self.data.number(&self.at);
         while times.len() < most && !ends.load(Ordering::Relaxed) {
+            // That the list of times grows is no read's time.
+            times.reserve(GLANCE);
+            let mut before = nanos();
             for _ in 0..GLANCE {
                 self.step()?;
                 let now = nanos();
