@@ -45,6 +45,7 @@ mod entry;
 mod expiry;
 mod form;
 mod group;
+mod groups;
 mod lay;
 mod moving;
 mod of_image;
@@ -72,6 +73,7 @@ pub(crate) use entry::Replaced;
 use expiry::{Due, NEVER};
 use form::GroupAt;
 use group::Group;
+use groups::Groups;
 pub(crate) use moving::MoveTo;
 pub(crate) use record::{Record, filler};
 pub(crate) use scratch::Scratch;
@@ -279,7 +281,7 @@ pub(crate) struct Table {
     directory: Option<Chunk>,
     /// By directory entry, the place of its group in `groups`.
     places: Vec<u32>,
-    groups: Vec<Kept>,
+    groups: Groups,
     due: Due,
     segments: Segments,
     /// The writes of an entry that were prepared and not shown yet.
@@ -316,7 +318,7 @@ impl Table {
             root: Root::NONE,
             directory: None,
             places: Vec::new(),
-            groups: Vec::new(),
+            groups: Groups::default(),
             due: Due::default(),
             segments: Segments::new(serial),
             pending: Vec::new(),

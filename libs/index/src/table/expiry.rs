@@ -13,7 +13,7 @@ use forebay_core::Result;
 use forebay_core::clock::Timestamp;
 use forebay_core::row::row_expires_at;
 
-use super::{Kept, Table};
+use super::{Groups, Kept, Table};
 
 /// The time of a group of which nothing expires.
 pub(super) const NEVER: i64 = i64::MAX;
@@ -40,7 +40,7 @@ impl Due {
     }
 
     /// The next group that is due; it is planned no more.
-    fn next(&mut self, groups: &mut [Kept], now: i64) -> Option<usize> {
+    fn next(&mut self, groups: &mut Groups, now: i64) -> Option<usize> {
         loop {
             let Reverse((at, place)) = *self.0.peek()?;
             if at > now {

@@ -71,7 +71,7 @@ impl Table {
         let table = Self::assemble(memory.clone(), parts, &mut image.expiries().iter())?;
         memory.adopt(table.chunks(), None)?;
         table.segments.note_all(memory);
-        for kept in &table.groups {
+        for kept in table.groups.iter() {
             memory.note_group(kept.chunk.address(), kept.expires);
         }
         Ok(table)
@@ -114,7 +114,7 @@ impl Table {
     fn spilled_segments(&self) -> Result<Vec<(Chunk, u64, u64)>> {
         let (memory, mut scratch) = (&self.memory, Scratch::default());
         let mut words = Vec::new();
-        for kept in &self.groups {
+        for kept in self.groups.iter() {
             words.extend(self.group_of(kept)?.words().filter(|word| is_spilled(*word)));
         }
         words.sort_unstable_by_key(|word| slot::address(*word));

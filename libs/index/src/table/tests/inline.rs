@@ -11,7 +11,7 @@ impl Table {
     /// How many records lie in the group that names them, and how many there are.
     fn inline_records(&self) -> (usize, usize) {
         let (mut inline, mut all) = (0, 0);
-        for kept in &self.groups {
+        for kept in self.groups.iter() {
             let at = GroupAt::of(&kept.chunk);
             for word in self.group_of(kept).unwrap().words() {
                 inline += usize::from(at.holds(slot::address(word)));
@@ -176,7 +176,8 @@ fn a_group_that_nobody_has_counted_is_not_laid_out_anew_for_one_record() {
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
     rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
     // As an image or a takeover brings them, with no room in their buckets.
-    for kept in &mut table.groups {
+    for place in 0..table.groups.len() {
+        let kept = &mut table.groups[place];
         (kept.filled, kept.live, kept.is_counted) = (0, 0, false);
     }
     let chunks = |table: &Table| table.groups.iter().map(|kept| kept.chunk.address()).collect();
