@@ -71,33 +71,13 @@ const SIZED_RUST: [&str; 7] = [
 ];
 const SIZED_JAVA: [&str; 5] =
     ["java D", "java get", "java singles", "java batches", "java batch 500"];
-const READS: [&str; 10] = [
-    "D",
-    "rust get",
-    "rust latencies",
-    "rust loop 500",
-    "rust batch 10",
-    "rust batch 50",
-    "rust batch 100",
-    "rust batch 500",
-    "hashmap get",
-    "hashmap loop 500",
-];
+/// What is read beside that where goals are judged.
+const MORE_RUST: [&str; 3] = ["rust loop 500", "hashmap get", "hashmap loop 500"];
+const MORE_JAVA: [&str; 4] = ["java loop 500", "java arrays 500", "chm get", "chm loop 500"];
 
 const FILE_READS: [&str; 5] =
     ["D", "rust-files get", "rust-files latencies", "rust-files loop 500", "rust-files batch 500"];
 
-const JAVA: [&str; 9] = [
-    "java D",
-    "java get",
-    "java singles",
-    "java batches",
-    "java loop 500",
-    "java batch 500",
-    "java arrays 500",
-    "chm get",
-    "chm loop 500",
-];
 const CHRONICLE: [&str; 2] = ["chronicle get", "chronicle loop 500"];
 const PYTHON: [&str; 7] = [
     "python get",
@@ -123,7 +103,7 @@ fn python(role: &'static str, orders: &[&'static str]) -> Process {
 
 /// Ours and the peers of its JVM, beside those in processes of their own.
 fn java_peers() -> Vec<Process> {
-    let same: Vec<&str> = JAVA.iter().chain(&CHRONICLE).copied().collect();
+    let same = [&SIZED_JAVA[..], &MORE_JAVA, &CHRONICLE].concat();
     vec![
         java("java,chm,chronicle", &same),
         Process { runtime: Runtime::Java17, ..java("java17", &["java17 get", "java17 batch 500"]) },
@@ -160,7 +140,8 @@ fn rust(role: &'static str, orders: &[&'static str]) -> Process {
 
 fn reads() -> Vec<Section> {
     let peers = java_peers();
-    let beside = |peers: &[Process]| [&[rust("reads", &READS)], peers].concat();
+    let reads = [&SIZED_RUST[..], &MORE_RUST].concat();
+    let beside = |peers: &[Process]| [&[rust("reads", &reads)], peers].concat();
     let inline = Data { keys: Keys::Int64, ..data(MILLION, 16) };
     vec![
         section(

@@ -89,6 +89,9 @@ pub const READER_DEFINITION_WAIT_MS: u64 = 5_000;
 pub const READER_COPY_LOOK_MS: u64 = 20;
 /// The same while somebody waits, or while it does not answer yet.
 pub const READER_COPY_LOOK_SOON_MS: u64 = 1;
+/// How long an opening keeps what it found before anybody had answered, in milliseconds: others may
+/// have a use for its locks.
+pub const READER_AHEAD_MS_MAX: u64 = 1_000;
 /// Time between two tries to go on with a copy that another reader keeps, in milliseconds.
 pub const READER_TAKE_OVER_MS: u64 = 100;
 /// Time between two looks of a reader at its own readiness, in milliseconds.

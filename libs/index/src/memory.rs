@@ -161,7 +161,6 @@ struct State {
     returning: Vec<Chunk>,
     /// Out of use, for which readers are to be waited for: see [`Memory::gather`].
     gathered: Vec<Chunk>,
-    gathered_bytes: u64,
     /// Out of use, while readers of other processes may still be there.
     resting: Vec<Chunk>,
     resting_bytes: u64,
@@ -169,10 +168,8 @@ struct State {
 
 impl State {
     fn new(free: Free) -> Self {
-        let (gathered, resting) = (Vec::new(), Vec::new());
-        let (gathered_bytes, resting_bytes) = (0, 0);
-        let returning = Vec::new();
-        Self { free, returning, gathered, gathered_bytes, resting, resting_bytes }
+        let (returning, gathered, resting) = (Vec::new(), Vec::new(), Vec::new());
+        Self { free, returning, gathered, resting, resting_bytes: 0 }
     }
 }
 
@@ -544,13 +541,9 @@ impl Memory {
     pub(crate) fn gather(&self, chunks: Vec<Chunk>) -> Option<Vec<Chunk>> {
         let enough = (self.used_bytes() / GATHERED_SHARE).min(GATHERED_BYTES_MAX);
         let mut state = self.state();
-        state.gathered_bytes += chunks.iter().map(Chunk::bytes).sum::<u64>();
         state.gathered.extend(chunks);
-        if state.gathered_bytes < enough {
-            return None;
-        }
-        state.gathered_bytes = 0;
-        Some(std::mem::take(&mut state.gathered))
+        let gathered: u64 = state.gathered.iter().map(Chunk::bytes).sum();
+        (gathered >= enough).then(|| std::mem::take(&mut state.gathered))
     }
 
     /// Takes chunks that all readers have left. Waits for nobody: some writer puts them back.

@@ -26,9 +26,6 @@ use crate::checkpoint::{CheckpointDirectory, Checkpoints, NamedStore, blocking};
 use crate::closing::closed;
 use crate::options::ReaderOptions;
 
-/// How long what was found ahead is kept for an answer: others may have a use for its locks.
-pub(crate) const AHEAD_MAX: Duration = Duration::from_secs(1);
-
 /// Where the partitions of a reader begin.
 #[derive(Default)]
 pub(crate) struct Begun {

@@ -53,8 +53,9 @@ impl MemoryBudget {
     }
 }
 
-/// Reads what the kernel tells in a file, which has no size of its own, in as few calls as it
-/// takes: an opening waits for it.
+/// Reads what the kernel tells in a file, in as few calls as it takes: an opening waits for it.
+/// Such a file has no size that is worth asking for, as the standard library does but behind a
+/// `take`.
 fn read(path: &Path) -> io::Result<String> {
     let mut text = String::with_capacity(TEXT_BYTES);
     File::open(path)?.take(u64::MAX).read_to_string(&mut text)?;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic::resume_unwind;
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
@@ -10,7 +11,7 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{
     ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence, StoreId,
 };
-use forebay_core::limits::{READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS};
+use forebay_core::limits::{READER_AHEAD_MS_MAX, READER_LOG_TIMEOUT_MS, READER_READY_CHECK_MS};
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, Result};
 use forebay_index::{Beginning, Index, LiveDirectory, MemoryLines};
@@ -21,7 +22,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
 use crate::age::check_bound;
-use crate::begin::{AHEAD_MAX, Ahead, Begun, begin, named_by};
+use crate::begin::{Ahead, Begun, begin, named_by};
 use crate::budget::MemoryBudget;
 use crate::checkpoint::CheckpointDirectory;
 use crate::closing::{Closing, closed};
@@ -397,7 +398,8 @@ async fn find_store(
     let (parts, versions) = match answer {
         Poll::Ready(answer) => answer?,
         Poll::Pending => {
-            let soon = tokio::time::timeout(AHEAD_MAX, asked.join_next()).await;
+            let soon = Duration::from_millis(READER_AHEAD_MS_MAX);
+            let soon = tokio::time::timeout(soon, asked.join_next()).await;
             let answer = match soon {
                 Ok(answer) => answer,
                 Err(_) => {
@@ -405,9 +407,15 @@ async fn find_store(
                     asked.join_next().await
                 }
             };
-            answer.and_then(std::result::Result::ok).ok_or_else(|| {
-                Error::closed("the runtime ended while a reader was opened; open it again")
-            })??
+            match answer {
+                Some(Ok(answer)) => answer?,
+                // As if it had been asked here.
+                Some(Err(ended)) if ended.is_panic() => resume_unwind(ended.into_panic()),
+                _ => {
+                    let message = "the runtime ended while a reader was opened; open it again";
+                    return Err(Error::closed(message));
+                }
+            }
         }
     };
     Ok(Found { parts, versions, ahead })

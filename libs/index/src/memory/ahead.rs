@@ -7,8 +7,8 @@ use std::sync::atomic::Ordering;
 
 use super::{Advice, BLOCK_BYTES, Memory};
 
-/// Blocks that have their pages before they are handed out. A writer that makes new documents fills
-/// one in some five milliseconds, in which whoever prepares them may not even have a core.
+/// Blocks that have their pages before they are handed out: a writer may fill some while whoever
+/// prepares them waits for a core.
 const BLOCKS_AHEAD_MAX: u64 = 4;
 /// How many a space has for each of them: what lies ahead is a small part of all.
 const BLOCKS_FOR_ONE_AHEAD: u64 = 16;

@@ -31,6 +31,13 @@ fn row(key: u64, turn: u64) -> Vec<u8> {
     [key.to_le_bytes(), turn.to_le_bytes()].concat()
 }
 
+/// A table with these rows, written in entries of 500.
+fn filled(seen: &Seen, rows: &[(u64, Vec<u8>)]) -> Table {
+    let mut table = seen.table();
+    rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    table
+}
+
 /// Writes some rows as one entry.
 fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: Publishing<'_>) {
     for (key, row) in rows {
@@ -44,9 +51,8 @@ fn write(table: &mut Table, rows: &[(u64, Vec<u8>)], publishing: Publishing<'_>)
 #[test]
 fn small_records_lie_in_their_buckets_and_come_back_there() {
     let (seen, mut number) = (Seen::new(), numbers(3));
-    let mut table = seen.table();
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
-    rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    let mut table = filled(&seen, &rows);
     table.assert_mostly_inline();
     let mut turns = vec![0; KEYS as usize];
     for turn in 1..=600 {
@@ -132,9 +138,8 @@ fn rooms_never_overlap_and_never_leave_their_bucket() {
 #[test]
 fn groups_take_the_form_that_their_records_ask_for() {
     let seen = Seen::new();
-    let mut table = seen.table();
     let small: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
-    small.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    let mut table = filled(&seen, &small);
     table.assert_mostly_inline();
     // They grow, so the halves of what is split from now on are plain.
     let large = |key: u64| vec![key as u8; 100];
@@ -172,9 +177,8 @@ fn where_inline_halves_find_no_memory_plain_ones_do() {
 #[test]
 fn a_group_that_nobody_has_counted_is_not_laid_out_anew_for_one_record() {
     let seen = Seen::new();
-    let mut table = seen.table();
     let rows: Vec<_> = (0..KEYS).map(|key| (key, row(key, 0))).collect();
-    rows.chunks(500).for_each(|rows| write(&mut table, rows, seen.publishing()));
+    let mut table = filled(&seen, &rows);
     // As an image or a takeover brings them, with no room in their buckets.
     for place in 0..table.groups.len() {
         let kept = &mut table.groups[place];
