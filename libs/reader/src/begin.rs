@@ -1,9 +1,10 @@
 //! Where the partitions begin of a reader that shares its copies, before anything is followed.
 //!
-//! Readers answer from the live copy of a partition, if something was applied to one. Where none
-//! was, as after a restart of the machine, they begin with the newest checkpoint, mapped, and the
-//! live copy is made of it behind the opening (`follow`, `tail`). Where there is no checkpoint that
-//! can be served as it is, a live copy is begun here, and is empty.
+//! Readers answer from the live copy of a partition, if one serves. Where none does, as after a
+//! restart of the machine, they begin with the newest checkpoint, mapped, and the live copy is made
+//! of it behind the opening (`follow`, `tail`). Where there is no checkpoint that can be served as
+//! it is, they begin with what there is of a live copy; where there is none, one is begun here, and
+//! is empty.
 //!
 //! All of it needs the store's id and little more, which the directory remembers. So it is done
 //! *ahead*, while the control log is asked what the name stands for, and is used if that is the
@@ -178,7 +179,9 @@ impl<'o> Places<'o> {
         locks: &mut BTreeMap<PartitionId, Checkpoints>,
     ) -> Result<Found> {
         let live = match Beginning::live(&self.live, at) {
-            Ok(live) if live.has_begun() => return Ok(Found::Beginning(live)),
+            Ok(live) if live.has_begun() && !live.is_bootstrapping() => {
+                return Ok(Found::Beginning(live));
+            }
             live => live,
         };
         if !locks.contains_key(&at.partition) {
@@ -193,9 +196,9 @@ impl<'o> Places<'o> {
             return Ok(Found::Beginning(image));
         }
         Ok(match live {
+            Ok(live) if live.has_begun() || !is_kept_here => Found::Beginning(live),
             _ if is_kept_here => Found::ToMake,
-            Ok(live) => Found::Beginning(live),
-            Err(_) => Found::Nothing,
+            _ => Found::Nothing,
         })
     }
 

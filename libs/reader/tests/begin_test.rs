@@ -169,6 +169,40 @@ async fn a_reader_beside_one_that_makes_the_copy_serves_the_checkpoint_until_it_
     assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
 }
 
+/// Where the header of a live copy says whether it serves, by `proto/spec/live.md`.
+const PHASE_AT: usize = 20;
+
+#[tokio::test]
+async fn while_a_copy_has_all_documents_and_does_not_serve_yet_the_checkpoint_does() {
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let dir = tempfile::tempdir().unwrap();
+    leave_checkpoint(&world, dir.path(), 0..100).await;
+    rim.is_off.store(true, Ordering::SeqCst);
+    let keeper = open(&world, dir.path()).await;
+    until(&keeper, |status| status.counts.checkpoints.restored == 1).await;
+    until(&keeper, |status| status.rebuilding.is_none()).await;
+    drop(keeper.shut_down(LONG).await);
+    // As far as a keeper is between two stores.
+    let header = paths(dir.path()).into_iter().find(|path| is_header(path)).unwrap();
+    let mut bytes = std::fs::read(&header).unwrap();
+    assert_eq!(std::mem::replace(&mut bytes[PHASE_AT], 0), 1);
+    std::fs::write(&header, bytes).unwrap();
+    let lock = dir.path().join(format!("{:016x}-0000.lock", STORE.0));
+    let lock = RealDisk.lock(&lock).unwrap();
+    let reader = open(&world, dir.path()).await;
+    assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
+    assert_eq!(counts(&reader).restored, 0);
+    // It is killed there.
+    drop(lock);
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    until(&reader, |status| status.rebuilding.is_none()).await;
+    assert_eq!(std::fs::read(&header).unwrap()[PHASE_AT], 1);
+    assert_eq!(age(&reader, &key(99)).unwrap(), Some(99));
+}
+
 /// Damages the last block of a checkpoint in which documents lie, and what could mend it.
 fn damage(path: &Path) {
     let mut bytes = std::fs::read(path).unwrap();

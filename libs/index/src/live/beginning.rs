@@ -81,4 +81,9 @@ impl Beginning {
     pub fn has_begun(&self) -> bool {
         self.published.status().progress != Progress::START
     }
+
+    /// Whether it does not serve yet.
+    pub fn is_bootstrapping(&self) -> bool {
+        self.published.load_phase_acquire() == PartitionPhase::Bootstrapping
+    }
 }
