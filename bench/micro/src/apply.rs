@@ -288,8 +288,8 @@ type Effects = Vec<Vec<(Applied, PartitionState)>>;
 struct Rows;
 
 impl Documents for Rows {
-    fn row(&self, _key: &[u8]) -> Option<Cow<'_, [u8]>> {
-        None
+    fn row(&self, _key: &[u8]) -> forebay_core::Result<Option<Cow<'_, [u8]>>> {
+        Ok(None)
     }
 }
 

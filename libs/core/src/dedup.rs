@@ -9,6 +9,8 @@ use crate::id::{ClientId, Sequence};
 use crate::limits::{DEDUP_IDLE_US, DEDUP_WINDOW};
 
 const WORDS: usize = (DEDUP_WINDOW / 64) as usize;
+/// Bytes of a [`ClientWindow`] as every file keeps it.
+pub const WINDOW_BYTES: usize = 8 * (2 + WORDS);
 
 /// What a partition knows of a sequence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +35,24 @@ pub struct ClientWindow {
 }
 
 impl ClientWindow {
+    /// Its bytes in a checkpoint, a live copy and a shard: `highest u64 | last_seen_us i64 |
+    /// below u64 * 16`.
+    pub fn to_bytes(&self) -> [u8; WINDOW_BYTES] {
+        let mut bytes = [0; WINDOW_BYTES];
+        let head = [self.highest.0.to_le_bytes(), self.last_seen.as_micros().to_le_bytes()];
+        let words = head.into_iter().chain(self.below.iter().map(|word| word.to_le_bytes()));
+        bytes.as_chunks_mut::<8>().0.iter_mut().zip(words).for_each(|(to, word)| *to = word);
+        bytes
+    }
+
+    /// The window of these bytes; every one is of a window.
+    pub fn from_bytes(bytes: &[u8; WINDOW_BYTES]) -> Self {
+        let mut words = bytes.as_chunks::<8>().0.iter().map(|word| u64::from_le_bytes(*word));
+        let mut next = || words.next().unwrap_or_default();
+        let (highest, last_seen) = (Sequence(next()), Timestamp::from_micros(next() as i64));
+        Self { highest, last_seen, below: std::array::from_fn(|_| next()) }
+    }
+
     fn new(highest: Sequence, last_seen: Timestamp) -> Self {
         Self { highest, below: [0; WORDS], last_seen }
     }
@@ -229,6 +249,15 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn windows_come_back_from_their_bytes() {
+        let mut window = ClientWindow::new(Sequence(1), Timestamp::from_micros(-7));
+        (2..900).step_by(3).for_each(|sequence| window.record(Sequence(sequence)));
+        let bytes = window.to_bytes();
+        assert_eq!((&bytes[..8], &bytes[8..10]), (&899u64.to_le_bytes()[..], &[0xf9, 0xff][..]));
+        assert_eq!(ClientWindow::from_bytes(&bytes), window);
     }
 
     #[test]

@@ -28,7 +28,10 @@ use crate::partition::partition_of;
 /// The documents of one partition, as the fold needs to see them.
 pub trait Documents {
     /// The row under a key, or `None`.
-    fn row(&self, key: &[u8]) -> Option<Cow<'_, [u8]>>;
+    ///
+    /// # Errors
+    /// Why it cannot be told, such as a disk that refuses; the record is then not applied.
+    fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>>;
 
     /// Says which keys will be asked for next, a few dozen at most: their memory may be brought
     /// at the same time.
@@ -80,6 +83,8 @@ pub enum Blocked {
     NeedsDefinition(SchemaVersion),
     /// This build does not know the record's format; the partition stays where it is.
     UpgradeNeeded(Error),
+    /// A document that the record changes could not be read.
+    Unreadable(Error),
     /// A broken invariant; the state is poisoned.
     Internal(Error),
 }
@@ -207,6 +212,7 @@ impl PartitionState {
         match blocked {
             Blocked::NeedsDefinition(version) => Blocked::NeedsDefinition(version),
             Blocked::UpgradeNeeded(error) => Blocked::UpgradeNeeded(self.locate(error)),
+            Blocked::Unreadable(error) => Blocked::Unreadable(self.locate(error)),
             Blocked::Internal(error) => Blocked::Internal(self.locate(error)),
         }
     }

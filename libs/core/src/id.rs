@@ -101,7 +101,27 @@ pub struct Position {
     pub place: u16,
 }
 
+/// Bytes of a [`Position`] as every file keeps it.
+pub const POSITION_BYTES: usize = 14;
+
 impl Position {
+    /// Its bytes in a checkpoint, a live copy and a shard: `epoch u32 | offset u64 | place u16`.
+    pub fn to_bytes(self) -> [u8; POSITION_BYTES] {
+        let mut bytes = [0; POSITION_BYTES];
+        bytes[..4].copy_from_slice(&self.epoch.0.to_le_bytes());
+        bytes[4..12].copy_from_slice(&self.offset.0.to_le_bytes());
+        bytes[12..].copy_from_slice(&self.place.to_le_bytes());
+        bytes
+    }
+
+    /// The position of these bytes; every one is of a position.
+    pub fn from_bytes(bytes: &[u8; POSITION_BYTES]) -> Self {
+        let [a, b, c, d, offset @ .., e, f] = *bytes;
+        let (epoch, offset) = (u32::from_le_bytes([a, b, c, d]), u64::from_le_bytes(offset));
+        let place = u16::from_le_bytes([e, f]);
+        Self { epoch: Epoch(epoch), offset: Offset(offset), place }
+    }
+
     /// The document version that a change at this position gives: offset and place in one number.
     pub const fn document_version(self) -> DocumentVersion {
         DocumentVersion((self.offset.0 << 16) | self.place as u64)
@@ -152,6 +172,13 @@ mod tests {
         let ascending =
             [position(0, 9, 9), position(1, 0, 0), position(1, 0, 1), position(1, 1, 0)];
         assert!(ascending.is_sorted_by(|one, other| one < other));
+    }
+
+    #[test]
+    fn positions_come_back_from_their_bytes() {
+        let at = position(0x0403_0201, 0x0c0b_0a09_0807_0605, 0x0e0d);
+        assert_eq!(at.to_bytes(), std::array::from_fn(|place| place as u8 + 1));
+        assert_eq!(Position::from_bytes(&at.to_bytes()), at);
     }
 
     #[test]

@@ -407,10 +407,8 @@ impl PartitionWriter {
 }
 
 impl Documents for PartitionWriter {
-    /// Where the row lies in a damaged block of an image, or of the spill file, the answer is
-    /// wrong, and the `apply` that follows refuses whatever was made of it.
-    fn row(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
-        self.state().target().table.row(key).ok().flatten()
+    fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        self.state().target().table.row(key)
     }
 
     fn prefetch(&self, keys: &[&[u8]]) {

@@ -11,6 +11,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::fold::{Applied, Blocked};
 use forebay_core::id::{ClientId, PartitionId, StoreId};
 use forebay_core::value::Value;
 use forebay_core::{ErrorCode, Result};
@@ -191,11 +192,19 @@ fn an_entry_that_is_larger_than_all_memory_is_refused_and_taken_in_once_there_is
 }
 
 /// Folds changes into the state; the index has not heard of it yet.
-fn fold(store: &mut Store, changes: Vec<Change>) -> (forebay_core::fold::Applied, &mut Followed) {
+fn try_fold(
+    store: &mut Store,
+    changes: Vec<Change>,
+) -> (std::result::Result<Applied, Blocked>, &mut Followed) {
     let body = EntryBody::Changes(vec![ClientBatch { client: ClientId(5), changes }]);
     let followed = store.partitions.get_mut(&PARTITION).unwrap();
     let applied = followed.fold(&store.index, &store.definition, body, 1_000);
     (applied, followed)
+}
+
+fn fold(store: &mut Store, changes: Vec<Change>) -> (Applied, &mut Followed) {
+    let (applied, followed) = try_fold(store, changes);
+    (applied.unwrap(), followed)
 }
 
 /// Puts what an image holds in the place of what a store has.
@@ -312,9 +321,13 @@ fn a_flipped_byte_of_what_was_spilled_is_never_served_and_stops_the_writer() {
     assert!(statuses.iter().any(|(status, _)| *status == KeyStatus::Unavailable));
     // The fold must not take a damaged document for an absent one.
     let changes = (0..16_000).map(|n| increment(&mut store, n)).collect();
-    let (applied, followed) = fold(&mut store, changes);
-    let refused = followed.writer.apply(&applied, &followed.state).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Corrupt, "{refused}");
+    let before = store.partitions[&PARTITION].state.clone();
+    let (refused, followed) = try_fold(&mut store, changes);
+    match refused.unwrap_err() {
+        Blocked::Unreadable(error) => assert_eq!(error.code(), ErrorCode::Corrupt, "{error}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(followed.state, before, "the fold is where it was");
 }
 
 #[test]

@@ -254,7 +254,9 @@ impl Generation {
             Ok(applied) => applied,
             Err(Blocked::NeedsDefinition(version)) => return Err(Stop::NeedsDefinition(version)),
             Err(Blocked::UpgradeNeeded(error)) => return Err(Stop::UpgradeNeeded(error)),
-            Err(Blocked::Internal(error)) => return Err(Stop::Broken(error)),
+            Err(Blocked::Unreadable(error) | Blocked::Internal(error)) => {
+                return Err(Stop::Broken(error));
+            }
         };
         if self.is_served() {
             keep(&applied.outcomes);

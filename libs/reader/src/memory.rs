@@ -420,6 +420,8 @@ fn broken(blocked: Blocked) -> Error {
         Blocked::NeedsDefinition(version) => Error::internal(format!(
             "no definition of schema version {version} in a store that has all of them"
         )),
-        Blocked::UpgradeNeeded(error) | Blocked::Internal(error) => error,
+        Blocked::UpgradeNeeded(error) | Blocked::Unreadable(error) | Blocked::Internal(error) => {
+            error
+        }
     }
 }

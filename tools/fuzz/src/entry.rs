@@ -5,7 +5,6 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock};
 
-use forebay_core::ErrorCode;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::clock::Timestamp;
@@ -15,6 +14,7 @@ use forebay_core::key::KeyType;
 use forebay_core::layout::Layout;
 use forebay_core::schema::{Alteration, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, VectorType};
+use forebay_core::{ErrorCode, Result};
 use forebay_wire::entry::{
     ENTRY_FORMAT_VERSION, ENTRY_HEADER_BYTES, ENTRY_MAGIC, decode_entry, encode_entry,
 };
@@ -34,8 +34,8 @@ impl Schemas for Versions {
 struct Rows(BTreeMap<Vec<u8>, Vec<u8>>);
 
 impl Documents for Rows {
-    fn row(&self, key: &[u8]) -> Option<Cow<'_, [u8]>> {
-        self.0.get(key).map(Cow::from)
+    fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(self.0.get(key).map(Cow::from))
     }
 }
 

@@ -83,7 +83,8 @@ impl<'e> Overlay<'e> {
                 documents.prefetch(&bytes);
             }
             for touched in touched.iter_mut().filter(|touched| touched.is_looked_at) {
-                if let Some(row) = documents.row(touched.key.as_bytes()) {
+                let row = documents.row(touched.key.as_bytes()).map_err(Blocked::Unreadable)?;
+                if let Some(row) = row {
                     let document = decode(&row, schemas, current)?;
                     touched.document = live_part(document, now, &current.definition);
                 }

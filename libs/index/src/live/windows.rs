@@ -9,10 +9,9 @@
 
 use std::collections::BTreeSet;
 
-use forebay_core::clock::Timestamp;
 use forebay_core::dedup::ClientWindow;
 use forebay_core::fold::{Applied, PartitionState};
-use forebay_core::id::{ClientId, Epoch, Offset, PartitionId, Position, Sequence};
+use forebay_core::id::{ClientId, PartitionId, Position};
 use forebay_core::{Error, Result};
 
 use crate::storage::Space;
@@ -20,9 +19,6 @@ use crate::table::{Publishing, Table};
 
 /// Serial of its table.
 pub(crate) const SERIAL: u64 = 1;
-
-const WINDOW_WORDS: usize = 18;
-const SOURCE_BYTES: usize = 14;
 
 /// The table of windows.
 #[derive(Debug)]
@@ -80,11 +76,7 @@ impl Windows {
         let key = client.0.to_le_bytes();
         let hash = self.0.hash().of(&key);
         let Some(window) = window else { return self.0.prepare_removal(hash, &key).map(drop) };
-        let mut row = Vec::with_capacity(8 * WINDOW_WORDS);
-        row.extend(window.highest.0.to_le_bytes());
-        row.extend(window.last_seen.as_micros().to_le_bytes());
-        row.extend(window.below.iter().flat_map(|word| word.to_le_bytes()));
-        self.0.prepare(hash, &key, &row, None, publishing).map(drop)
+        self.0.prepare(hash, &key, &window.to_bytes(), None, publishing).map(drop)
     }
 
     fn prepare_source(
@@ -93,12 +85,8 @@ impl Windows {
         at: Position,
         publishing: Publishing<'_>,
     ) -> Result<()> {
-        let mut row = Vec::with_capacity(SOURCE_BYTES);
-        row.extend(at.epoch.0.to_le_bytes());
-        row.extend(at.offset.0.to_le_bytes());
-        row.extend(at.place.to_le_bytes());
         let key = source.0.to_le_bytes();
-        self.0.prepare(self.0.hash().of(&key), &key, &row, None, publishing).map(drop)
+        self.0.prepare(self.0.hash().of(&key), &key, &at.to_bytes(), None, publishing).map(drop)
     }
 
     /// Puts everything back into a state.
@@ -110,35 +98,15 @@ impl Windows {
             let none = || Error::corrupt("a live copy keeps what no fold has written");
             if let Ok(client) = <[u8; 16]>::try_from(key) {
                 let client = ClientId(u128::from_le_bytes(client));
-                state.dedup.restore(client, window_of(row).ok_or_else(none)?);
+                let window = row.try_into().map_err(|_| none())?;
+                state.dedup.restore(client, ClientWindow::from_bytes(window));
             } else {
                 let source = <[u8; 4]>::try_from(key).map_err(|_| none())?;
                 let source = PartitionId(u32::from_le_bytes(source));
-                state.sources.insert(source, position_of(row).ok_or_else(none)?);
+                let position = row.try_into().map_err(|_| none())?;
+                state.sources.insert(source, Position::from_bytes(position));
             }
             Ok(())
         })
     }
-}
-
-fn window_of(row: &[u8]) -> Option<ClientWindow> {
-    let (words, rest) = row.as_chunks::<8>();
-    let words: [u64; WINDOW_WORDS] = words
-        .iter()
-        .map(|word| u64::from_le_bytes(*word))
-        .collect::<Vec<_>>()
-        .try_into()
-        .ok()
-        .filter(|_| rest.is_empty())?;
-    let [highest, last_seen, below @ ..] = words;
-    let last_seen = Timestamp::from_micros(last_seen as i64);
-    Some(ClientWindow { highest: Sequence(highest), below, last_seen })
-}
-
-fn position_of(row: &[u8]) -> Option<Position> {
-    let (epoch, row) = row.split_first_chunk::<4>()?;
-    let (offset, row) = row.split_first_chunk::<8>()?;
-    let place = <[u8; 2]>::try_from(row).ok()?;
-    let (epoch, offset) = (Epoch(u32::from_le_bytes(*epoch)), Offset(u64::from_le_bytes(*offset)));
-    Some(Position { epoch, offset, place: u16::from_le_bytes(place) })
 }

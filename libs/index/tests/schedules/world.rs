@@ -288,7 +288,7 @@ impl World {
         let changes = writes.iter().enumerate().map(change).collect();
         let client = ClientId((offset % CLIENTS).into());
         let body = EntryBody::Changes(vec![ClientBatch { client, changes }]);
-        let applied = followed.fold(index, definition, body, time_of(offset) as i64);
+        let applied = followed.fold(index, definition, body, time_of(offset) as i64).unwrap();
         // A reader that stands still may hold memory that would do.
         let mut tries = 0..TRIES_MAX;
         while let Err(error) = followed.writer.apply(&applied, &followed.state) {

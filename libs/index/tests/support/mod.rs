@@ -11,7 +11,7 @@ use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, PartitionState, Record};
+use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
 use forebay_core::id::{
     ClientId, Epoch, FieldId, LogId, Offset, PartitionId, PartitionRef, Sequence, StoreId,
 };
@@ -54,7 +54,7 @@ impl Followed {
         body: EntryBody,
         at: i64,
     ) -> Applied {
-        let applied = self.fold(index, schema, body, at);
+        let applied = self.fold(index, schema, body, at).unwrap();
         self.writer.apply(&applied, &self.state).unwrap();
         applied
     }
@@ -66,7 +66,7 @@ impl Followed {
         schema: &Definition,
         body: EntryBody,
         at: i64,
-    ) -> Applied {
+    ) -> std::result::Result<Applied, Blocked> {
         let entry = Entry {
             log_id: LogId(9),
             epoch: Epoch(1),
@@ -76,9 +76,9 @@ impl Followed {
         };
         let offset = self.state.offset_applied;
         let record = Record { offset, append_time: Timestamp::from_micros(at), entry: Ok(entry) };
-        let applied = self.state.apply(record, &self.writer, index.schemas()).unwrap();
+        let applied = self.state.apply(record, &self.writer, index.schemas())?;
         assert_eq!(applied.skipped, None);
-        applied
+        Ok(applied)
     }
 }
 

@@ -4,7 +4,7 @@
 use forebay_core::clock::Timestamp;
 use forebay_core::dedup::ClientWindow;
 use forebay_core::fold::PartitionState;
-use forebay_core::id::{ClientId, Epoch, LogId, Offset, PartitionId, Position, Sequence};
+use forebay_core::id::{ClientId, LogId, Offset, PartitionId, Position};
 use forebay_core::{Error, Result};
 use forebay_index::{Following, ImageAbout, Progress};
 use forebay_log::Bounds;
@@ -75,11 +75,12 @@ pub(super) fn encode(head: &Head) -> Result<Vec<u8>> {
         bytes.extend_from_slice(&number.to_le_bytes());
     }
     for (client, window) in windows {
-        put_window(&mut bytes, client, window);
+        bytes.extend_from_slice(&client.0.to_le_bytes());
+        bytes.extend_from_slice(&window.to_bytes());
     }
     for (partition, position) in &state.sources {
         bytes.extend_from_slice(&partition.0.to_le_bytes());
-        put_position(&mut bytes, *position);
+        bytes.extend_from_slice(&position.to_bytes());
     }
     Ok(bytes)
 }
@@ -131,21 +132,6 @@ pub(super) fn decode(about: &ImageAbout, bytes: &[u8]) -> Result<Head> {
     })
 }
 
-fn put_window(bytes: &mut Vec<u8>, client: ClientId, window: &ClientWindow) {
-    bytes.extend_from_slice(&client.0.to_le_bytes());
-    bytes.extend_from_slice(&window.highest.0.to_le_bytes());
-    bytes.extend_from_slice(&window.last_seen.as_micros().to_le_bytes());
-    for word in window.below {
-        bytes.extend_from_slice(&word.to_le_bytes());
-    }
-}
-
-fn put_position(bytes: &mut Vec<u8>, position: Position) {
-    bytes.extend_from_slice(&position.epoch.0.to_le_bytes());
-    bytes.extend_from_slice(&position.offset.0.to_le_bytes());
-    bytes.extend_from_slice(&position.place.to_le_bytes());
-}
-
 /// Fields that are taken off the front of some bytes.
 struct Fields<'b>(&'b [u8]);
 
@@ -168,26 +154,12 @@ impl Fields<'_> {
         self.take().map(i64::from_le_bytes).map(Timestamp::from_micros)
     }
 
-    fn partition(&mut self) -> Result<PartitionId> {
-        self.u32().map(PartitionId)
-    }
-
-    fn position(&mut self) -> Result<Position> {
-        let (epoch, offset) = (Epoch(self.u32()?), Offset(self.u64()?));
-        Ok(Position { epoch, offset, place: u16::from_le_bytes(self.take()?) })
-    }
-
     fn window(&mut self) -> Result<(ClientId, ClientWindow)> {
         let client = ClientId(u128::from_le_bytes(self.take()?));
-        let (highest, last_seen) = (Sequence(self.u64()?), self.time()?);
-        let mut window = ClientWindow { highest, below: Default::default(), last_seen };
-        for word in &mut window.below {
-            *word = self.u64()?;
-        }
-        Ok((client, window))
+        Ok((client, ClientWindow::from_bytes(&self.take()?)))
     }
 
     fn source(&mut self) -> Result<(PartitionId, Position)> {
-        Ok((self.partition()?, self.position()?))
+        Ok((PartitionId(self.u32()?), Position::from_bytes(&self.take()?)))
     }
 }
