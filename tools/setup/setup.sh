@@ -103,10 +103,14 @@ stamp_of() {
     } | cksum
 }
 
-# librdkafka is compiled from its source by configure and make.
+# librdkafka is compiled from its source by configure and make, RocksDB by cc; the latter's bindings
+# are made by libclang, which LIBCLANG_PATH may name.
 check_native() {
     debian g++ c++ --version
     debian make make --version
+    if [ -z "${LIBCLANG_PATH:-}" ]; then
+        debian libclang-dev sh -c 'ls /usr/lib/llvm-*/lib/libclang.so'
+    fi
 }
 
 # make_venv PYTHON FOLDER REQUIREMENTS

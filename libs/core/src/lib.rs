@@ -15,6 +15,7 @@ pub mod error;
 pub mod fold;
 pub mod id;
 pub mod key;
+pub mod key_order;
 pub mod layout;
 pub mod limits;
 pub mod merge;
@@ -23,6 +24,7 @@ pub mod outcome;
 pub mod partition;
 pub mod row;
 pub mod schema;
+pub mod state_rows;
 pub mod value;
 
 pub use error::{Error, ErrorCode, Result};

@@ -122,6 +122,12 @@ pub const CHECKPOINT_CLOSE_MS: u64 = 5_000;
 pub const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 /// Checkpoint files of one partition that a reader tries, the newest first.
 pub const CHECKPOINT_FILES_MAX: usize = 8;
+/// Least memory of the shards of a process, in bytes.
+pub const SHARD_MEMORY_BYTES_MIN: usize = 16 * 1024 * 1024;
+/// Bytes of writes at which a shard begins a file of them, where the memory allows it.
+pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
+/// Files that one shard holds open at once.
+pub const SHARD_FILES_OPEN_MAX: i32 = 256;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.
 pub const TTL_US_MAX: i64 = 100 * 365 * 24 * 60 * 60 * 1_000_000;
 /// Keys of one multi-get or gather.

@@ -69,6 +69,46 @@ pub struct IdentityVector {
     pub partitions: Vec<u32>,
 }
 
+/// `shard.json`.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ShardVectors {
+    /// Where the bytes are specified.
+    pub spec: String,
+    /// What the file holds and how to read it.
+    pub description: String,
+    /// Documents' keys as a shard stores them; those of the same types in the order of the shard.
+    pub keys: Vec<ShardKeyVector>,
+    /// Rows of a shard's state.
+    pub state: Vec<ShardRowVector>,
+}
+
+/// One document's key in a shard.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ShardKeyVector {
+    /// What is special about it.
+    pub name: String,
+    /// Type of the store's primary key.
+    pub key_type: String,
+    /// Type of its partition key, if it declares one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub partition_key_type: Option<String>,
+    /// The document's identity bytes, in hex.
+    pub identity_hex: String,
+    /// The key that the shard stores, in hex.
+    pub stored_hex: String,
+}
+
+/// One row of a shard's state.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct ShardRowVector {
+    /// What it says.
+    pub name: String,
+    /// Its key, in hex.
+    pub key_hex: String,
+    /// Its value, in hex.
+    pub row_hex: String,
+}
+
 /// `row.json`.
 #[derive(Debug, Serialize, Deserialize)]
 pub struct RowVectors {

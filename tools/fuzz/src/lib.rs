@@ -10,6 +10,7 @@ mod key;
 mod message;
 mod row;
 mod segment;
+mod shard;
 mod token;
 
 pub use canary::canary;
@@ -19,13 +20,14 @@ pub use key::key_decode;
 pub use message::{MESSAGES, message_decode};
 pub use row::{LAYOUT_NAMES, row_decode};
 pub use segment::{embedded_segment, sound_segment};
+pub use shard::{HOW_OF_ROW, how_of_key, shard_rows};
 pub use token::token_decode;
 
 /// A target and the name of its corpus folder.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, the canary aside.
-pub const TARGETS: [Target; 7] = [
+pub const TARGETS: [Target; 8] = [
     ("row_decode", row_decode),
     ("entry_decode", entry_decode),
     ("token_decode", token_decode),
@@ -33,4 +35,5 @@ pub const TARGETS: [Target; 7] = [
     ("checkpoint_restore", checkpoint_restore),
     ("key_decode", key_decode),
     ("message_decode", message_decode),
+    ("shard_rows", shard_rows),
 ];

@@ -15,7 +15,9 @@ use forebay_core::id::{
 use forebay_core::key::{Key, KeyType};
 use forebay_core::schema::{Alteration, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
-use forebay_fuzz::{LAYOUT_NAMES, MESSAGES, TARGETS, sound_checkpoint, sound_segment};
+use forebay_fuzz::{
+    HOW_OF_ROW, LAYOUT_NAMES, MESSAGES, TARGETS, how_of_key, sound_checkpoint, sound_segment,
+};
 use forebay_testkit::{tree, vectors};
 use forebay_wire::v1;
 use forebay_wire::value::nullable_value_message;
@@ -187,6 +189,28 @@ fn messages() -> Inputs {
     by_name.into_iter().map(numbered).collect()
 }
 
+fn shards() -> Inputs {
+    let held: Json = vectors::read("shard.json");
+    let mut inputs = Inputs::new();
+    let key_type = |name: &str| {
+        [KeyType::String, KeyType::Bytes, KeyType::Int64].into_iter().find(|it| it.name() == name)
+    };
+    for key in held["keys"].as_array().unwrap() {
+        let primary = key_type(key["key_type"].as_str().unwrap()).unwrap();
+        let partition = key["partition_key_type"].as_str().and_then(key_type);
+        let how = how_of_key(primary, partition);
+        let name = format!("key-{how}-{}", file_name(key["name"].as_str().unwrap()));
+        inputs.insert(name, input(usize::from(how), &unhex(&key["stored_hex"])));
+    }
+    for row in held["state"].as_array().unwrap() {
+        let name = format!("row-{}", file_name(row["name"].as_str().unwrap()));
+        let (key, row) = (unhex(&row["key_hex"]), unhex(&row["row_hex"]));
+        let bytes = [&[key.len() as u8], &key[..], &row].concat();
+        inputs.insert(name, input(usize::from(HOW_OF_ROW), &bytes));
+    }
+    inputs
+}
+
 fn held(target: &str) -> Inputs {
     let files = fs::read_dir(corpus(target)).into_iter().flatten().flatten();
     let named = |file: fs::DirEntry| {
@@ -201,7 +225,8 @@ fn is_update() -> bool {
 
 #[test]
 fn the_corpus_starts_from_the_vectors() {
-    let made = [rows(), entries(), tokens(), segments(), checkpoints(), keys(), messages()];
+    let made =
+        [rows(), entries(), tokens(), segments(), checkpoints(), keys(), messages(), shards()];
     assert_eq!(made.len(), TARGETS.len());
     for ((target, _), inputs) in TARGETS.iter().zip(made) {
         assert!(inputs.len() >= 4, "{target} starts from {} inputs", inputs.len());

@@ -109,6 +109,7 @@ properties! {
     checkpoint_restore: 300;
     key_decode: 2_000;
     message_decode: 4_000;
+    shard_rows: 4_000;
 }
 
 #[test]

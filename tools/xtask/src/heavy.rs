@@ -19,8 +19,11 @@ struct Heavy {
     artifact: &'static str,
 }
 
-const HEAVY: &[Heavy] =
-    &[Heavy { package: "rdkafka-sys", artifact: "build/rdkafka-sys-*/out/src/librdkafka.a" }];
+const RDKAFKA: &Heavy =
+    &Heavy { package: "rdkafka-sys", artifact: "build/rdkafka-sys-*/out/src/librdkafka.a" };
+const ROCKSDB: &Heavy =
+    &Heavy { package: "librocksdb-sys", artifact: "build/librocksdb-sys-*/out/librocksdb.a" };
+const HEAVY: &[&Heavy] = &[RDKAFKA, ROCKSDB];
 
 /// Its time of change says when the run began.
 const MARK: &str = "xtask/run-began";
@@ -133,8 +136,6 @@ fn changed(path: &Path) -> Option<SystemTime> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    const RDKAFKA: &Heavy = &HEAVY[0];
 
     fn build(target: &Path, profile: &str, path: &str, content: &str) -> PathBuf {
         fs::create_dir_all(target.join(profile).join(".fingerprint")).unwrap();

@@ -1,0 +1,433 @@
+//! The order of documents in a shard: that of their keys as their type orders them, behind their
+//! partition keys where the store declares one. Bytes: `proto/spec/shard.md`.
+
+use std::ops::Bound;
+
+use crate::error::{Error, Result};
+use crate::key::{Key, KeyType};
+use crate::schema::Definition;
+use crate::value::{FieldType, ScalarType};
+
+/// First byte of every document's key.
+pub const DOCUMENTS: u8 = b'd';
+/// Behind a zero byte of a partition key, so that none ends it.
+const ESCAPED: u8 = 0xff;
+/// Behind the zero byte that ends a partition key.
+const ENDED: u8 = 0x01;
+/// Turned over, numbers are ordered as their bytes are.
+const SIGN: u64 = 1 << 63;
+
+/// How the keys of one store are ordered. Never changes for a store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeyOrder {
+    /// Type of the primary key.
+    pub primary: KeyType,
+    /// Type of the partition key, where the store declares one.
+    pub partition: Option<KeyType>,
+}
+
+/// Documents of a shard that lie side by side.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KeyRange {
+    /// The first stored key that may belong to it.
+    pub from: Vec<u8>,
+    /// The first one behind it.
+    pub to: Vec<u8>,
+}
+
+/// Which way a scan goes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Direction {
+    /// From the smallest key on.
+    #[default]
+    Forward,
+    /// From the largest key on.
+    Backward,
+}
+
+impl KeyOrder {
+    /// The order of this store's keys.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a definition whose partition key is of no key type.
+    pub fn of(definition: &Definition) -> Result<Self> {
+        let partition = definition.partition_key.map(|id| {
+            let field = definition.field_by_id(id).map(|field| field.field_type);
+            match field {
+                Some(FieldType::Scalar(ScalarType::String)) => Ok(KeyType::String),
+                Some(FieldType::Scalar(ScalarType::Bytes)) => Ok(KeyType::Bytes),
+                Some(FieldType::Scalar(ScalarType::Int64)) => Ok(KeyType::Int64),
+                _ => Err(Error::invalid_argument("a partition key is a string, bytes or int64")),
+            }
+        });
+        Ok(Self { primary: definition.key_type, partition: partition.transpose()? })
+    }
+
+    /// The key under which a shard stores a document.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that identify no document of this store.
+    pub fn stored(self, identity: &[u8]) -> Result<Vec<u8>> {
+        let (partition_key, primary) = Key::split(identity, self.partition.is_some())?;
+        let mut stored = self.scope(partition_key)?;
+        put_last(&mut stored, self.primary, primary)?;
+        Ok(stored)
+    }
+
+    /// The document that a stored key is of.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that no document is stored under.
+    pub fn identity(self, stored: &[u8]) -> Result<Key> {
+        let [DOCUMENTS, stored @ ..] = stored else { return Err(damaged()) };
+        let Some(partition) = self.partition else {
+            return Key::plain(&last(stored, self.primary)?);
+        };
+        let (partition_key, stored) = first(stored, partition)?;
+        Key::partitioned(&partition_key, &last(stored, self.primary)?)
+    }
+
+    /// All documents.
+    pub fn all(self) -> KeyRange {
+        KeyRange::of_prefix(vec![DOCUMENTS])
+    }
+
+    /// The documents of a partition key, all without one, whose primary keys lie between these.
+    /// Nothing, where none can.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a partition key that the store does not declare, bounds without the
+    /// one that it does, or a key of another length than its type has.
+    pub fn range(
+        self,
+        partition_key: Option<&[u8]>,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Result<KeyRange> {
+        self.check_scope(
+            partition_key,
+            matches!((from, to), (Bound::Unbounded, Bound::Unbounded)),
+        )?;
+        let scope = self.scope(partition_key).map_err(asked)?;
+        let at = |key: &[u8]| {
+            let mut stored = scope.clone();
+            put_last(&mut stored, self.primary, key).map_err(asked).map(|()| stored)
+        };
+        let behind = |key: &[u8]| {
+            at(key).map(|mut stored| {
+                stored.push(0);
+                stored
+            })
+        };
+        let from = match from {
+            Bound::Unbounded => scope.clone(),
+            Bound::Included(key) => at(key)?,
+            Bound::Excluded(key) => behind(key)?,
+        };
+        let to = match to {
+            Bound::Unbounded => behind_prefix(scope.clone()),
+            Bound::Included(key) => behind(key)?,
+            Bound::Excluded(key) => at(key)?,
+        };
+        Ok(KeyRange { to: to.max(from.clone()), from })
+    }
+
+    /// The documents of a partition key, all without one, whose primary keys begin with these
+    /// bytes.
+    ///
+    /// # Errors
+    /// As [`KeyOrder::range`], and `InvalidArgument` where keys are numbers.
+    pub fn prefixed(self, partition_key: Option<&[u8]>, prefix: &[u8]) -> Result<KeyRange> {
+        self.check_scope(partition_key, prefix.is_empty())?;
+        if self.primary == KeyType::Int64 && !prefix.is_empty() {
+            return Err(Error::invalid_argument("an int64 key has no prefix; ask for a range"));
+        }
+        let mut from = self.scope(partition_key).map_err(asked)?;
+        from.extend_from_slice(prefix);
+        Ok(KeyRange::of_prefix(from))
+    }
+
+    /// What of a range lies behind a document, in this direction.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a key that is none of this store.
+    pub fn rest(self, range: &KeyRange, key: &Key, direction: Direction) -> Result<KeyRange> {
+        let (mut from, mut to) = (range.from.clone(), range.to.clone());
+        let mut stored = self.stored(key.as_bytes()).map_err(asked)?;
+        match direction {
+            Direction::Forward => {
+                stored.push(0);
+                from = from.max(stored);
+            }
+            Direction::Backward => to = to.min(stored),
+        }
+        Ok(KeyRange { to: to.max(from.clone()), from })
+    }
+
+    fn check_scope(self, partition_key: Option<&[u8]>, is_unbounded: bool) -> Result<()> {
+        let message = match (self.partition, partition_key) {
+            (None, Some(_)) => "the store declares no partition key; leave it out",
+            (Some(_), None) if !is_unbounded => {
+                "keys are ordered inside each partition key; name one, or ask for all"
+            }
+            _ => return Ok(()),
+        };
+        Err(Error::invalid_argument(message))
+    }
+
+    /// What the stored keys of a partition key begin with.
+    fn scope(self, partition_key: Option<&[u8]>) -> Result<Vec<u8>> {
+        let mut scope = vec![DOCUMENTS];
+        if let (Some(key_type), Some(key)) = (self.partition, partition_key) {
+            put_first(&mut scope, key_type, key)?;
+        }
+        Ok(scope)
+    }
+}
+
+impl KeyRange {
+    fn of_prefix(from: Vec<u8>) -> Self {
+        Self { to: behind_prefix(from.clone()), from }
+    }
+
+    /// Whether no key can belong to it.
+    pub fn is_empty(&self) -> bool {
+        self.from >= self.to
+    }
+}
+
+fn damaged() -> Error {
+    Error::corrupt("a key of a shard is of no document of its store")
+}
+
+/// The same refusal where the bytes came with a request.
+fn asked(error: Error) -> Error {
+    Error::invalid_argument(error.message())
+}
+
+/// The first bytes behind all that begin with these, which end before a byte that cannot grow.
+fn behind_prefix(mut prefix: Vec<u8>) -> Vec<u8> {
+    while let Some(byte) = prefix.pop() {
+        if byte < u8::MAX {
+            prefix.push(byte + 1);
+            break;
+        }
+    }
+    prefix
+}
+
+/// Eight bytes that are ordered as the number is, from its own bytes, and back.
+fn ordered_number(bytes: [u8; 8]) -> [u8; 8] {
+    (u64::from_le_bytes(bytes) ^ SIGN).swap_bytes().to_le_bytes()
+}
+
+fn number(bytes: [u8; 8]) -> [u8; 8] {
+    (u64::from_le_bytes(bytes).swap_bytes() ^ SIGN).to_le_bytes()
+}
+
+fn eight(bytes: &[u8]) -> Result<[u8; 8]> {
+    bytes.try_into().map_err(|_| Error::corrupt("an int64 key has 8 bytes"))
+}
+
+/// Appends a key that ends the stored one.
+fn put_last(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
+    match key_type {
+        KeyType::Int64 => stored.extend(ordered_number(eight(key)?)),
+        KeyType::String | KeyType::Bytes => stored.extend_from_slice(key),
+    }
+    Ok(())
+}
+
+/// Appends a key that another one follows.
+fn put_first(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> {
+    if key_type == KeyType::Int64 {
+        return put_last(stored, key_type, key);
+    }
+    for byte in key {
+        stored.push(*byte);
+        if *byte == 0 {
+            stored.push(ESCAPED);
+        }
+    }
+    stored.extend([0, ENDED]);
+    Ok(())
+}
+
+fn last(stored: &[u8], key_type: KeyType) -> Result<Vec<u8>> {
+    match key_type {
+        KeyType::Int64 => Ok(number(eight(stored)?).to_vec()),
+        KeyType::String | KeyType::Bytes => Ok(stored.to_vec()),
+    }
+}
+
+/// A key, and what is stored behind it.
+fn first(stored: &[u8], key_type: KeyType) -> Result<(Vec<u8>, &[u8])> {
+    if key_type == KeyType::Int64 {
+        let (bytes, rest) = stored.split_first_chunk::<8>().ok_or_else(damaged)?;
+        return Ok((number(*bytes).to_vec(), rest));
+    }
+    let (mut key, mut left) = (Vec::new(), stored);
+    loop {
+        left = match left {
+            [0, ENDED, rest @ ..] => return Ok((key, rest)),
+            [0, ESCAPED, rest @ ..] => {
+                key.push(0);
+                rest
+            }
+            [0, ..] | [] => return Err(damaged()),
+            [byte, rest @ ..] => {
+                key.push(*byte);
+                rest
+            }
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::error::ErrorCode;
+    use crate::id::StoreId;
+    use crate::schema::StoreSpec;
+
+    type Parts = (Vec<u8>, Vec<u8>);
+
+    const TYPES: [KeyType; 3] = [KeyType::String, KeyType::Bytes, KeyType::Int64];
+
+    /// Bytes of a key in which the bytes that the form needs for itself are frequent.
+    fn key(key_type: KeyType) -> BoxedStrategy<Vec<u8>> {
+        let byte = prop::sample::select(vec![0u8, 1, 2, 97, 254, 255]);
+        match key_type {
+            KeyType::Int64 => {
+                let near = prop::sample::select(vec![i64::MIN, -256, -1, 0, 1, 255, i64::MAX]);
+                prop_oneof![near, any::<i64>()].prop_map(|n| n.to_le_bytes().to_vec()).boxed()
+            }
+            _ => prop::collection::vec(byte, 0..6).boxed(),
+        }
+    }
+
+    fn identity(order: KeyOrder, partition: &[u8], primary: &[u8]) -> Key {
+        match order.partition {
+            Some(_) => Key::partitioned(partition, primary).unwrap(),
+            None => Key::plain(primary).unwrap(),
+        }
+    }
+
+    /// What orders keys, as their type says.
+    fn rank(key_type: KeyType, key: &[u8]) -> (i64, Vec<u8>) {
+        match key_type {
+            KeyType::Int64 => (i64::from_le_bytes(key.try_into().unwrap()), Vec::new()),
+            _ => (0, key.to_vec()),
+        }
+    }
+
+    fn orders() -> impl Strategy<Value = KeyOrder> {
+        let types = || prop::sample::select(TYPES.to_vec());
+        (types(), prop::option::of(types()))
+            .prop_map(|(primary, partition)| KeyOrder { primary, partition })
+    }
+
+    /// Of one store, partition key and primary key of two documents.
+    fn two_keys() -> impl Strategy<Value = (KeyOrder, [Parts; 2])> {
+        orders().prop_flat_map(|order| {
+            let one = || (key(order.partition.unwrap_or(KeyType::Bytes)), key(order.primary));
+            (one(), one()).prop_map(move |(one, other)| (order, [one, other]))
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn stored_keys_are_ordered_as_keys_are_and_come_back((order, keys) in two_keys()) {
+            let [one, other] = keys.each_ref().map(|(partition, primary)| {
+                let key = identity(order, partition, primary);
+                let stored = order.stored(key.as_bytes()).unwrap();
+                assert_eq!(order.identity(&stored).unwrap(), key);
+                let partition = order.partition.map(|of| rank(of, partition));
+                (stored, (partition, rank(order.primary, primary)))
+            });
+            prop_assert_eq!(one.0.cmp(&other.0), one.1.cmp(&other.1));
+        }
+
+        #[test]
+        fn ranges_hold_what_their_bounds_say(
+            (order, [(partition, primary), (_, from)]) in two_keys(),
+            kinds in (0..3, 0..3),
+            to in key(KeyType::Bytes),
+            far in any::<i64>(),
+        ) {
+            let to = if order.primary == KeyType::Int64 { far.to_le_bytes().to_vec() } else { to };
+            let bound = |kind, key| match kind {
+                0 => Bound::Unbounded,
+                1 => Bound::Included(key),
+                _ => Bound::Excluded(key),
+            };
+            let bounds = (bound(kinds.0, &from[..]), bound(kinds.1, &to[..]));
+            let scope = order.partition.map(|_| &partition[..]);
+            let range = order.range(scope, bounds.0, bounds.1).unwrap();
+            let stored = order.stored(identity(order, &partition, &primary).as_bytes()).unwrap();
+            let ranked = |bound: Bound<&[u8]>| bound.map(|key| rank(order.primary, key));
+            let ranks = (ranked(bounds.0), ranked(bounds.1));
+            let is_in = std::ops::RangeBounds::contains(&ranks, &rank(order.primary, &primary));
+            prop_assert_eq!(range.from <= stored && stored < range.to, is_in);
+            prop_assert!(range.from <= range.to);
+        }
+
+        #[test]
+        fn prefixes_hold_what_begins_with_them(
+            partition in key(KeyType::Bytes),
+            primary in key(KeyType::Bytes),
+            prefix in key(KeyType::Bytes),
+        ) {
+            for scope in [None, Some(&partition[..])] {
+                let order =
+                    KeyOrder { primary: KeyType::Bytes, partition: scope.map(|_| KeyType::Bytes) };
+                let range = order.prefixed(scope, &prefix).unwrap();
+                let key = identity(order, &partition, &primary);
+                let stored = order.stored(key.as_bytes()).unwrap();
+                let is_in = range.from <= stored && stored < range.to;
+                prop_assert_eq!(is_in, primary.starts_with(&prefix));
+            }
+        }
+
+        #[test]
+        fn any_bytes_are_a_key_or_refused(order in orders(), bytes: Vec<u8>) {
+            for stored in [bytes.clone(), [vec![DOCUMENTS], bytes].concat()] {
+                match order.identity(&stored) {
+                    Ok(key) => prop_assert_eq!(order.stored(key.as_bytes()).unwrap(), stored),
+                    Err(error) => prop_assert_eq!(error.code(), ErrorCode::Corrupt),
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_asked_wrongly_is_refused() {
+        let order = |partition| KeyOrder { primary: KeyType::Int64, partition };
+        let (plain, scoped) = (order(None), order(Some(KeyType::String)));
+        let eight = [1; 8];
+        let all = (Bound::Unbounded, Bound::Unbounded);
+        for refused in [
+            plain.prefixed(None, b"1"),
+            plain.range(Some(b"tenant"), all.0, all.1),
+            plain.range(None, Bound::Included(b"short"), Bound::Unbounded),
+            scoped.range(None, Bound::Included(&eight), Bound::Unbounded),
+        ] {
+            assert_eq!(refused.unwrap_err().code(), ErrorCode::InvalidArgument);
+        }
+        assert_eq!(scoped.range(None, all.0, all.1).unwrap(), scoped.all());
+        assert_eq!(plain.prefixed(None, b"").unwrap(), plain.all());
+    }
+
+    #[test]
+    fn the_order_is_that_of_the_definition() {
+        let mut spec = StoreSpec::documents("users", KeyType::String, 4)
+            .field("tenant", FieldType::Scalar(ScalarType::Int64));
+        let of = |spec: &StoreSpec| KeyOrder::of(&spec.define(StoreId(1)).unwrap()).unwrap();
+        assert_eq!(of(&spec), KeyOrder { primary: KeyType::String, partition: None });
+        spec.partition_key = Some("tenant".to_owned());
+        let scoped = KeyOrder { primary: KeyType::String, partition: Some(KeyType::Int64) };
+        assert_eq!(of(&spec), scoped);
+    }
+}

@@ -1,0 +1,419 @@
+//! The fold's state as rows, as a shard keeps it beside its documents: what moves with every entry,
+//! the windows, the sources, and the outcomes of the last conditional changes, each a row of its
+//! own. Bytes: `proto/spec/shard.md`.
+
+use std::collections::BTreeSet;
+
+use crate::clock::Timestamp;
+use crate::dedup::ClientWindow;
+use crate::error::{Error, Result};
+use crate::fold::{Applied, PartitionState};
+use crate::id::{
+    ClientId, DocumentVersion, LogId, Offset, POSITION_BYTES, PartitionCount, PartitionId,
+    PartitionRef, Position, SchemaVersion, Sequence, StoreId,
+};
+use crate::limits::OUTCOMES_KEPT;
+use crate::outcome::{Outcome, OutcomeTable, Verdict};
+
+/// First byte of every key that is no document's.
+const STATE: u8 = b's';
+/// Key of the head.
+pub const HEAD: &[u8] = &[STATE, b'h'];
+/// The first key that a row of the state may have.
+pub const STATE_FROM: &[u8] = &[STATE];
+/// The first one behind all of them.
+pub const STATE_TO: &[u8] = &[STATE + 1];
+
+const CLIENT: u8 = b'c';
+const SOURCE: u8 = b'p';
+const OUTCOME: u8 = b'o';
+
+const HEAD_VERSION: u16 = 1;
+const FLAG_LOG: u16 = 1;
+const FLAG_APPEND_TIME: u16 = 1 << 1;
+const FLAG_OPENED: u16 = 1 << 2;
+const FLAG_SERVED: u16 = 1 << 3;
+const FLAGS_KNOWN: u16 = FLAG_LOG | FLAG_APPEND_TIME | FLAG_OPENED | FLAG_SERVED;
+const OUTCOME_BYTES: usize = 16 + 8 + POSITION_BYTES + 1 + 8;
+
+const APPLIED: u8 = 0;
+const NOT_MET: u8 = 1;
+const NOT_MET_VERSIONED: u8 = 2;
+const TOO_LARGE: u8 = 3;
+
+/// What is known of the log that a shard follows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Followed {
+    /// Append time of the last entry applied.
+    pub append_time: Option<Timestamp>,
+    /// Where the log started and ended when the shard was first opened over it.
+    pub opened: Option<(Offset, Offset)>,
+    /// Number of the copy, from 1.
+    pub copy: u32,
+    /// Whether it answers: a copy that is built beside another one does not yet.
+    pub is_served: bool,
+}
+
+/// What a shard goes on with after a restart.
+#[derive(Debug)]
+pub struct Resumed {
+    /// The fold's state.
+    pub state: PartitionState,
+    /// What was known of the log.
+    pub followed: Followed,
+    /// Outcomes of the last conditional changes.
+    pub outcomes: OutcomeTable,
+    /// Number of the next one.
+    pub next_outcome: u64,
+}
+
+/// The row that moves with every entry: a [`PartitionState`] without what has rows of its own.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    /// Which partition.
+    pub at: PartitionRef,
+    /// Partition count of its store.
+    pub partitions: PartitionCount,
+    /// Id of the log.
+    pub log_id: Option<LogId>,
+    /// Position of the last entry applied.
+    pub position: Position,
+    /// First offset not yet applied.
+    pub offset_applied: Offset,
+    /// Running maximum of append times.
+    pub partition_time: Timestamp,
+    /// Newest schema version that the partition has seen.
+    pub schema_version: SchemaVersion,
+    /// Drop-alls that were carried out.
+    pub drop_all_count: u32,
+    /// What was known of the log.
+    pub followed: Followed,
+    /// Number of the next outcome.
+    pub next_outcome: u64,
+}
+
+impl Head {
+    /// The head of a state.
+    pub fn of(state: &PartitionState, followed: Followed, next_outcome: u64) -> Self {
+        Self {
+            at: state.partition,
+            partitions: state.partitions,
+            log_id: state.log_id,
+            position: state.position,
+            offset_applied: state.offset_applied,
+            partition_time: state.partition_time,
+            schema_version: state.schema_version,
+            drop_all_count: state.drop_all_count,
+            followed,
+            next_outcome,
+        }
+    }
+
+    /// Its bytes.
+    pub fn encode(&self) -> Vec<u8> {
+        let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+        let Followed { append_time, opened, copy, is_served } = self.followed;
+        let flags = flag(self.log_id.is_some(), FLAG_LOG)
+            | flag(append_time.is_some(), FLAG_APPEND_TIME)
+            | flag(opened.is_some(), FLAG_OPENED)
+            | flag(is_served, FLAG_SERVED);
+        let (start, end) = opened.unwrap_or_default();
+        let mut bytes = Vec::with_capacity(128);
+        bytes.extend(HEAD_VERSION.to_le_bytes());
+        bytes.extend(flags.to_le_bytes());
+        bytes.extend(self.at.store.0.to_le_bytes());
+        bytes.extend(self.at.partition.0.to_le_bytes());
+        bytes.extend(self.partitions.0.to_le_bytes());
+        bytes.extend(self.log_id.unwrap_or_default().0.to_le_bytes());
+        bytes.extend(self.position.to_bytes());
+        bytes.extend(self.offset_applied.0.to_le_bytes());
+        bytes.extend(self.partition_time.as_micros().to_le_bytes());
+        bytes.extend(self.schema_version.0.to_le_bytes());
+        bytes.extend(self.drop_all_count.to_le_bytes());
+        bytes.extend(append_time.map_or(0, Timestamp::as_micros).to_le_bytes());
+        bytes.extend(start.0.to_le_bytes());
+        bytes.extend(end.0.to_le_bytes());
+        bytes.extend(copy.to_le_bytes());
+        bytes.extend(self.next_outcome.to_le_bytes());
+        bytes
+    }
+
+    /// The head of these bytes.
+    ///
+    /// # Errors
+    /// `UpgradeNeeded` for a version that this build does not know, `Corrupt` for no head.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut fields = Fields(bytes);
+        let version = u16::from_le_bytes(fields.take()?);
+        if version != HEAD_VERSION {
+            let message = format!(
+                "the shard has a head of version {version}, this build knows {HEAD_VERSION}; \
+                 upgrade the service"
+            );
+            return Err(Error::upgrade_needed(message));
+        }
+        let flags = u16::from_le_bytes(fields.take()?);
+        if flags & !FLAGS_KNOWN != 0 {
+            return Err(damaged());
+        }
+        let is_set = |flag: u16| flags & flag != 0;
+        let at =
+            PartitionRef { store: StoreId(fields.u64()?), partition: PartitionId(fields.u32()?) };
+        let (partitions, log_id) = (PartitionCount(fields.u32()?), LogId(fields.u64()?));
+        let position = Position::from_bytes(&fields.take()?);
+        let (offset_applied, partition_time) = (Offset(fields.u64()?), fields.time()?);
+        let (schema_version, drop_all_count) = (SchemaVersion(fields.u32()?), fields.u32()?);
+        let append_time = fields.time()?;
+        let (start, end) = (Offset(fields.u64()?), Offset(fields.u64()?));
+        let (copy, next_outcome) = (fields.u32()?, fields.u64()?);
+        fields.end()?;
+        let followed = Followed {
+            append_time: is_set(FLAG_APPEND_TIME).then_some(append_time),
+            opened: is_set(FLAG_OPENED).then_some((start, end)),
+            copy,
+            is_served: is_set(FLAG_SERVED),
+        };
+        let log_id = is_set(FLAG_LOG).then_some(log_id);
+        let head = Self {
+            at,
+            partitions,
+            log_id,
+            position,
+            offset_applied,
+            partition_time,
+            schema_version,
+            drop_all_count,
+            followed,
+            next_outcome,
+        };
+        // What is not known is 0.
+        if head.encode() == bytes { Ok(head) } else { Err(damaged()) }
+    }
+
+    /// The state that it is the head of, as yet without what stands in rows of their own.
+    pub fn into_resumed(self) -> Resumed {
+        let mut state = PartitionState::new(self.at, self.partitions);
+        state.log_id = self.log_id;
+        state.position = self.position;
+        state.offset_applied = self.offset_applied;
+        state.partition_time = self.partition_time;
+        state.schema_version = self.schema_version;
+        state.drop_all_count = self.drop_all_count;
+        let (followed, next_outcome) = (self.followed, self.next_outcome);
+        Resumed { state, followed, outcomes: OutcomeTable::default(), next_outcome }
+    }
+}
+
+impl Resumed {
+    /// Takes over a row that stands beside the head.
+    ///
+    /// # Errors
+    /// `Corrupt` for none of them.
+    pub fn take_row(&mut self, key: &[u8], row: &[u8]) -> Result<()> {
+        let [STATE, kind, key @ ..] = key else { return Err(damaged()) };
+        match kind {
+            b'h' if key.is_empty() => {}
+            &CLIENT => {
+                let client = ClientId(u128::from_le_bytes(sized(key)?));
+                self.state.dedup.restore(client, ClientWindow::from_bytes(&sized(row)?));
+            }
+            &SOURCE => {
+                let source = PartitionId(u32::from_le_bytes(sized(key)?));
+                self.state.sources.insert(source, Position::from_bytes(&sized(row)?));
+            }
+            // Their keys have them in the order in which they came.
+            &OUTCOME => self.outcomes.keep(outcome_of(&sized(row)?)?),
+            _ => return Err(damaged()),
+        }
+        Ok(())
+    }
+}
+
+/// Writes what an entry changed of the state and the head behind it; `None` deletes a row. The
+/// entry's outcomes get numbers from this one on.
+pub fn write_changed(
+    applied: &Applied,
+    state: &PartitionState,
+    followed: Followed,
+    mut next_outcome: u64,
+    mut write: impl FnMut(&[u8], Option<&[u8]>),
+) -> u64 {
+    for client in applied.clients.iter().collect::<BTreeSet<_>>() {
+        let window = state.dedup.window(*client).map(ClientWindow::to_bytes);
+        write(&client_key(*client), window.as_ref().map(|row| &row[..]));
+    }
+    if let Some(source) = applied.source {
+        let position = state.sources.get(&source).copied().unwrap_or_default();
+        write(&source_key(source), Some(&position.to_bytes()));
+    }
+    for outcome in &applied.outcomes {
+        write(&outcome_key(next_outcome), Some(&outcome_row(outcome)));
+        if let Some(oldest) = next_outcome.checked_sub(OUTCOMES_KEPT as u64) {
+            write(&outcome_key(oldest), None);
+        }
+        next_outcome += 1;
+    }
+    write(HEAD, Some(&Head::of(state, followed, next_outcome).encode()));
+    next_outcome
+}
+
+fn client_key(client: ClientId) -> Vec<u8> {
+    [&[STATE, CLIENT], &client.0.to_le_bytes()[..]].concat()
+}
+
+fn source_key(source: PartitionId) -> Vec<u8> {
+    [&[STATE, SOURCE], &source.0.to_le_bytes()[..]].concat()
+}
+
+/// Ordered as the numbers are.
+fn outcome_key(number: u64) -> Vec<u8> {
+    [&[STATE, OUTCOME], &number.swap_bytes().to_le_bytes()[..]].concat()
+}
+
+fn outcome_row(outcome: &Outcome) -> Vec<u8> {
+    let (kind, version) = match outcome.verdict {
+        Verdict::Applied => (APPLIED, 0),
+        Verdict::NotMet(None) => (NOT_MET, 0),
+        Verdict::NotMet(Some(version)) => (NOT_MET_VERSIONED, version.0),
+        Verdict::TooLarge => (TOO_LARGE, 0),
+    };
+    let mut row = Vec::with_capacity(OUTCOME_BYTES);
+    row.extend(outcome.client.0.to_le_bytes());
+    row.extend(outcome.sequence.0.to_le_bytes());
+    row.extend(outcome.position.to_bytes());
+    row.push(kind);
+    row.extend(version.to_le_bytes());
+    row
+}
+
+fn outcome_of(row: &[u8; OUTCOME_BYTES]) -> Result<Outcome> {
+    let mut fields = Fields(row);
+    let client = ClientId(u128::from_le_bytes(fields.take()?));
+    let (sequence, position) = (Sequence(fields.u64()?), Position::from_bytes(&fields.take()?));
+    let ([kind], version) = (fields.take()?, DocumentVersion(fields.u64()?));
+    let verdict = match kind {
+        APPLIED => Verdict::Applied,
+        NOT_MET => Verdict::NotMet(None),
+        NOT_MET_VERSIONED => Verdict::NotMet(Some(version)),
+        TOO_LARGE => Verdict::TooLarge,
+        _ => return Err(damaged()),
+    };
+    if kind != NOT_MET_VERSIONED && version.0 != 0 {
+        return Err(damaged());
+    }
+    Ok(Outcome { client, sequence, position, verdict })
+}
+
+fn damaged() -> Error {
+    Error::corrupt("the shard's state is damaged; the shard is built anew from the log")
+}
+
+fn sized<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
+    bytes.try_into().map_err(|_| damaged())
+}
+
+/// Fields that are taken off the front of some bytes.
+struct Fields<'b>(&'b [u8]);
+
+impl Fields<'_> {
+    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk().ok_or_else(damaged)?;
+        self.0 = rest;
+        Ok(*taken)
+    }
+
+    fn u32(&mut self) -> Result<u32> {
+        self.take().map(u32::from_le_bytes)
+    }
+
+    fn u64(&mut self) -> Result<u64> {
+        self.take().map(u64::from_le_bytes)
+    }
+
+    fn time(&mut self) -> Result<Timestamp> {
+        self.take().map(i64::from_le_bytes).map(Timestamp::from_micros)
+    }
+
+    fn end(self) -> Result<()> {
+        if self.0.is_empty() { Ok(()) } else { Err(damaged()) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::error::ErrorCode;
+    use crate::id::Epoch;
+
+    fn head() -> Head {
+        let at = PartitionRef { store: StoreId(0x0807_0605_0403_0201), partition: PartitionId(3) };
+        Head {
+            at,
+            partitions: PartitionCount(8),
+            log_id: Some(LogId(9)),
+            position: Position { epoch: Epoch(1), offset: Offset(2), place: 3 },
+            offset_applied: Offset(7),
+            partition_time: Timestamp::from_micros(-5),
+            schema_version: SchemaVersion(4),
+            drop_all_count: 1,
+            followed: Followed {
+                append_time: Some(Timestamp::from_micros(11)),
+                opened: Some((Offset(1), Offset(6))),
+                copy: 2,
+                is_served: true,
+            },
+            next_outcome: 70_000,
+        }
+    }
+
+    #[test]
+    fn heads_come_back_from_their_bytes() {
+        let bare = Head { log_id: None, followed: Followed::default(), ..head() };
+        for head in [head(), bare] {
+            assert_eq!(Head::decode(&head.encode()).unwrap(), head);
+        }
+    }
+
+    #[test]
+    fn a_head_of_a_newer_format_says_so_and_a_damaged_one_is_none() {
+        let bytes = head().encode();
+        let mut newer = bytes.clone();
+        newer[0] += 1;
+        assert_eq!(Head::decode(&newer).unwrap_err().code(), ErrorCode::UpgradeNeeded);
+        let mut flagged = bytes.clone();
+        flagged[3] = 0x80;
+        for bytes in
+            [&bytes[1..], &bytes[..bytes.len() - 1], &[&bytes[..], &[0]].concat(), &flagged]
+        {
+            assert!(Head::decode(bytes).is_err());
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn outcomes_come_back_from_their_rows(client: u128, sequence: u64, kind in 0..4, n: u64) {
+            let verdict = match kind {
+                0 => Verdict::Applied,
+                1 => Verdict::NotMet(None),
+                2 => Verdict::NotMet(Some(DocumentVersion(n))),
+                _ => Verdict::TooLarge,
+            };
+            let position = Position { epoch: Epoch(0), offset: Offset(n), place: 9 };
+            let (client, sequence) = (ClientId(client), Sequence(sequence));
+            let outcome = Outcome { client, sequence, position, verdict };
+            let row = outcome_row(&outcome).try_into().unwrap();
+            prop_assert_eq!(outcome_of(&row).unwrap(), outcome);
+        }
+
+        #[test]
+        fn any_rows_are_state_or_refused(key: Vec<u8>, row: Vec<u8>, kind in 0usize..5) {
+            let kind = [CLIENT, SOURCE, OUTCOME, b'h', b'?'][kind];
+            let mut resumed = head().into_resumed();
+            let _ = resumed.take_row(&[&[STATE, kind][..], &key].concat(), &row);
+            let _ = resumed.take_row(&key, &row);
+            let _ = Head::decode(&row);
+        }
+    }
+}

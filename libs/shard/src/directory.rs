@@ -1,0 +1,158 @@
+//! The folder in which the shards of a process lie: one folder for each copy of a partition.
+//!
+//! A copy that cannot go on with its log is followed by another, which is built beside it. Which
+//! one is served stands in its head. Of several that are, as a kill between two steps leaves them,
+//! the newest one counts; the others go.
+
+use std::path::{Path, PathBuf};
+
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_core::key_order::KeyOrder;
+use forebay_core::state_rows::Resumed;
+use forebay_core::{Error, Result};
+use rocksdb::{DB, Options};
+
+use crate::error::explained;
+use crate::resources::Resources;
+use crate::shard::Shard;
+use crate::writer::ShardWriter;
+
+const PREFIX: &str = "shard-";
+
+/// Where the shards of a process lie.
+#[derive(Clone)]
+pub struct ShardDirectory {
+    dir: PathBuf,
+    resources: Resources,
+}
+
+impl ShardDirectory {
+    /// The shards of this folder, which need not exist yet.
+    pub fn new(dir: impl Into<PathBuf>, resources: Resources) -> Self {
+        Self { dir: dir.into(), resources }
+    }
+
+    /// Goes on with what an earlier process has left of a partition: the newest copy that was
+    /// served, or else the newest one. All others are removed. `None` where nothing is.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses, and where another process has the shard open;
+    /// `Corrupt` for a damaged one, `UpgradeNeeded` for one of a newer build.
+    pub fn resume(
+        &self,
+        at: PartitionRef,
+        partitions: PartitionCount,
+        order: KeyOrder,
+    ) -> Result<Option<(ShardWriter, Resumed)>> {
+        let mut found: Option<(ShardWriter, Resumed)> = None;
+        for number in self.copies(at)?.into_iter().rev() {
+            let path = self.path(at, number);
+            if found.as_ref().is_some_and(|(_, resumed)| resumed.followed.is_served) {
+                destroy(&path)?;
+                continue;
+            }
+            let mut writer = ShardWriter::new(Shard::open(&path, at, order, &self.resources)?);
+            let resumed = writer.resume()?.filter(|resumed| resumed.state.partitions == partitions);
+            match resumed {
+                Some(resumed) if found.is_none() || resumed.followed.is_served => {
+                    if let Some((before, _)) = found.replace((writer, resumed)) {
+                        self.remove(before)?;
+                    }
+                }
+                _ => self.remove(writer)?,
+            }
+        }
+        Ok(found)
+    }
+
+    /// An empty copy of a partition, beside those that are there.
+    ///
+    /// # Errors
+    /// As [`ShardDirectory::resume`].
+    pub fn create(
+        &self,
+        at: PartitionRef,
+        partitions: PartitionCount,
+        order: KeyOrder,
+    ) -> Result<ShardWriter> {
+        debug_assert!(at.partition.0 < partitions.0);
+        std::fs::create_dir_all(&self.dir).map_err(|error| self.refused(&error))?;
+        let number = self.copies(at)?.last().map_or(1, |last| last + 1);
+        let path = self.path(at, number);
+        Ok(ShardWriter::new(Shard::open(&path, at, order, &self.resources)?))
+    }
+
+    /// Removes a copy and its files, once nobody reads it any more.
+    ///
+    /// # Errors
+    /// `Conflict` while somebody does; `Unavailable` for a disk that refuses.
+    pub fn remove(&self, writer: ShardWriter) -> Result<()> {
+        let path = writer.shard().path().to_owned();
+        writer.into_shard().map(drop).ok_or_else(|| {
+            Error::conflict("the shard is still read; remove it when its readers have ended")
+        })?;
+        destroy(&path)
+    }
+
+    /// The partitions of which there is a copy.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses.
+    pub fn partitions(&self) -> Result<Vec<PartitionRef>> {
+        let mut partitions: Vec<_> = self.names()?.into_iter().map(|(at, _)| at).collect();
+        partitions.sort_unstable();
+        partitions.dedup();
+        Ok(partitions)
+    }
+
+    /// Numbers of the copies of a partition, in ascending order.
+    fn copies(&self, at: PartitionRef) -> Result<Vec<u32>> {
+        let names = self.names()?.into_iter();
+        let mut copies: Vec<_> =
+            names.filter(|(of, _)| *of == at).map(|(_, number)| number).collect();
+        copies.sort_unstable();
+        Ok(copies)
+    }
+
+    fn names(&self) -> Result<Vec<(PartitionRef, u32)>> {
+        let entries = match std::fs::read_dir(&self.dir) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+            entries => entries.map_err(|error| self.refused(&error))?,
+        };
+        let mut names = Vec::new();
+        for entry in entries {
+            let entry = entry.map_err(|error| self.refused(&error))?;
+            names.extend(entry.file_name().to_str().and_then(parse));
+        }
+        Ok(names)
+    }
+
+    fn path(&self, at: PartitionRef, number: u32) -> PathBuf {
+        let PartitionRef { store, partition } = at;
+        self.dir.join(format!("{PREFIX}{:016x}-{:04}-{number}", store.0, partition.0))
+    }
+
+    fn refused(&self, error: &std::io::Error) -> Error {
+        let dir = self.dir.display();
+        Error::unavailable(format!("the shards' folder {dir} cannot be used: {error}"))
+    }
+}
+
+fn parse(name: &str) -> Option<(PartitionRef, u32)> {
+    let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
+    let store = StoreId(u64::from_str_radix(parts.next()?, 16).ok()?);
+    let partition = PartitionId(parts.next()?.parse().ok()?);
+    Some((PartitionRef { store, partition }, parts.next()?.parse().ok()?))
+}
+
+fn destroy(path: &Path) -> Result<()> {
+    DB::destroy(&Options::default(), path)
+        .map_err(|error| explained(&error, "removing a shard"))?;
+    // What the engine knows nothing of, if anything.
+    match std::fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(Error::unavailable(format!("removing a shard: {error}")))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,49 @@
+//! The shard of one partition: its documents in the order of their keys, in RocksDB, with a
+//! position that moves together with them.
+//!
+//! A shard has no log of its own: the partition's log is what it is built from. One write batch
+//! holds all that an entry changes, so whatever a kill leaves is exactly what some prefix of the
+//! log makes (semantics.md 3). Bytes: `proto/spec/shard.md`.
+//!
+//! ```
+//! use forebay_core::fold::{Applied, PartitionState};
+//! use forebay_core::id::{LogId, PartitionCount, PartitionId, PartitionRef, StoreId};
+//! use forebay_core::key::{Key, KeyType};
+//! use forebay_core::key_order::{Direction, KeyOrder};
+//! use forebay_core::schema::StoreSpec;
+//! use forebay_core::state_rows::Followed;
+//! use forebay_shard::{Resources, ShardDirectory};
+//!
+//! let folder = tempfile::tempdir().unwrap();
+//! let definition = StoreSpec::documents("users", KeyType::String, 1).define(StoreId(7))?;
+//! let order = KeyOrder::of(&definition)?;
+//! let directory = ShardDirectory::new(folder.path(), Resources::new(64 << 20)?);
+//! let at = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
+//! let mut writer = directory.create(at, PartitionCount(1), order)?;
+//!
+//! let mut state = PartitionState::new(at, PartitionCount(1));
+//! state.log_id = Some(LogId(1));
+//! let write = (Key::plain(b"ada")?, Some(b"a row".to_vec()));
+//! let applied = Applied { writes: vec![write], ..Applied::default() };
+//! writer.apply(&applied, &state, Followed::default())?;
+//!
+//! let view = writer.shard().view()?;
+//! let mut scan = view.scan(&order.all(), Direction::Forward);
+//! assert_eq!(scan.next()?.unwrap().0, Key::plain(b"ada")?);
+//! assert!(scan.next()?.is_none());
+//! # Ok::<(), forebay_core::Error>(())
+//! ```
+
+mod directory;
+mod error;
+mod expiry;
+mod resources;
+mod shard;
+mod view;
+mod writer;
+
+pub use directory::ShardDirectory;
+pub use resources::Resources;
+pub use shard::Shard;
+pub use view::{Scan, View};
+pub use writer::ShardWriter;

@@ -1,0 +1,71 @@
+//! What all shards of a process share: one cache, one bound for what is not on disk yet.
+
+use forebay_core::limits::{SHARD_FILES_OPEN_MAX, SHARD_MEMORY_BYTES_MIN, SHARD_TABLE_BYTES};
+use forebay_core::{Error, Result};
+use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, Options, WriteBufferManager};
+
+use crate::expiry::DurableTime;
+
+/// Bits of a filter for each key: about one read in a hundred looks at a file in vain.
+const FILTER_BITS: f64 = 10.0;
+/// Part of the memory that writes may take before they go to disk.
+const WRITES_SHARE: usize = 4;
+
+/// The memory of all shards of a process, and how they use the disk. Cheap to clone.
+#[derive(Clone)]
+pub struct Resources {
+    cache: Cache,
+    writes: WriteBufferManager,
+    table_bytes: usize,
+}
+
+impl Resources {
+    /// With this much memory for blocks of files and for writes that are not on disk yet, which
+    /// take a quarter at most. What iterators pin comes on top.
+    ///
+    /// # Errors
+    /// `LimitExceeded` below [`SHARD_MEMORY_BYTES_MIN`].
+    pub fn new(memory_bytes: usize) -> Result<Self> {
+        if memory_bytes < SHARD_MEMORY_BYTES_MIN {
+            let message = "the memory of the shards is too small; raise it";
+            let (limit, actual) = (SHARD_MEMORY_BYTES_MIN as u64, memory_bytes as u64);
+            return Err(Error::limit_exceeded(message, limit, actual));
+        }
+        let cache = Cache::new_lru_cache(memory_bytes);
+        let writes_bytes = memory_bytes / WRITES_SHARE;
+        let writes = WriteBufferManager::new_write_buffer_manager_with_cache(
+            writes_bytes,
+            false,
+            cache.clone(),
+        );
+        let table_bytes = SHARD_TABLE_BYTES.min(writes_bytes / 2);
+        Ok(Self { cache, writes, table_bytes })
+    }
+
+    /// Options of one shard.
+    pub(crate) fn options(&self, durable: &DurableTime) -> Options {
+        let mut blocks = BlockBasedOptions::default();
+        blocks.set_block_cache(&self.cache);
+        blocks.set_bloom_filter(FILTER_BITS, false);
+        blocks.set_cache_index_and_filter_blocks(true);
+        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+        let mut options = Options::default();
+        options.create_if_missing(true);
+        options.set_block_based_table_factory(&blocks);
+        options.set_write_buffer_manager(&self.writes);
+        options.set_write_buffer_size(self.table_bytes);
+        options.set_compression_type(DBCompressionType::Lz4);
+        options.set_bottommost_compression_type(DBCompressionType::Zstd);
+        options.set_level_compaction_dynamic_level_bytes(true);
+        options.set_max_open_files(SHARD_FILES_OPEN_MAX);
+        options.set_skip_stats_update_on_db_open(true);
+        options.set_log_level(LogLevel::Warn);
+        options.set_keep_log_file_num(2);
+        options.set_max_log_file_size(1 << 20);
+        let durable = durable.clone();
+        options.set_compaction_filter("forebay expiry", move |_level, key, row| {
+            durable.decide(key, row)
+        });
+        options
+    }
+}

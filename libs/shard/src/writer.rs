@@ -1,0 +1,106 @@
+//! The one writer of a shard: an entry at a time, whole, with the position behind it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::key_order::DOCUMENTS;
+use forebay_core::state_rows::{Followed, Resumed, STATE_FROM, STATE_TO, write_changed};
+use forebay_core::{Error, Result};
+use rocksdb::WriteBatch;
+
+use crate::shard::Shard;
+
+/// Writes what the fold makes of each record. There is one for each open shard.
+#[derive(Debug)]
+pub struct ShardWriter {
+    shard: Arc<Shard>,
+    next_outcome: u64,
+}
+
+impl ShardWriter {
+    pub(crate) fn new(shard: Shard) -> Self {
+        Self { shard: Arc::new(shard), next_outcome: 0 }
+    }
+
+    /// What others read.
+    pub fn shard(&self) -> &Arc<Shard> {
+        &self.shard
+    }
+
+    /// Writes what an entry changed, and the state behind it, in one step: readers and whoever
+    /// opens the shard later find all of it or nothing.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses, `Corrupt` for a key that is none of this store;
+    /// nothing has changed then.
+    pub fn apply(
+        &mut self,
+        applied: &Applied,
+        state: &PartitionState,
+        followed: Followed,
+    ) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        if applied.drop_all {
+            batch.delete_range([DOCUMENTS], [DOCUMENTS + 1]);
+        }
+        for (key, row) in &applied.writes {
+            let stored = self.shard.order.stored(key.as_bytes());
+            let stored = stored.map_err(|error| error.with_key_digest(key.digest()))?;
+            match row {
+                Some(row) => batch.put(stored, row),
+                None => batch.delete(stored),
+            }
+        }
+        let write = |key: &[u8], row: Option<&[u8]>| match row {
+            Some(row) => batch.put(key, row),
+            None => batch.delete(key),
+        };
+        let next_outcome = write_changed(applied, state, followed, self.next_outcome, write);
+        self.shard.write(batch, state.partition_time)?;
+        self.next_outcome = next_outcome;
+        Ok(())
+    }
+
+    /// Notes what is known of the log, where no entry was applied.
+    ///
+    /// # Errors
+    /// As [`ShardWriter::apply`].
+    pub fn note_followed(&mut self, state: &PartitionState, followed: Followed) -> Result<()> {
+        self.apply(&Applied::default(), state, followed)
+    }
+
+    /// The shard itself, if nobody else has it.
+    pub(crate) fn into_shard(self) -> Option<Shard> {
+        Arc::into_inner(self.shard)
+    }
+
+    /// Takes up what an earlier process has left; `None` where nothing was written.
+    pub(crate) fn resume(&mut self) -> Result<Option<Resumed>> {
+        let Some(head) = self.shard.head()? else { return Ok(None) };
+        let shard = &self.shard;
+        if head.at != shard.partition() {
+            let error = Error::corrupt("the folder holds the shard of another partition");
+            return Err(shard.located(error));
+        }
+        shard.note_time(head.partition_time);
+        shard.note_durable(head.partition_time);
+        let mut resumed = head.into_resumed();
+        let mut rows = shard.db.raw_iterator();
+        rows.seek(STATE_FROM);
+        while let Some((key, row)) = rows.item().filter(|(key, _)| *key < STATE_TO) {
+            resumed.take_row(key, row).map_err(|error| shard.located(error))?;
+            rows.next();
+        }
+        rows.status().map_err(|error| shard.explained(&error, "reading a shard's state"))?;
+        drop(rows);
+        self.next_outcome = resumed.next_outcome;
+        Ok(Some(resumed))
+    }
+}
+
+impl Documents for ShardWriter {
+    fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(self.shard.row(key)?.map(|row| Cow::from(row.to_vec())))
+    }
+}

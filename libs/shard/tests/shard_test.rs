@@ -1,0 +1,266 @@
+//! The shard against a plain map: histories, restarts, views, expiry, damage.
+
+mod support;
+
+use std::ops::Bound;
+
+use forebay_core::ErrorCode;
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Applied, PartitionState};
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
+use forebay_core::key::Key;
+use forebay_core::key_order::Direction;
+use forebay_core::row::row_expires_at;
+use forebay_core::state_rows::Followed;
+use forebay_testkit::random::Dice;
+use support::*;
+
+#[test]
+fn a_long_history_with_restarts_leaves_what_the_model_says() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let (mut model, mut dice) = (world.model(), Dice::new(11));
+    let mut replica = world.resume(dir.path());
+    for round in 0..40 {
+        for _ in 0..dice.below(60) {
+            replica.step();
+            model.step();
+        }
+        match dice.below(4) {
+            0 => replica.writer.shard().flush().unwrap(),
+            1 => {
+                replica.writer.shard().flush().unwrap();
+                replica.writer.shard().compact();
+            }
+            2 => {
+                replica.writer.shard().flush().unwrap();
+                drop(replica);
+                replica = world.resume(dir.path());
+            }
+            _ => {}
+        }
+        if round % 5 == 0 {
+            replica.assert_is(&model);
+        }
+    }
+    replica.assert_is(&model);
+    assert!(model.state.offset_applied.0 > 700, "all was dropped at least once");
+    assert!(model.live().len() > 500, "{} documents", model.live().len());
+}
+
+#[test]
+fn a_view_stays_at_its_position_while_others_write() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let (mut model, mut replica) = (world.model(), world.resume(dir.path()));
+    for _ in 0..100 {
+        replica.step();
+        model.step();
+    }
+    let shard = replica.writer.shard().clone();
+    let view = shard.view().unwrap();
+    for _ in 0..700 {
+        replica.step();
+    }
+    shard.flush().unwrap();
+    assert_eq!(view.offset_applied(), model.state.offset_applied);
+    assert_eq!(view.position(), model.state.position);
+    assert_eq!((view.log_id(), view.schema_version()), (Some(LOG), model.state.schema_version));
+    let keys: Vec<_> = (0..KEYS).map(key).collect();
+    let rows = view.rows(keys.iter().map(Key::as_bytes)).unwrap();
+    for (key, row) in keys.iter().zip(rows) {
+        assert_eq!(row.as_ref(), model.rows.0.get(key.as_bytes()), "{key:?}");
+    }
+    assert_eq!(shard.view().unwrap().offset_applied(), replica.state.offset_applied);
+    assert!(view.read_time(Timestamp::MIN) >= replica.state.partition_time);
+}
+
+#[test]
+fn scans_go_both_ways_over_any_range_and_go_on_where_they_ended() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let (mut model, mut replica) = (world.model(), world.resume(dir.path()));
+    for _ in 0..300 {
+        replica.step();
+        model.step();
+    }
+    let (order, mut dice) = (world.order(), Dice::new(5));
+    let view = replica.writer.shard().view().unwrap();
+    for _ in 0..200 {
+        let bound = |dice: &mut Dice| {
+            let key = key(dice.below(KEYS)).as_bytes().to_vec();
+            match dice.below(3) {
+                0 => Bound::Unbounded,
+                1 => Bound::Included(key),
+                _ => Bound::Excluded(key),
+            }
+        };
+        let bounds = (bound(&mut dice), bound(&mut dice));
+        let slices = (bounds.0.as_ref().map(|b| &b[..]), bounds.1.as_ref().map(|b| &b[..]));
+        let range = order.range(None, slices.0, slices.1).unwrap();
+        let is_in = |key: &[u8]| std::ops::RangeBounds::<[u8]>::contains(&slices, key);
+        let mut expected: Vec<_> = model.rows.0.keys().filter(|key| is_in(key)).cloned().collect();
+        for direction in [Direction::Forward, Direction::Backward] {
+            let mut found = Vec::new();
+            let mut range = range.clone();
+            // In pages of a few, each by a scan of its own.
+            loop {
+                let mut scan = view.scan(&range, direction);
+                let mut last = None;
+                for _ in 0..97 {
+                    let Some((key, row)) = scan.next().unwrap() else { break };
+                    assert_eq!(model.rows.0.get(key.as_bytes()).map(Vec::as_slice), Some(row));
+                    found.push(key.as_bytes().to_vec());
+                    last = Some(key);
+                }
+                let Some(last) = last else { break };
+                range = order.rest(&range, &last, direction).unwrap();
+            }
+            assert_eq!(found, expected, "{direction:?}");
+            expected.reverse();
+        }
+    }
+}
+
+#[test]
+fn documents_leave_the_disk_once_they_have_expired_at_a_time_that_is_on_it() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let mut replica = world.resume(dir.path());
+    for _ in 0..200 {
+        replica.step();
+    }
+    let expired = |replica: &Replica<'_>, by: Timestamp| {
+        let view = replica.writer.shard().view().unwrap();
+        let mut scan = view.scan(&world.order().all(), Direction::Forward);
+        let mut expired = 0;
+        while let Some((_, row)) = scan.next().unwrap() {
+            expired += u32::from(row_expires_at(row).is_some_and(|at| at <= by));
+        }
+        expired
+    };
+    let on_disk = replica.state.partition_time;
+    let before = expired(&replica, on_disk);
+    assert!(before > 20, "{before} have expired");
+    replica.writer.shard().flush().unwrap();
+    replica.writer.shard().compact();
+    assert_eq!(expired(&replica, on_disk), 0);
+    // Of later ones, those that have expired in memory alone stay: a kill goes back before that.
+    for _ in 200..400 {
+        replica.step();
+    }
+    let later = replica.state.partition_time;
+    let all = expired(&replica, later);
+    replica.writer.shard().compact();
+    let left = expired(&replica, later);
+    assert!(left > 0 && expired(&replica, on_disk) == 0, "{left} of {all} are left");
+    replica.writer.shard().flush().unwrap();
+    replica.writer.shard().compact();
+    assert_eq!(expired(&replica, later), 0);
+}
+
+#[test]
+fn a_copy_that_is_served_wins_over_those_that_are_not_and_they_go() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let shards = directory(dir.path());
+    let served = |is_served| Followed { is_served, copy: 1, ..Followed::default() };
+    let write = |number: u8, is_served| {
+        let mut writer = shards.create(AT, ONE, world.order()).unwrap();
+        let writes = vec![(Key::plain(&[number]).unwrap(), Some(vec![number]))];
+        let applied = Applied { writes, ..Applied::default() };
+        writer.apply(&applied, &PartitionState::new(AT, ONE), served(is_served)).unwrap();
+        writer.shard().flush().unwrap();
+    };
+    let found = || {
+        let found = shards.resume(AT, ONE, world.order()).unwrap()?;
+        let (writer, resumed) = found;
+        let row = |number: u8| writer.shard().row(&[number]).unwrap().is_some();
+        let all: Vec<_> = (1..6).filter(|number| row(*number)).collect();
+        Some((all, resumed.followed.is_served))
+    };
+    assert_eq!(found(), None);
+    write(1, false);
+    write(2, false);
+    assert_eq!(found(), Some((vec![2], false)), "the newest of those that are not served");
+    write(3, true);
+    write(4, false);
+    assert_eq!(found(), Some((vec![3], true)), "a newer one was still built");
+    write(5, true);
+    assert_eq!(found(), Some((vec![5], true)));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the others are gone");
+    assert_eq!(shards.partitions().unwrap(), [AT]);
+    // With another number of partitions its keys belong elsewhere.
+    assert!(shards.resume(AT, PartitionCount(2), world.order()).unwrap().is_none());
+    assert!(shards.partitions().unwrap().is_empty());
+}
+
+#[test]
+fn a_shard_is_open_once_and_is_of_its_own_partition() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let mut replica = world.resume(dir.path());
+    (0..10).for_each(|_| drop(replica.step()));
+    let shards = directory(dir.path());
+    let refused = shards.resume(AT, ONE, world.order()).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Unavailable, "{refused}");
+    let shard = replica.writer.shard().clone();
+    let refused = shards.remove(replica.writer).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Conflict, "it is still read");
+    shard.flush().unwrap();
+    let (path, other) = (shard.path().to_owned(), PartitionId(9));
+    drop(shard);
+    let name = path.file_name().unwrap().to_str().unwrap().replace("-0000-", "-0009-");
+    std::fs::rename(&path, path.with_file_name(name)).unwrap();
+    let at = PartitionRef { partition: other, ..AT };
+    let refused = shards.resume(at, ONE, world.order()).unwrap_err();
+    assert_eq!((refused.code(), refused.context().partition), (ErrorCode::Corrupt, Some(other)));
+}
+
+#[test]
+fn damage_is_told_and_never_read() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let mut model = world.model();
+    let mut replica = world.resume(dir.path());
+    for _ in 0..300 {
+        replica.step();
+        model.step();
+    }
+    replica.writer.shard().flush().unwrap();
+    let path = replica.writer.shard().path().to_owned();
+    drop(replica);
+    for entry in std::fs::read_dir(&path).unwrap() {
+        let file = entry.unwrap().path();
+        if file.extension().is_some_and(|extension| extension == "sst") {
+            let mut bytes = std::fs::read(&file).unwrap();
+            let middle = bytes.len() / 3;
+            bytes[middle] ^= 0x40;
+            std::fs::write(&file, bytes).unwrap();
+        }
+    }
+    let found = directory(dir.path()).resume(AT, ONE, world.order());
+    let (writer, _) = match found {
+        Ok(found) => found.unwrap(),
+        Err(error) => return assert_eq!(error.code(), ErrorCode::Corrupt, "{error}"),
+    };
+    let shard = writer.shard();
+    let mut damaged = 0;
+    for number in 0..KEYS {
+        let key = key(number);
+        match shard.row(key.as_bytes()) {
+            Ok(row) => assert_eq!(row.as_deref(), model.rows.0.get(key.as_bytes()).map(|r| &r[..])),
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
+                damaged += 1;
+            }
+        }
+    }
+    assert!(damaged > 0, "some block was hit");
+    let view = shard.view().unwrap();
+    let mut scan = view.scan(&world.order().all(), Direction::Forward);
+    let ended = loop {
+        match scan.next() {
+            Ok(Some(_)) => {}
+            ended => break ended.map(drop),
+        }
+    };
+    assert_eq!(
+        ended.unwrap_err().code(),
+        ErrorCode::Corrupt,
+        "a scan never leaves out what it cannot read"
+    );
+}

@@ -1,0 +1,61 @@
+//! Shards: any bytes are a stored key, a head or a row of the state in its one form, or refused.
+
+use forebay_core::ErrorCode;
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_core::key::KeyType;
+use forebay_core::key_order::KeyOrder;
+use forebay_core::state_rows::{Followed, HEAD, Head};
+
+/// Kinds of keys, by number: what `how` of an input of [`shard_rows`] chooses.
+const KEY_TYPES: [KeyType; 3] = [KeyType::String, KeyType::Bytes, KeyType::Int64];
+
+/// What an input of a stored key of this store begins with.
+pub fn how_of_key(primary: KeyType, partition: Option<KeyType>) -> u8 {
+    let number = |of| KEY_TYPES.iter().position(|it| *it == of).unwrap_or_default() as u8;
+    number(primary) + 3 * partition.map_or(0, |of| 1 + number(of))
+}
+
+/// What an input of a row of the state begins with.
+pub const HOW_OF_ROW: u8 = 12;
+
+/// Input: how u8; below 12 a stored key of one kind of store; above it key length u8, key and value
+/// of a row of the state.
+///
+/// # Panics
+/// When a key or a head that was taken does not encode to its own bytes.
+pub fn shard_rows(input: &[u8]) {
+    let Some((how, rest)) = input.split_first() else { return };
+    if *how >= HOW_OF_ROW {
+        return state_row(rest);
+    }
+    let partition = (how / 3).checked_sub(1).map(|of| KEY_TYPES[usize::from(of)]);
+    let order = KeyOrder { primary: KEY_TYPES[usize::from(how % 3)], partition };
+    match order.identity(rest) {
+        Ok(key) => assert_eq!(order.stored(key.as_bytes()).as_deref(), Ok(rest)),
+        Err(error) => {
+            assert!(matches!(error.code(), ErrorCode::Corrupt | ErrorCode::LimitExceeded));
+        }
+    }
+}
+
+fn state_row(rest: &[u8]) {
+    let Some((length, rest)) = rest.split_first() else { return };
+    let Some((key, row)) = rest.split_at_checked(usize::from(*length)) else { return };
+    if key == HEAD {
+        match Head::decode(row) {
+            Ok(head) => assert_eq!(head.encode(), row),
+            Err(error) => {
+                assert!(matches!(error.code(), ErrorCode::Corrupt | ErrorCode::UpgradeNeeded));
+            }
+        }
+        return;
+    }
+    let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+    let state = PartitionState::new(at, PartitionCount(1));
+    let mut resumed = Head::of(&state, Followed::default(), 0).into_resumed();
+    if let Err(error) = resumed.take_row(key, row) {
+        assert_eq!(error.code(), ErrorCode::Corrupt);
+        assert_eq!(resumed.state, state);
+    }
+}
