@@ -279,8 +279,8 @@ def test_workers_hold_one_copy_together(
         assert read["Private_Dirty"] == 0
         assert not mapped(follower.pid, "rw-")
     pss = sum(mapped(worker.pid, access)["Pss"] for worker in workers for access in ("rw-", "r--"))
-    # Its keeper may have made room for more meanwhile.
-    one_copy = mapped(keeper.pid, "rw-")["Rss"]
+    # Its keeper may have made room for more meanwhile, or given some back.
+    one_copy = max(one_copy, mapped(keeper.pid, "rw-")["Rss"])
     assert pss <= 1.05 * one_copy, f"{pss} KiB, where one copy is {one_copy} KiB"
     for worker in workers:
         worker.end()

@@ -18,7 +18,8 @@ import org.jspecify.annotations.Nullable;
  * @param checkpoints where and how often to write checkpoints, from which a restart goes on; null
  *     for none
  * @param memoryBudget bytes that its documents and their index may take; 0 for half of the control
- *     group's limit or of the host's memory, whichever is less
+ *     group's limit or of the host's memory, whichever is less, and for less where that would leave
+ *     below 56 MiB and 8 for each partition
  * @param spillBytesMax bytes of disk, in the directory of the checkpoints, that documents may take
  *     which have no room in memory; 0 spills nothing
  */
