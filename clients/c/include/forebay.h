@@ -279,8 +279,9 @@ typedef struct fb_reader_options {
     uint64_t checkpoint_bytes_max; /* larger partitions are not written; 0 for 4 GiB */
     /*
      * Bytes that its documents and their index may take; 0 for half of the control group's limit or
-     * of the host's memory. Where an entry needs more the reader spills, if it may; else it stops
-     * applying, and its metrics say why; it answers on, and turns stale by its bounds.
+     * of the host's memory, and for less where that would leave below 56 MiB and 8 for each
+     * partition. Where an entry needs more the reader spills, if it may; else it stops applying,
+     * and its metrics say why; it answers on, and turns stale by its bounds.
      */
     uint64_t memory_budget;
     /*

@@ -33,10 +33,10 @@ class Reader(_native.Reader):
     keeps it, and when that one ends, however it ends, another goes on while all read on.
 
     `memory_budget` is how many bytes its documents and their index may take: unless set, half of
-    the control group's limit or of the host's memory, whichever is less. Where an entry needs more,
-    the reader spills, if it may; else it stops applying and `status` says so; it answers on, and
-    turns stale by its bounds. Readers that share a copy count it once, by the budget of the one
-    that keeps it.
+    the control group's limit or of the host's memory, whichever is less, and less than half where
+    that would leave below 56 MiB and 8 for each partition. Where an entry needs more, the reader
+    spills, if it may; else it stops applying and `status` says so; it answers on, and turns stale
+    by its bounds. Readers that share a copy count it once, by the budget of the one that keeps it.
 
     `spill_bytes_max` is how many bytes of disk, in `checkpoint_dir`, documents may take that have
     no room in memory; 0 spills nothing, and more than 0 needs the directory (`InvalidArgument`).

@@ -20,6 +20,8 @@ from testing import WAIT_SECONDS, Server, Stores, eventually, new_name
 KIB, MIB = 1 << 10, 1 << 20
 BUDGET = 512 * KIB
 GROUP_BYTES = 96 * MIB
+GROUP_BUDGET = 32 * MIB
+"""What a reader of one partition takes of it: 64 MiB are left to the process and its tail."""
 VALUE = os.urandom(64 * KIB)
 DOCUMENTS = 3_000
 """Twice the memory of the group."""
@@ -227,8 +229,10 @@ class Member:
     def order(self, order: str) -> str:
         """Give an order and return the answer."""
         assert self._process.stdin is not None
-        self._process.stdin.write(order + "\n")
-        self._process.stdin.flush()
+        # A process that has ended is told of by its missing answer.
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.write(order + "\n")
+            self._process.stdin.flush()
         return self._line()
 
     def tell(self) -> Told:
@@ -266,7 +270,7 @@ def test_a_reader_in_a_control_group_is_never_killed_for_memory(
         members.callback(early.kill)
         assert early.order("await") == "ready"
         told = early.tell()
-        assert told["budget"] == GROUP_BYTES // 2 and told["used"] < told["budget"]
+        assert told["budget"] == GROUP_BUDGET and told["used"] < told["budget"]
         with store.write_stream() as stream:
             for n in range(DOCUMENTS):
                 stream.send(forebay.put(f"k{n}", {"raw": VALUE}))

@@ -1,17 +1,21 @@
-//! How much memory a reader may take where nobody says: half of what its container or its host has.
+//! How much memory a reader may take where nobody says: half of what its container or its host has,
+//! and less where what is left would not do for the rest of the process.
 
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Read};
 use std::path::Path;
 
+use forebay_core::limits::{MEMORY_REST_BYTES, MEMORY_REST_PARTITION_BYTES};
+
 /// More than most of the files have that are read here.
 const TEXT_BYTES: usize = 4_096;
 
-/// A bound of memory, and where it comes from.
+/// What a reader's memory is bounded by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MemoryBudget {
-    pub bytes: u64,
+    /// What was asked for, or all that there is.
+    limit: u64,
     pub source: Source,
 }
 
@@ -19,37 +23,48 @@ pub(crate) struct MemoryBudget {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     Options,
-    HalfOfGroup,
-    HalfOfHost,
+    Group,
+    Host,
 }
 
 impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Options => "the reader's options",
-            Self::HalfOfGroup => "half of the control group's limit",
-            Self::HalfOfHost => "half of the host's memory",
+            Self::Group => "the control group's limit",
+            Self::Host => "the host's memory",
         })
     }
 }
 
 impl MemoryBudget {
-    /// The bound that was asked for, else half of the smaller of the control group's limit and the
-    /// host's memory; `None` where the system tells neither.
+    /// By what was asked for, else by the smaller of the control group's limit and the host's
+    /// memory; `None` where the system tells neither.
     pub(crate) fn new(asked: Option<u64>) -> Option<Self> {
         if let Some(bytes) = asked {
-            return Some(Self { bytes, source: Source::Options });
+            return Some(Self { limit: bytes, source: Source::Options });
         }
         let read = |path: &Path| read(path).ok();
         let host = read(Path::new("/proc/meminfo")).and_then(|text| total_of(&text));
-        Self::half_of(host, group_limit(&read))
+        Self::smaller_of(host, group_limit(&read))
     }
 
-    fn half_of(host: Option<u64>, group: Option<u64>) -> Option<Self> {
+    /// What documents and index of so many partitions may take: all that was asked for, else half
+    /// of what there is. Where that leaves too little to the process and to what its tails have in
+    /// flight it is less, but a quarter at least.
+    pub(crate) fn bytes(&self, partitions: usize) -> u64 {
+        if self.source == Source::Options {
+            return self.limit;
+        }
+        let rest = MEMORY_REST_BYTES + MEMORY_REST_PARTITION_BYTES * partitions as u64;
+        (self.limit / 2).min(self.limit.saturating_sub(rest)).max(self.limit / 4)
+    }
+
+    fn smaller_of(host: Option<u64>, group: Option<u64>) -> Option<Self> {
         let is_group = group.is_some_and(|group| host.is_none_or(|host| group < host));
-        let source = if is_group { Source::HalfOfGroup } else { Source::HalfOfHost };
-        let bytes = if is_group { group } else { host };
-        bytes.map(|bytes| Self { bytes: bytes / 2, source })
+        let source = if is_group { Source::Group } else { Source::Host };
+        let limit = if is_group { group } else { host };
+        limit.map(|limit| Self { limit, source })
     }
 }
 
@@ -116,16 +131,25 @@ mod tests {
     }
 
     #[test]
-    fn without_a_word_it_is_half_of_the_smaller() {
-        let of = MemoryBudget::half_of;
-        let budget = |bytes, source| Some(MemoryBudget { bytes, source });
+    fn without_a_word_it_is_the_smaller() {
+        let of = MemoryBudget::smaller_of;
+        let budget = |limit, source| Some(MemoryBudget { limit, source });
         assert_eq!(of(None, None), None);
-        assert_eq!(of(Some(100), None), budget(50, Source::HalfOfHost));
-        assert_eq!(of(Some(100), Some(1 << 62)), budget(50, Source::HalfOfHost));
-        assert_eq!(of(Some(100), Some(60)), budget(30, Source::HalfOfGroup));
-        assert_eq!(of(None, Some(60)), budget(30, Source::HalfOfGroup));
+        assert_eq!(of(Some(100), None), budget(100, Source::Host));
+        assert_eq!(of(Some(100), Some(1 << 62)), budget(100, Source::Host));
+        assert_eq!(of(Some(100), Some(60)), budget(60, Source::Group));
+        assert_eq!(of(None, Some(60)), budget(60, Source::Group));
         assert_eq!(total_of("MemFree: 1 kB\nMemTotal:   24 kB\n"), Some(24 * 1_024));
         assert_eq!(total_of("nothing"), None);
         assert_eq!(MemoryBudget::new(Some(9)), budget(9, Source::Options));
+    }
+
+    #[test]
+    fn it_takes_half_and_leaves_enough() {
+        let mib = |limit: u64, source| MemoryBudget { limit: limit << 20, source };
+        let takes = |limit, partitions| mib(limit, Source::Group).bytes(partitions) >> 20;
+        assert_eq!([takes(4_096, 1), takes(4_096, 64), takes(128, 1)], [2_048, 2_048, 64]);
+        assert_eq!([takes(96, 1), takes(1_024, 64), takes(64, 1)], [32, 456, 16]);
+        assert_eq!(mib(64, Source::Options).bytes(64), 64 << 20, "what is asked for is not less");
     }
 }

@@ -81,10 +81,10 @@ pub struct ReaderOptions {
     /// Where and how often to write checkpoints, from which a restart goes on; `None` writes none.
     pub checkpoint: Option<CheckpointOptions>,
     /// Bytes of memory that the documents and their index may take; `None` is half of the smaller
-    /// of the control group's limit and the host's memory. Where an entry needs more, the reader
-    /// spills, if it may; else it stops applying and says so in its status; it answers on, and
-    /// turns stale by its bounds. Readers that share a copy count it once: by the budget of the one
-    /// that keeps it.
+    /// of the control group's limit and the host's memory, and less where that would leave below
+    /// 56 MiB and 8 for each partition. Where an entry needs more, the reader spills, if it may;
+    /// else it stops applying and says so in its status; it answers on, and turns stale by its
+    /// bounds. Readers that share a copy count it once: by the budget of the one that keeps it.
     pub memory_budget: Option<u64>,
     /// Bytes of disk, in the directory of the checkpoints, that documents may take which have no
     /// room in memory any more; 0 spills nothing. Those go there that were written longest ago, and

@@ -477,8 +477,9 @@ pub(crate) fn share(
         None => Index::new(versions, followed, seed)?,
     };
     if let Some(budget) = budget {
-        index.limit_memory(budget.bytes);
-        let MemoryBudget { bytes, source } = budget;
+        let bytes = budget.bytes(partitions.iter().flatten().count());
+        index.limit_memory(bytes);
+        let source = budget.source;
         tracing::debug!(store = %options.store, bytes, %source, "memory budget");
     }
     spill_to_disk(&index, &options, &parts)?;
