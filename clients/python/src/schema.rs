@@ -54,8 +54,7 @@ pub(crate) fn field_type_of(name: &str) -> Result<FieldType> {
 }
 
 fn key_type_of(name: &str) -> Result<KeyType> {
-    let all = [KeyType::String, KeyType::Bytes, KeyType::Int64];
-    all.into_iter().find(|key_type| key_type.name() == name).ok_or_else(|| {
+    KeyType::named(name).ok_or_else(|| {
         Error::invalid_argument(format!("no key type '{name}'; there are string, bytes, int64"))
     })
 }

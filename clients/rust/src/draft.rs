@@ -7,7 +7,7 @@ use forebay_core::id::{DocumentVersion, PartitionId, Sequence};
 use forebay_core::key::{Key, KeyType, KeyValue};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Definition, Field};
-use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, Result};
 use forebay_index::DocumentKey;
 
@@ -113,20 +113,21 @@ impl Draft {
 
     fn route(&self, definition: &Definition) -> Result<(Key, PartitionId)> {
         self.key.check(definition.key_type, "key")?;
-        let declared = definition.partition_key.and_then(|id| definition.field_by_id(id));
+        let field = definition.partition_key.and_then(|id| definition.field_by_id(id));
+        let declared = field.zip(definition.partition_key_type());
         let (key, hashed) = match (declared, &self.partition_key) {
             (None, None) => (Key::plain(&self.key.bytes)?, &self.key.bytes),
             (None, Some(_)) => {
                 let message = "the store is partitioned by its key; name no partition key";
                 return Err(Error::invalid_argument(message));
             }
-            (Some(field), None) => {
+            (Some((field, _)), None) => {
                 let message = "the store is partitioned by a field; name its value with every key";
                 return Err(Error::invalid_argument(message).with_field(&field.name));
             }
-            (Some(field), Some(given)) => {
+            (Some((field, key_type)), Some(given)) => {
                 given
-                    .check(key_type_of(field), "partition key")
+                    .check(key_type, "partition key")
                     .map_err(|error| error.with_field(&field.name))?;
                 (Key::partitioned(&given.bytes, &self.key.bytes)?, &given.bytes)
             }
@@ -158,14 +159,6 @@ fn named<'a>(definition: &'a Definition, name: &str) -> Result<&'a Field> {
     })
 }
 
-fn key_type_of(field: &Field) -> KeyType {
-    match field.field_type {
-        FieldType::Scalar(ScalarType::String) => KeyType::String,
-        FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
-        _ => KeyType::Bytes,
-    }
-}
-
 fn fitted(op: FieldOp, to: FieldType) -> Result<FieldOp> {
     let items = |items: Vec<Value>| match to {
         FieldType::List(scalar) => fit_items(items, scalar),
@@ -192,6 +185,7 @@ mod tests {
     use forebay_core::ErrorCode;
     use forebay_core::id::StoreId;
     use forebay_core::schema::{Alteration, StoreSpec};
+    use forebay_core::value::ScalarType;
 
     use super::*;
 

@@ -202,12 +202,8 @@ impl Change {
             Key::split(self.key.as_bytes(), definition.partition_key.is_some())?;
         check_key_part(primary, definition.key_type, "primary key")?;
         let field = definition.partition_key.and_then(|id| definition.field_by_id(id));
-        let Some((bytes, field)) = partition_key.zip(field) else { return Ok(()) };
-        let key_type = match field.field_type {
-            FieldType::Scalar(ScalarType::String) => KeyType::String,
-            FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
-            _ => KeyType::Bytes,
-        };
+        let of = field.zip(definition.partition_key_type());
+        let Some((bytes, (field, key_type))) = partition_key.zip(of) else { return Ok(()) };
         check_key_part(bytes, key_type, "partition key").map_err(|e| e.with_field(&field.name))
     }
 

@@ -19,6 +19,14 @@ pub enum KeyType {
 }
 
 impl KeyType {
+    /// Every key type.
+    pub const ALL: [Self; 3] = [Self::String, Self::Bytes, Self::Int64];
+
+    /// The type of this name.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|key_type| key_type.name() == name)
+    }
+
     /// The type's name in definitions and messages.
     pub fn name(self) -> &'static str {
         match self {

@@ -6,7 +6,6 @@ use std::ops::Bound;
 use crate::error::{Error, Result};
 use crate::key::{Key, KeyType};
 use crate::schema::Definition;
-use crate::value::{FieldType, ScalarType};
 
 /// First byte of every document's key.
 pub const DOCUMENTS: u8 = b'd';
@@ -47,20 +46,8 @@ pub enum Direction {
 
 impl KeyOrder {
     /// The order of this store's keys.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a definition whose partition key is of no key type.
-    pub fn of(definition: &Definition) -> Result<Self> {
-        let partition = definition.partition_key.map(|id| {
-            let field = definition.field_by_id(id).map(|field| field.field_type);
-            match field {
-                Some(FieldType::Scalar(ScalarType::String)) => Ok(KeyType::String),
-                Some(FieldType::Scalar(ScalarType::Bytes)) => Ok(KeyType::Bytes),
-                Some(FieldType::Scalar(ScalarType::Int64)) => Ok(KeyType::Int64),
-                _ => Err(Error::invalid_argument("a partition key is a string, bytes or int64")),
-            }
-        });
-        Ok(Self { primary: definition.key_type, partition: partition.transpose()? })
+    pub fn of(definition: &Definition) -> Self {
+        Self { primary: definition.key_type, partition: definition.partition_key_type() }
     }
 
     /// The key under which a shard stores a document.
@@ -77,7 +64,8 @@ impl KeyOrder {
     /// The document that a stored key is of.
     ///
     /// # Errors
-    /// `Corrupt` for bytes that no document is stored under.
+    /// `Corrupt` for bytes that no document is stored under, `LimitExceeded` for a key over the
+    /// limit.
     pub fn identity(self, stored: &[u8]) -> Result<Key> {
         let [DOCUMENTS, stored @ ..] = stored else { return Err(damaged()) };
         let Some(partition) = self.partition else {
@@ -291,10 +279,9 @@ mod tests {
     use crate::error::ErrorCode;
     use crate::id::StoreId;
     use crate::schema::StoreSpec;
+    use crate::value::{FieldType, ScalarType};
 
     type Parts = (Vec<u8>, Vec<u8>);
-
-    const TYPES: [KeyType; 3] = [KeyType::String, KeyType::Bytes, KeyType::Int64];
 
     /// Bytes of a key in which the bytes that the form needs for itself are frequent.
     fn key(key_type: KeyType) -> BoxedStrategy<Vec<u8>> {
@@ -324,7 +311,7 @@ mod tests {
     }
 
     fn orders() -> impl Strategy<Value = KeyOrder> {
-        let types = || prop::sample::select(TYPES.to_vec());
+        let types = || prop::sample::select(KeyType::ALL.to_vec());
         (types(), prop::option::of(types()))
             .prop_map(|(primary, partition)| KeyOrder { primary, partition })
     }
@@ -424,7 +411,7 @@ mod tests {
     fn the_order_is_that_of_the_definition() {
         let mut spec = StoreSpec::documents("users", KeyType::String, 4)
             .field("tenant", FieldType::Scalar(ScalarType::Int64));
-        let of = |spec: &StoreSpec| KeyOrder::of(&spec.define(StoreId(1)).unwrap()).unwrap();
+        let of = |spec: &StoreSpec| KeyOrder::of(&spec.define(StoreId(1)).unwrap());
         assert_eq!(of(&spec), KeyOrder { primary: KeyType::String, partition: None });
         spec.partition_key = Some("tenant".to_owned());
         let scoped = KeyOrder { primary: KeyType::String, partition: Some(KeyType::Int64) };

@@ -12,6 +12,7 @@ pub mod dead_letter;
 pub mod dedup;
 pub mod entropy;
 pub mod error;
+pub mod fields;
 pub mod fold;
 pub mod id;
 pub mod key;

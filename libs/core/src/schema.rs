@@ -239,6 +239,17 @@ impl Definition {
         self.fields.get(place)
     }
 
+    /// Type of its partition key, if it declares one.
+    pub fn partition_key_type(&self) -> Option<KeyType> {
+        let field = self.field_by_id(self.partition_key?)?;
+        Some(match field.field_type {
+            FieldType::Scalar(ScalarType::String) => KeyType::String,
+            FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
+            // Checked to be one of the three.
+            _ => KeyType::Bytes,
+        })
+    }
+
     /// The next version, with these alterations.
     ///
     /// # Errors

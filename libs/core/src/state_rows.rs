@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use crate::clock::Timestamp;
 use crate::dedup::ClientWindow;
 use crate::error::{Error, Result};
+use crate::fields::Fields;
 use crate::fold::{Applied, PartitionState};
 use crate::id::{
     ClientId, DocumentVersion, LogId, Offset, POSITION_BYTES, PartitionCount, PartitionId,
@@ -143,8 +144,8 @@ impl Head {
     /// # Errors
     /// `UpgradeNeeded` for a version that this build does not know, `Corrupt` for no head.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let mut fields = Fields(bytes);
-        let version = u16::from_le_bytes(fields.take()?);
+        let mut fields = Fields::new(bytes, damaged);
+        let version = fields.u16()?;
         if version != HEAD_VERSION {
             let message = format!(
                 "the shard has a head of version {version}, this build knows {HEAD_VERSION}; \
@@ -152,7 +153,7 @@ impl Head {
             );
             return Err(Error::upgrade_needed(message));
         }
-        let flags = u16::from_le_bytes(fields.take()?);
+        let flags = fields.u16()?;
         if flags & !FLAGS_KNOWN != 0 {
             return Err(damaged());
         }
@@ -166,7 +167,6 @@ impl Head {
         let append_time = fields.time()?;
         let (start, end) = (Offset(fields.u64()?), Offset(fields.u64()?));
         let (copy, next_outcome) = (fields.u32()?, fields.u64()?);
-        fields.end()?;
         let followed = Followed {
             append_time: is_set(FLAG_APPEND_TIME).then_some(append_time),
             opened: is_set(FLAG_OPENED).then_some((start, end)),
@@ -186,7 +186,7 @@ impl Head {
             followed,
             next_outcome,
         };
-        // What is not known is 0.
+        // What is not known is 0, and nothing stands behind it.
         if head.encode() == bytes { Ok(head) } else { Err(damaged()) }
     }
 
@@ -287,7 +287,7 @@ fn outcome_row(outcome: &Outcome) -> Vec<u8> {
 }
 
 fn outcome_of(row: &[u8; OUTCOME_BYTES]) -> Result<Outcome> {
-    let mut fields = Fields(row);
+    let mut fields = Fields::new(row, damaged);
     let client = ClientId(u128::from_le_bytes(fields.take()?));
     let (sequence, position) = (Sequence(fields.u64()?), Position::from_bytes(&fields.take()?));
     let ([kind], version) = (fields.take()?, DocumentVersion(fields.u64()?));
@@ -305,38 +305,11 @@ fn outcome_of(row: &[u8; OUTCOME_BYTES]) -> Result<Outcome> {
 }
 
 fn damaged() -> Error {
-    Error::corrupt("the shard's state is damaged; the shard is built anew from the log")
+    Error::corrupt("the shard's state is damaged; remove the shard and build it anew from its log")
 }
 
 fn sized<const N: usize>(bytes: &[u8]) -> Result<[u8; N]> {
     bytes.try_into().map_err(|_| damaged())
-}
-
-/// Fields that are taken off the front of some bytes.
-struct Fields<'b>(&'b [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or_else(damaged)?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn u32(&mut self) -> Result<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn time(&mut self) -> Result<Timestamp> {
-        self.take().map(i64::from_le_bytes).map(Timestamp::from_micros)
-    }
-
-    fn end(self) -> Result<()> {
-        if self.0.is_empty() { Ok(()) } else { Err(damaged()) }
-    }
 }
 
 #[cfg(test)]

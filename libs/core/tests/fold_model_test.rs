@@ -58,7 +58,7 @@ struct Scribe {
 impl Scribe {
     fn new(seed: u64) -> Self {
         let mut dice = Dice::new(seed);
-        let key_type = *dice.pick(&[KeyType::String, KeyType::Bytes, KeyType::Int64]);
+        let key_type = *dice.pick(&KeyType::ALL);
         let mut spec = StoreSpec::documents("random", key_type, PARTITIONS);
         for number in 0..4 + dice.below(6) {
             spec = spec.field(format!("name{number}"), dice.field_type());

@@ -141,20 +141,13 @@ fn vectors() -> ShardVectors {
     }
 }
 
-fn key_type(name: &str) -> KeyType {
-    [KeyType::String, KeyType::Bytes, KeyType::Int64]
-        .into_iter()
-        .find(|it| it.name() == name)
-        .unwrap()
-}
-
 #[test]
 fn shard_vectors_hold() {
     check("shard.json", &vectors(), COMMAND);
     let held: ShardVectors = read("shard.json");
     for vector in &held.keys {
-        let partition = vector.partition_key_type.as_deref().map(key_type);
-        let order = KeyOrder { primary: key_type(&vector.key_type), partition };
+        let partition = vector.partition_key_type.as_deref().and_then(KeyType::named);
+        let order = KeyOrder { primary: KeyType::named(&vector.key_type).unwrap(), partition };
         let identity = order.identity(&unhex(&vector.stored_hex)).unwrap();
         assert_eq!(hex(identity.as_bytes()), vector.identity_hex, "{}", vector.name);
     }

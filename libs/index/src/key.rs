@@ -4,7 +4,6 @@ use forebay_core::id::{PartitionCount, PartitionId};
 use forebay_core::key::{Key, KeyType, KeyValue, check_length};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
-use forebay_core::value::{FieldType, ScalarType};
 use forebay_core::{Error, Result};
 
 /// What names one document in a read: its primary key, and its partition key where the store
@@ -181,14 +180,9 @@ pub(crate) struct KeyShape {
 
 impl KeyShape {
     pub(crate) fn of(definition: &Definition) -> Self {
-        let partition_key = definition.partition_key.and_then(|id| definition.field_by_id(id));
         Self {
             key_type: definition.key_type,
-            partition_key_type: partition_key.map(|field| match field.field_type {
-                FieldType::Scalar(ScalarType::String) => KeyType::String,
-                FieldType::Scalar(ScalarType::Int64) => KeyType::Int64,
-                _ => KeyType::Bytes,
-            }),
+            partition_key_type: definition.partition_key_type(),
             partitions: definition.partitions,
         }
     }
@@ -315,6 +309,7 @@ mod tests {
     use forebay_core::ErrorCode;
     use forebay_core::id::StoreId;
     use forebay_core::schema::StoreSpec;
+    use forebay_core::value::{FieldType, ScalarType};
 
     fn shape(partition_key: Option<&str>) -> KeyShape {
         let tenant = FieldType::Scalar(ScalarType::Int64);

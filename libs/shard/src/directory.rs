@@ -69,13 +69,7 @@ impl ShardDirectory {
     ///
     /// # Errors
     /// As [`ShardDirectory::resume`].
-    pub fn create(
-        &self,
-        at: PartitionRef,
-        partitions: PartitionCount,
-        order: KeyOrder,
-    ) -> Result<ShardWriter> {
-        debug_assert!(at.partition.0 < partitions.0);
+    pub fn create(&self, at: PartitionRef, order: KeyOrder) -> Result<ShardWriter> {
         std::fs::create_dir_all(&self.dir).map_err(|error| self.refused(&error))?;
         let number = self.copies(at)?.last().map_or(1, |last| last + 1);
         let path = self.path(at, number);
@@ -92,17 +86,6 @@ impl ShardDirectory {
             Error::conflict("the shard is still read; remove it when its readers have ended")
         })?;
         destroy(&path)
-    }
-
-    /// The partitions of which there is a copy.
-    ///
-    /// # Errors
-    /// `Unavailable` for a disk that refuses.
-    pub fn partitions(&self) -> Result<Vec<PartitionRef>> {
-        let mut partitions: Vec<_> = self.names()?.into_iter().map(|(at, _)| at).collect();
-        partitions.sort_unstable();
-        partitions.dedup();
-        Ok(partitions)
     }
 
     /// Numbers of the copies of a partition, in ascending order.

@@ -8,9 +8,12 @@ pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
     let text = error.as_ref();
     let told = |advice: &str| format!("{doing}: {text}; {advice}");
     match error.kind() {
-        ErrorKind::Corruption => Error::corrupt(told("the shard is built anew; look at its disk")),
-        ErrorKind::IOError if text.contains("lock") => {
-            Error::unavailable(told("another process has the shard open; stop that one"))
+        ErrorKind::Corruption => {
+            Error::corrupt(told("look at its disk, and build the shard anew from its log"))
+        }
+        // The file by which the engine keeps a second opening out, of this process too.
+        ErrorKind::IOError if text.contains("/LOCK:") => {
+            Error::unavailable(told("the shard is open already; close it there"))
         }
         ErrorKind::IOError => Error::unavailable(told("look at the disk and the space on it")),
         ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::TimedOut => {

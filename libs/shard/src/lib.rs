@@ -16,10 +16,10 @@
 //!
 //! let folder = tempfile::tempdir().unwrap();
 //! let definition = StoreSpec::documents("users", KeyType::String, 1).define(StoreId(7))?;
-//! let order = KeyOrder::of(&definition)?;
+//! let order = KeyOrder::of(&definition);
 //! let directory = ShardDirectory::new(folder.path(), Resources::new(64 << 20)?);
 //! let at = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
-//! let mut writer = directory.create(at, PartitionCount(1), order)?;
+//! let mut writer = directory.create(at, order)?;
 //!
 //! let mut state = PartitionState::new(at, PartitionCount(1));
 //! state.log_id = Some(LogId(1));

@@ -6,7 +6,7 @@ use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, Options, Wr
 
 use crate::expiry::DurableTime;
 
-/// Bits of a filter for each key: about one read in a hundred looks at a file in vain.
+/// Bits of a filter for each key, as the engine's manual advises.
 const FILTER_BITS: f64 = 10.0;
 /// Part of the memory that writes may take before they go to disk.
 const WRITES_SHARE: usize = 4;
@@ -20,8 +20,8 @@ pub struct Resources {
 }
 
 impl Resources {
-    /// With this much memory for blocks of files and for writes that are not on disk yet, which
-    /// take a quarter at most. What iterators pin comes on top.
+    /// With this much memory for blocks of files and for writes that are not on disk yet, which go
+    /// there beyond a quarter of it. The engine bounds both softly; what iterators pin comes on top.
     ///
     /// # Errors
     /// `LimitExceeded` below [`SHARD_MEMORY_BYTES_MIN`].

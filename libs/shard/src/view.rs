@@ -82,7 +82,7 @@ impl<'s> View<'s> {
             Direction::Forward => rows.seek_to_first(),
             Direction::Backward => rows.seek_to_last(),
         }
-        Scan { shard: self.shard, rows, direction, is_begun: false, is_empty: range.is_empty() }
+        Scan { shard: self.shard, rows, direction, is_begun: false }
     }
 }
 
@@ -92,7 +92,6 @@ pub struct Scan<'v> {
     rows: DBRawIteratorWithThreadMode<'v, DB>,
     direction: Direction,
     is_begun: bool,
-    is_empty: bool,
 }
 
 impl Scan<'_> {
@@ -103,9 +102,6 @@ impl Scan<'_> {
     /// than there are.
     #[expect(clippy::should_implement_trait, reason = "what it lends lives until the next call")]
     pub fn next(&mut self) -> Result<Option<(Key, &[u8])>> {
-        if self.is_empty {
-            return Ok(None);
-        }
         if std::mem::replace(&mut self.is_begun, true) && self.rows.valid() {
             match self.direction {
                 Direction::Forward => self.rows.next(),

@@ -70,7 +70,7 @@ fn a_writer_that_is_killed_leaves_what_a_prefix_of_the_log_makes() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
     let mut model = world.model();
     let mut dice = Dice::new(u64::from(std::process::id()));
-    let (mut lost, mut before) = (0, 0);
+    let (mut got_on, mut before) = (0, 0);
     for round in 0..ROUNDS {
         let (mut child, flushed, listener) = start_writer(dir.path());
         std::thread::sleep(Duration::from_micros(dice.below(400_000) as u64));
@@ -84,7 +84,7 @@ fn a_writer_that_is_killed_leaves_what_a_prefix_of_the_log_makes() {
             applied >= flushed.max(before),
             "round {round}: {applied}, and {flushed} was on disk"
         );
-        lost += usize::from(applied > before);
+        got_on += usize::from(applied > before);
         while model.state.offset_applied < replica.state.offset_applied {
             model.step();
         }
@@ -98,5 +98,5 @@ fn a_writer_that_is_killed_leaves_what_a_prefix_of_the_log_makes() {
         replica.writer.shard().flush().unwrap();
         before = replica.state.offset_applied.0;
     }
-    assert!(lost > ROUNDS / 3, "writers came to write before they were killed: {lost}");
+    assert!(got_on > ROUNDS / 3, "writers came to write before they were killed: {got_on}");
 }

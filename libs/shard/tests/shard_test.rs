@@ -161,7 +161,7 @@ fn a_copy_that_is_served_wins_over_those_that_are_not_and_they_go() {
     let shards = directory(dir.path());
     let served = |is_served| Followed { is_served, copy: 1, ..Followed::default() };
     let write = |number: u8, is_served| {
-        let mut writer = shards.create(AT, ONE, world.order()).unwrap();
+        let mut writer = shards.create(AT, world.order()).unwrap();
         let writes = vec![(Key::plain(&[number]).unwrap(), Some(vec![number]))];
         let applied = Applied { writes, ..Applied::default() };
         writer.apply(&applied, &PartitionState::new(AT, ONE), served(is_served)).unwrap();
@@ -184,10 +184,9 @@ fn a_copy_that_is_served_wins_over_those_that_are_not_and_they_go() {
     write(5, true);
     assert_eq!(found(), Some((vec![5], true)));
     assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "the others are gone");
-    assert_eq!(shards.partitions().unwrap(), [AT]);
     // With another number of partitions its keys belong elsewhere.
     assert!(shards.resume(AT, PartitionCount(2), world.order()).unwrap().is_none());
-    assert!(shards.partitions().unwrap().is_empty());
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
 }
 
 #[test]

@@ -7,12 +7,9 @@ use forebay_core::key::KeyType;
 use forebay_core::key_order::KeyOrder;
 use forebay_core::state_rows::{Followed, HEAD, Head};
 
-/// Kinds of keys, by number: what `how` of an input of [`shard_rows`] chooses.
-const KEY_TYPES: [KeyType; 3] = [KeyType::String, KeyType::Bytes, KeyType::Int64];
-
 /// What an input of a stored key of this store begins with.
 pub fn how_of_key(primary: KeyType, partition: Option<KeyType>) -> u8 {
-    let number = |of| KEY_TYPES.iter().position(|it| *it == of).unwrap_or_default() as u8;
+    let number = |of| KeyType::ALL.iter().position(|it| *it == of).unwrap_or_default() as u8;
     number(primary) + 3 * partition.map_or(0, |of| 1 + number(of))
 }
 
@@ -29,8 +26,8 @@ pub fn shard_rows(input: &[u8]) {
     if *how >= HOW_OF_ROW {
         return state_row(rest);
     }
-    let partition = (how / 3).checked_sub(1).map(|of| KEY_TYPES[usize::from(of)]);
-    let order = KeyOrder { primary: KEY_TYPES[usize::from(how % 3)], partition };
+    let partition = (how / 3).checked_sub(1).map(|of| KeyType::ALL[usize::from(of)]);
+    let order = KeyOrder { primary: KeyType::ALL[usize::from(how % 3)], partition };
     match order.identity(rest) {
         Ok(key) => assert_eq!(order.stored(key.as_bytes()).as_deref(), Ok(rest)),
         Err(error) => {

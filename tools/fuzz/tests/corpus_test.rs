@@ -192,12 +192,9 @@ fn messages() -> Inputs {
 fn shards() -> Inputs {
     let held: Json = vectors::read("shard.json");
     let mut inputs = Inputs::new();
-    let key_type = |name: &str| {
-        [KeyType::String, KeyType::Bytes, KeyType::Int64].into_iter().find(|it| it.name() == name)
-    };
     for key in held["keys"].as_array().unwrap() {
-        let primary = key_type(key["key_type"].as_str().unwrap()).unwrap();
-        let partition = key["partition_key_type"].as_str().and_then(key_type);
+        let primary = KeyType::named(key["key_type"].as_str().unwrap()).unwrap();
+        let partition = key["partition_key_type"].as_str().and_then(KeyType::named);
         let how = how_of_key(primary, partition);
         let name = format!("key-{how}-{}", file_name(key["name"].as_str().unwrap()));
         inputs.insert(name, input(usize::from(how), &unhex(&key["stored_hex"])));

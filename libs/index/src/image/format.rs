@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use forebay_core::clock::Timestamp;
+use forebay_core::fields::Fields;
 use forebay_core::id::{
     Epoch, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
 };
@@ -189,7 +190,7 @@ impl Meta {
         let (checksums, rest) = bytes.split_at(8 * counts.all_blocks() as usize);
         let checksums = checksums.as_chunks::<8>().0.iter();
         let checksums = checksums.map(|checksum| u64::from_le_bytes(*checksum)).collect();
-        let mut fields = Fields(rest);
+        let mut fields = Fields::new(rest, too_early);
         let mut extents = Vec::with_capacity(counts.extents as usize);
         let (mut first_in_file, mut behind) = (0, 0);
         for _ in 0..counts.extents {
@@ -205,8 +206,8 @@ impl Meta {
         }
         let expiries =
             (0..counts.groups).map(|_| Ok(fields.u64()? as i64)).collect::<Result<_>>()?;
-        let segments = (0..counts.segments).map(|_| fields.segment()).collect::<Result<_>>()?;
-        Ok(Self { checksums, extents, expiries, segments, state: fields.0.to_vec() })
+        let segments = (0..counts.segments).map(|_| segment(&mut fields)).collect::<Result<_>>()?;
+        Ok(Self { checksums, extents, expiries, segments, state: fields.rest().to_vec() })
     }
 }
 
@@ -252,7 +253,7 @@ pub(super) fn encode_header(header: &Header) -> Vec<u8> {
 /// `Unsupported` for a format that this build does not know; `Corrupt`.
 pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
     let (body, checksum) = bytes.split_at(BLOCK - 8);
-    let mut fields = Fields(body);
+    let mut fields = Fields::new(body, too_early);
     let (magic, version) = (fields.u32()?, fields.u16()?);
     if magic != MAGIC {
         return Err(damaged("it does not begin like one"));
@@ -264,12 +265,13 @@ pub(super) fn decode_header(bytes: &Block) -> Result<Header> {
         );
         return Err(Error::unsupported(message));
     }
-    if Fields(checksum).u64()? != xxh3_64(body) || fields.u16()? != 0 {
+    if Fields::new(checksum, too_early).u64()? != xxh3_64(body) || fields.u16()? != 0 {
         return Err(damaged("a header whose checksum does not fit"));
     }
-    let header = Header { format_version: version, ..fields.header()? };
+    let header = Header { format_version: version, ..take_header(&mut fields)? };
     let has_parity = header.counts.parities > 0;
-    match fields.0.iter().all(|byte| *byte == 0) && (version == FORMAT_VERSION || !has_parity) {
+    match fields.rest().iter().all(|byte| *byte == 0) && (version == FORMAT_VERSION || !has_parity)
+    {
         true => Ok(header),
         false => Err(damaged("a header with something behind it")),
     }
@@ -283,63 +285,43 @@ impl Header {
     }
 }
 
-/// Bytes from the front of which fields are taken.
-struct Fields<'b>(&'b [u8]);
+fn too_early() -> Error {
+    damaged("it ends too early")
+}
 
-impl Fields<'_> {
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (array, rest) =
-            self.0.split_first_chunk().ok_or_else(|| damaged("it ends too early"))?;
-        self.0 = rest;
-        Ok(*array)
+fn segment(fields: &mut Fields<'_>) -> Result<SegmentAt> {
+    let [address, bytes, used, live] = [fields.u64()?, fields.u64()?, fields.u64()?, fields.u64()?];
+    let (bytes, is_open) = (bytes & !SEGMENT_OPEN, bytes & SEGMENT_OPEN != 0);
+    if live > used || used > bytes {
+        return Err(damaged("a segment that holds more than it is long"));
     }
+    Ok(SegmentAt { address, bytes, used, live, is_open })
+}
 
-    fn u16(&mut self) -> Result<u16> {
-        self.array().map(u16::from_le_bytes)
-    }
-
-    fn u32(&mut self) -> Result<u32> {
-        self.array().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        self.array().map(u64::from_le_bytes)
-    }
-
-    fn segment(&mut self) -> Result<SegmentAt> {
-        let [address, bytes, used, live] = [self.u64()?, self.u64()?, self.u64()?, self.u64()?];
-        let (bytes, is_open) = (bytes & !SEGMENT_OPEN, bytes & SEGMENT_OPEN != 0);
-        if live > used || used > bytes {
-            return Err(damaged("a segment that holds more than it is long"));
-        }
-        Ok(SegmentAt { address, bytes, used, live, is_open })
-    }
-
-    fn header(&mut self) -> Result<Header> {
-        let store = StoreId(self.u64()?);
-        let partition = PartitionRef { store, partition: PartitionId(self.u32()?) };
-        let partitions = PartitionCount(self.u32()?);
-        let (epoch, place, _) = (Epoch(self.u32()?), self.u16()?, self.u16()?);
-        let position = Position { epoch, offset: Offset(self.u64()?), place };
-        let offset_applied = Offset(self.u64()?);
-        let partition_time = Timestamp::from_micros(self.u64()? as i64);
-        let (schema_version, _) = (SchemaVersion(self.u32()?), self.u32()?);
-        let progress = Progress { position, offset_applied, partition_time, schema_version };
-        let held = Held {
-            documents: self.u64()?,
-            key_bytes: self.u64()?,
-            row_bytes: self.u64()?,
-            memory_bytes: self.u64()?,
-        };
-        let (hash_seed, root, blocks) = (self.u64()?, self.u64()?, self.u64()?);
-        let [extents, groups, segments, state_bytes] =
-            [self.u32()?, self.u32()?, self.u32()?, self.u32()?];
-        let about = ImageAbout { partition, partitions, progress, held };
-        let (meta_checksum, parities) = (self.u64()?, self.u64()?);
-        let counts = Counts { blocks, extents, groups, segments, state_bytes, parities };
-        let format_version = FORMAT_VERSION;
-        Ok(Header { about, format_version, hash_seed, root, counts, meta_checksum })
-    }
+fn take_header(fields: &mut Fields<'_>) -> Result<Header> {
+    let store = StoreId(fields.u64()?);
+    let partition = PartitionRef { store, partition: PartitionId(fields.u32()?) };
+    let partitions = PartitionCount(fields.u32()?);
+    let (epoch, place, _) = (Epoch(fields.u32()?), fields.u16()?, fields.u16()?);
+    let position = Position { epoch, offset: Offset(fields.u64()?), place };
+    let offset_applied = Offset(fields.u64()?);
+    let partition_time = Timestamp::from_micros(fields.u64()? as i64);
+    let (schema_version, _) = (SchemaVersion(fields.u32()?), fields.u32()?);
+    let progress = Progress { position, offset_applied, partition_time, schema_version };
+    let held = Held {
+        documents: fields.u64()?,
+        key_bytes: fields.u64()?,
+        row_bytes: fields.u64()?,
+        memory_bytes: fields.u64()?,
+    };
+    let (hash_seed, root, blocks) = (fields.u64()?, fields.u64()?, fields.u64()?);
+    let [extents, groups, segments, state_bytes] =
+        [fields.u32()?, fields.u32()?, fields.u32()?, fields.u32()?];
+    let about = ImageAbout { partition, partitions, progress, held };
+    let (meta_checksum, parities) = (fields.u64()?, fields.u64()?);
+    let counts = Counts { blocks, extents, groups, segments, state_bytes, parities };
+    let format_version = FORMAT_VERSION;
+    Ok(Header { about, format_version, hash_seed, root, counts, meta_checksum })
 }
 
 #[cfg(test)]

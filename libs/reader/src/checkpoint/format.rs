@@ -3,6 +3,7 @@
 
 use forebay_core::clock::Timestamp;
 use forebay_core::dedup::ClientWindow;
+use forebay_core::fields::Fields;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{ClientId, LogId, Offset, PartitionId, Position};
 use forebay_core::{Error, Result};
@@ -90,8 +91,8 @@ pub(super) fn encode(head: &Head) -> Result<Vec<u8>> {
 /// # Errors
 /// `Unsupported` for a version that this build does not know, `Corrupt` for damage.
 pub(super) fn decode(about: &ImageAbout, bytes: &[u8]) -> Result<Head> {
-    let mut fields = Fields(bytes);
-    let version = u16::from_le_bytes(fields.take()?);
+    let mut fields = Fields::new(bytes, || damaged("a short state"));
+    let version = fields.u16()?;
     if version != STATE_VERSION {
         let message = format!(
             "the checkpoint has a state of version {version}, this build knows {STATE_VERSION}; \
@@ -99,7 +100,7 @@ pub(super) fn decode(about: &ImageAbout, bytes: &[u8]) -> Result<Head> {
         );
         return Err(Error::unsupported(message));
     }
-    let flags = u16::from_le_bytes(fields.take()?);
+    let flags = fields.u16()?;
     if flags & !(FLAG_APPEND_TIME | FLAG_CLOCK_ERROR) != 0 {
         return Err(damaged("a bit of its state that must be 0"));
     }
@@ -114,14 +115,14 @@ pub(super) fn decode(about: &ImageAbout, bytes: &[u8]) -> Result<Head> {
     let (start, end) = (Offset(fields.u64()?), Offset(fields.u64()?));
     let (windows, sources) = (fields.u64()?, fields.u64()?);
     for _ in 0..windows {
-        let (client, window) = fields.window()?;
-        state.dedup.restore(client, window);
+        let client = ClientId(u128::from_le_bytes(fields.take()?));
+        state.dedup.restore(client, ClientWindow::from_bytes(&fields.take()?));
     }
     for _ in 0..sources {
-        let (partition, position) = fields.source()?;
-        state.sources.insert(partition, position);
+        let partition = PartitionId(fields.u32()?);
+        state.sources.insert(partition, Position::from_bytes(&fields.take()?));
     }
-    if !fields.0.is_empty() {
+    if !fields.rest().is_empty() {
         return Err(damaged("a state that is too long"));
     }
     Ok(Head {
@@ -130,36 +131,4 @@ pub(super) fn decode(about: &ImageAbout, bytes: &[u8]) -> Result<Head> {
         clock_error_us: (flags & FLAG_CLOCK_ERROR != 0).then_some(clock_error_us),
         opened: Bounds { start, end, server_time: None },
     })
-}
-
-/// Fields that are taken off the front of some bytes.
-struct Fields<'b>(&'b [u8]);
-
-impl Fields<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or_else(|| damaged("a short state"))?;
-        self.0 = rest;
-        Ok(*taken)
-    }
-
-    fn u32(&mut self) -> Result<u32> {
-        self.take().map(u32::from_le_bytes)
-    }
-
-    fn u64(&mut self) -> Result<u64> {
-        self.take().map(u64::from_le_bytes)
-    }
-
-    fn time(&mut self) -> Result<Timestamp> {
-        self.take().map(i64::from_le_bytes).map(Timestamp::from_micros)
-    }
-
-    fn window(&mut self) -> Result<(ClientId, ClientWindow)> {
-        let client = ClientId(u128::from_le_bytes(self.take()?));
-        Ok((client, ClientWindow::from_bytes(&self.take()?)))
-    }
-
-    fn source(&mut self) -> Result<(PartitionId, Position)> {
-        Ok((PartitionId(self.u32()?), Position::from_bytes(&self.take()?)))
-    }
 }

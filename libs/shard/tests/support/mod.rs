@@ -80,7 +80,7 @@ impl World {
     }
 
     pub fn order(&self) -> KeyOrder {
-        KeyOrder::of(&self.0[0].definition).unwrap()
+        KeyOrder::of(&self.0[0].definition)
     }
 
     /// The record at an offset.
@@ -121,7 +121,7 @@ impl World {
         let (writer, state, outcomes) = match found {
             Some((writer, Resumed { state, outcomes, .. })) => (writer, state, outcomes),
             None => {
-                let writer = directory.create(AT, ONE, self.order()).unwrap();
+                let writer = directory.create(AT, self.order()).unwrap();
                 (writer, PartitionState::new(AT, ONE), OutcomeTable::default())
             }
         };

@@ -208,7 +208,7 @@ pub fn field_spec() -> impl Strategy<Value = FieldSpec> {
 }
 
 fn key_type() -> impl Strategy<Value = KeyType> {
-    select(vec![KeyType::String, KeyType::Bytes, KeyType::Int64])
+    select(KeyType::ALL.to_vec())
 }
 
 /// Specs that a definition can be made of: no name twice, the partition key among the fields.
