@@ -31,6 +31,16 @@ pub fn stay_on(core: usize) -> Result<(), String> {
     sched_setaffinity(None, &cores).map_err(|error| format!("stay on core {core}: {error}"))
 }
 
+/// Lets the calling thread use any core again, also where the one that started it [`stay_on`]s one.
+///
+/// # Errors
+/// The machine does not let this process choose.
+pub fn use_any_core() -> Result<(), String> {
+    let mut cores = CpuSet::new();
+    (0..CpuSet::MAX_CPU).for_each(|core| cores.set(core));
+    sched_setaffinity(None, &cores).map_err(|error| format!("use any core: {error}"))
+}
+
 /// The median of what chunks of equal work took: a chunk in which the thread lost its core drops
 /// out.
 #[must_use]

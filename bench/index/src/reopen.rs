@@ -33,8 +33,8 @@ const CHECKED: u64 = 200_000;
 /// For so long a reader asks again at once; then it leaves the core to those that it waits for.
 const ASKED_AT_ONCE: u64 = 20_000_000;
 /// How often a reader is opened in each way in a round: one opening meets whatever else the machine
-/// does in that millisecond.
-const OPENED_EACH: usize = 5;
+/// does in that millisecond, such as the work of a process that keeps the copy from then on.
+const OPENED_EACH: usize = 11;
 /// Bytes of a page that is torn.
 const PAGE_BYTES: usize = 4_096;
 

@@ -1,15 +1,16 @@
 //! Reads on one core while a writer is at work on the other.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use forebay_bench_report::Values;
 use forebay_core::fold::Applied;
-use forebay_index::{CopyOut, DocumentKey, FieldHandle, Index};
+use forebay_index::{CopyOut, DocumentKey, FieldHandle, Index, Upkeep};
 
 use super::{Copy, ENTRY, Kept, words};
-use crate::clock::{nanos, stay_on, thread_nanos};
+use crate::clock::{nanos, stay_on, thread_nanos, use_any_core};
 use crate::data::{Data, KeyBytes};
 use crate::gets::percentiles;
 
@@ -21,6 +22,9 @@ const SINGLES: usize = 500_000;
 /// Changes of one entry of a paced writer, and how many different ones there are.
 const PACED: u64 = 100;
 const PREPARED: u64 = 2_000;
+/// Parts of a round of growth: reads that nothing disturbs and reads beside inserts alternate, so
+/// that both meet the same mapping and the same machine.
+const PARTS: u64 = 8;
 /// Reads between two looks at whether the writer is done.
 const GLANCE: usize = 1_024;
 
@@ -170,31 +174,25 @@ impl Growth {
         Ok(Self { copy, reader, first, documents: first, each })
     }
 
-    /// Reads while nothing comes, then while the next documents do.
+    /// Reads while nothing comes, then while the next documents do, in turns.
     ///
     /// # Errors
     /// A document is missing, or there is no memory.
     pub fn grow(&mut self) -> Result<Values, String> {
-        let idle = self.reader.read(SINGLES, &AtomicBool::new(false))?;
-        let (copy, reader) = (&mut self.copy, &mut self.reader);
+        let (mut idle, mut times, mut wrote) = (Vec::new(), Vec::new(), Inserted::default());
         let (from, till) = (self.documents, self.documents + self.each);
-        let ends = AtomicBool::new(false);
-        let (times, wrote) = thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                let wrote = insert(copy, from..till);
-                ends.store(true, Ordering::Relaxed);
-                wrote
-            });
-            (reader.read(usize::MAX, &ends), writer.join())
-        });
-        let wrote = wrote.map_err(|_| "the writer panicked".to_owned())??;
+        for part in 0..PARTS {
+            idle.extend(self.reader.read(SINGLES / PARTS as usize, &AtomicBool::new(false))?);
+            let border = |part| from + self.each * part / PARTS;
+            times.extend(self.read_beside(border(part)..border(part + 1), &mut wrote)?);
+        }
         self.documents = till;
         let found = self.copy.writer.held().documents;
         if found != till {
             return Err(format!("{found} documents of {till}, {} at first", self.first));
         }
         let mut values = percentiles("still", &idle)?;
-        values.extend(percentiles("growing", &times?)?);
+        values.extend(percentiles("growing", &times)?);
         values.push(("longest apply, ms".to_owned(), wrote.longest as f64 / 1e6));
         let at = wrote.longest_at as f64 / 1e6;
         values.push(("documents before the longest apply, M".to_owned(), at));
@@ -204,6 +202,21 @@ impl Growth {
         values.push(("groups moved by one change, most".to_owned(), moved.into()));
         values.push(("insert".to_owned(), wrote.nanos as f64 / self.each as f64));
         Ok(values)
+    }
+
+    /// Reads while these documents come; what each read took.
+    fn read_beside(&mut self, come: Range<u64>, wrote: &mut Inserted) -> Result<Vec<u64>, String> {
+        let (copy, reader, ends) = (&mut self.copy, &mut self.reader, AtomicBool::new(false));
+        let (times, inserted) = thread::scope(|scope| {
+            let writer = scope.spawn(|| {
+                let inserted = insert(copy, come, wrote);
+                ends.store(true, Ordering::Relaxed);
+                inserted
+            });
+            (reader.read(usize::MAX, &ends), writer.join())
+        });
+        inserted.map_err(|_| "the writer panicked".to_owned())??;
+        times
     }
 }
 
@@ -218,10 +231,18 @@ struct Inserted {
     over_a_millisecond: u64,
 }
 
+/// Does upkeep where there is a core for it: it is not to wait for the writer that waits for it.
+fn prepare(upkeep: Upkeep) {
+    if let Err(problem) = use_any_core() {
+        eprintln!("upkeep stays on the writer's core: {problem}");
+    }
+    upkeep.run();
+}
+
 /// Inserts documents, an entry in each call.
-fn insert(copy: &mut Copy, numbers: std::ops::Range<u64>) -> Result<Inserted, String> {
+fn insert(copy: &mut Copy, numbers: Range<u64>, all: &mut Inserted) -> Result<(), String> {
     stay_on(WRITER_CORE)?;
-    let (mut all, mut upkeep) = (Inserted::default(), None::<thread::JoinHandle<()>>);
+    let mut upkeep = None::<thread::JoinHandle<()>>;
     for first in numbers.clone().step_by(ENTRY as usize) {
         let effect = copy.effect(first..numbers.end.min(first + ENTRY), Kept::default());
         let effect = effect.map_err(words)?;
@@ -230,7 +251,7 @@ fn insert(copy: &mut Copy, numbers: std::ops::Range<u64>) -> Result<Inserted, St
         let took = thread_nanos() - began;
         // As a reader's tail does beside what it applies.
         if upkeep.as_ref().is_none_or(thread::JoinHandle::is_finished) {
-            upkeep = copy.writer.upkeep().map(|upkeep| thread::spawn(move || upkeep.run()));
+            upkeep = copy.writer.upkeep().map(|upkeep| thread::spawn(move || prepare(upkeep)));
         }
         if took > all.longest {
             (all.longest, all.longest_at) = (took, first);
@@ -239,7 +260,8 @@ fn insert(copy: &mut Copy, numbers: std::ops::Range<u64>) -> Result<Inserted, St
         all.calls += 1;
         all.nanos += took;
     }
-    Ok(all)
+    // Reads that nothing disturbs come next.
+    upkeep.map_or(Ok(()), |upkeep| upkeep.join().map_err(|_| "upkeep panicked".to_owned()))
 }
 
 #[cfg(test)]
