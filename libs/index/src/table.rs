@@ -49,6 +49,7 @@ mod groups;
 mod lay;
 mod moving;
 mod of_image;
+mod places;
 mod record;
 mod scratch;
 mod segments;
@@ -75,6 +76,7 @@ use form::GroupAt;
 use group::Group;
 use groups::Groups;
 pub(crate) use moving::MoveTo;
+use places::Places;
 pub(crate) use record::{Record, filler};
 pub(crate) use scratch::Scratch;
 use segments::Segments;
@@ -279,8 +281,8 @@ pub(crate) struct Table {
     hash: SeededHash,
     root: Root,
     directory: Option<Chunk>,
-    /// By directory entry, the place of its group in `groups`.
-    places: Vec<u32>,
+    /// Of each hash, the place of its group in `groups`.
+    places: Places,
     groups: Groups,
     due: Due,
     segments: Segments,
@@ -317,7 +319,7 @@ impl Table {
             hash,
             root: Root::NONE,
             directory: None,
-            places: Vec::new(),
+            places: Places::default(),
             groups: Groups::default(),
             due: Due::default(),
             segments: Segments::new(serial),
@@ -373,9 +375,7 @@ impl Table {
     }
 
     fn place_of(&self, hash: u64) -> usize {
-        let depth = self.root.depth();
-        let entry = if depth == 0 { 0 } else { (hash >> (64 - depth)) as usize };
-        self.places[entry] as usize
+        self.places.of(hash)
     }
 
     /// The row of a key; a copy of one that was spilled.
@@ -463,7 +463,12 @@ impl Table {
     /// Swings directory entries to a group.
     fn point(&mut self, entries: Range<usize>, place: usize, publishing: Publishing<'_>) {
         let group = GroupAt::of(&self.groups[place].chunk);
-        self.places[entries.clone()].fill(place as u32);
+        if !entries.is_empty() {
+            // As many entries as a power of two, all of one beginning.
+            let depth = self.root.depth() - entries.len().ilog2();
+            let hash = (entries.start as u64).checked_shl(64 - self.root.depth());
+            self.places.point(hash.unwrap_or(0), depth, place);
+        }
         let Some(directory) = &self.directory else {
             self.root = Root::of_group(group);
             return self.publish(publishing);
@@ -494,14 +499,19 @@ impl Table {
         let directory = self.memory.allocate(ENTRY_BYTES << depth)?;
         // SAFETY: the chunk was just allocated, so nobody else has its address.
         unsafe { self.memory.clear(&directory) };
-        let places: Vec<u32> = self.places.iter().flat_map(|place| [*place; 2]).collect();
-        for (entry, place) in places.iter().enumerate() {
-            let group = GroupAt::of(&self.groups[*place as usize].chunk);
-            let at = directory.address() + entry as u64 * ENTRY_BYTES;
-            // SAFETY: a place in the same chunk, which is large enough.
-            unsafe { self.memory.half_word(at) }.store(group.entry(), Ordering::Relaxed);
+        for entry in 0..1 << self.root.depth() {
+            let group = match self.directory {
+                None => self.root.only_group().entry(),
+                // SAFETY: an entry of the directory in use, which only this writer stores to.
+                Some(_) => unsafe { self.memory.half_word(self.entry_address(entry)) }
+                    .load(Ordering::Relaxed),
+            };
+            let at = directory.address() + 2 * entry as u64 * ENTRY_BYTES;
+            for at in [at, at + ENTRY_BYTES] {
+                // SAFETY: a place in the new chunk, which is large enough.
+                unsafe { self.memory.half_word(at) }.store(group, Ordering::Relaxed);
+            }
         }
-        self.places = places;
         self.root = Root::new(depth, directory.address());
         self.publish(publishing);
         let old = self.directory.replace(directory);

@@ -61,9 +61,7 @@ impl Table {
     /// Before this time none of a group's documents expires: by group, in the order of the
     /// directory.
     pub(super) fn expiries(&self) -> Vec<i64> {
-        let mut places = self.places.clone();
-        places.dedup();
-        places.iter().map(|place| self.groups[*place as usize].expires).collect()
+        self.places.in_order().into_iter().map(|place| self.groups[place].expires).collect()
     }
 
     /// Prepares the removal of what has expired at this time from groups that are due, at most this

@@ -56,7 +56,7 @@ impl Table {
         let kept = self.new_group(0, false)?;
         self.group_bytes += kept.chunk.bytes();
         self.root = Root::of_group(GroupAt::of(&kept.chunk));
-        self.places.push(0);
+        self.places.point(0, 0, 0);
         self.groups.push(kept);
         self.publish(publishing);
         Ok(())

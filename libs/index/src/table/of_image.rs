@@ -177,14 +177,16 @@ impl Table {
             let expires = *expires_of(expiries.next())?;
             let chunk = run[0].chunk().ok_or_else(|| damaged("a group that is no chunk"))?;
             self.group_bytes += chunk.bytes();
-            let mut kept = Kept::of(chunk, self.root.depth() - width.ilog2());
+            let depth = self.root.depth() - width.ilog2();
+            let mut kept = Kept::of(chunk, depth);
             kept.has_room = !self.memory.is_of_image();
             let place = self.groups.len();
             if expires < NEVER {
                 self.due.note(place, &mut kept, expires);
             }
             self.groups.push(kept);
-            self.places.extend(std::iter::repeat_n(place as u32, width));
+            let hash = (first as u64).checked_shl(64 - self.root.depth());
+            self.places.point(hash.unwrap_or(0), depth, place);
             first += width;
         }
         if expiries.next().is_some() { Err(damaged("more groups than it has")) } else { Ok(()) }

@@ -1,0 +1,106 @@
+//! Which group a hash belongs to, as the writer knows it: by place in its list of groups. In pieces
+//! of which each grows on its own: one list beside the directory would be copied each time that the
+//! directory doubles, into memory that has no pages yet, inside of one `apply`.
+
+/// Most bits of a hash by which its piece is found.
+const PIECES_DEPTH_MAX: u32 = 8;
+
+/// The places of groups, by the first bits of the hashes that belong to them.
+#[derive(Debug, Default)]
+pub(super) struct Places {
+    /// By the first bits of a hash; each by the bits behind them, as many as it needs. The number
+    /// of either is a power of two.
+    pieces: Vec<Vec<u32>>,
+}
+
+impl Places {
+    /// The place of the group that a hash belongs to; there is one.
+    #[inline]
+    pub(super) fn of(&self, hash: u64) -> usize {
+        let depth = self.pieces.len().ilog2();
+        let piece = &self.pieces[first_bits(hash, depth)];
+        piece[first_bits(hash << depth, piece.len().ilog2())] as usize
+    }
+
+    /// Lets all hashes that begin with so many bits of this one belong to the group of a place.
+    pub(super) fn point(&mut self, hash: u64, depth: u32, place: usize) {
+        let place = place as u32;
+        if self.pieces.is_empty() {
+            self.pieces.push(vec![place]);
+        }
+        while self.pieces.len().ilog2() < depth.min(PIECES_DEPTH_MAX) {
+            // None of them is longer than one yet.
+            self.pieces =
+                self.pieces.iter().flat_map(|piece| [piece.clone(), piece.clone()]).collect();
+        }
+        let over = self.pieces.len().ilog2();
+        if depth <= over {
+            let width = 1 << (over - depth);
+            let start = first_bits(hash, depth) * width;
+            self.pieces[start..start + width].fill(vec![place]);
+            return;
+        }
+        let (piece, depth) = (&mut self.pieces[first_bits(hash, over)], depth - over);
+        while piece.len().ilog2() < depth {
+            *piece = piece.iter().flat_map(|place| [*place; 2]).collect();
+        }
+        let width = piece.len() >> depth;
+        let start = first_bits(hash << over, depth) * width;
+        piece[start..start + width].fill(place);
+    }
+
+    /// The place of each group, in the order of their hashes.
+    pub(super) fn in_order(&self) -> Vec<usize> {
+        let mut places: Vec<_> =
+            self.pieces.iter().flatten().map(|place| *place as usize).collect();
+        places.dedup();
+        places
+    }
+}
+
+/// The number that the first bits of a hash are.
+#[inline]
+fn first_bits(hash: u64, bits: u32) -> usize {
+    hash.checked_shr(64 - bits).unwrap_or(0) as usize
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    /// A directory of one list, of this depth.
+    const DEPTH: u32 = 12;
+
+    proptest! {
+        #[test]
+        fn they_are_those_of_one_list(splits in prop::collection::vec(any::<u64>(), 0..300)) {
+            let (mut places, mut list) = (Places::default(), vec![0; 1 << DEPTH]);
+            places.point(0, 0, 0);
+            let mut depths = vec![0];
+            for hash in splits {
+                // The group of the hash becomes two: the high half goes to a new place.
+                let place = places.of(hash);
+                let depth = depths[place] + 1;
+                if depth > DEPTH {
+                    continue;
+                }
+                depths[place] = depth;
+                depths.push(depth);
+                for (bit, to) in [(0, place), (1, depths.len() - 1)] {
+                    let cleared = hash & !(1 << (64 - depth));
+                    let begins = cleared | bit << (64 - depth);
+                    places.point(begins, depth, to);
+                    let start = first_bits(begins, depth) << (DEPTH - depth);
+                    list[start..start + (1 << (DEPTH - depth))].fill(to);
+                }
+            }
+            for (entry, place) in list.iter().enumerate() {
+                prop_assert_eq!(places.of((entry as u64) << (64 - DEPTH) | 12_345), *place);
+            }
+            list.dedup();
+            prop_assert_eq!(places.in_order(), list);
+        }
+    }
+}
