@@ -63,7 +63,7 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
     for launch in 0..times.launches {
         let (scratch, began) = (Scratch::new()?, nanos());
         let mut workers = Vec::new();
-        for (name, orders, worker) in start(section, programs, times, count, &scratch) {
+        for (name, orders, worker) in start(section, programs, times, &scratch) {
             match worker {
                 Ok(worker) => {
                     if launch == 0 {
@@ -99,17 +99,11 @@ type Started = (String, Vec<&'static str>, Result<Worker, String>);
 
 /// Starts all workers of a section, and waits until they hold their data. They load it at the same
 /// time, but for readers of one node: the first of these makes the copy that the others open.
-fn start(
-    section: &Section,
-    programs: &Programs,
-    times: Times,
-    rounds: usize,
-    scratch: &Scratch,
-) -> Vec<Started> {
+fn start(section: &Section, programs: &Programs, times: Times, scratch: &Scratch) -> Vec<Started> {
     let processes = section.processes.iter().filter(|it| !(times.quick && it.slow));
     let one = |process: &Process, start: fn(&str, &mut Command) -> Result<Worker, String>| {
         let name = format!("{}, {}", section.name, process.role);
-        let command = programs.command(section, process, rounds, scratch);
+        let command = programs.command(section, process, scratch);
         let worker = command.and_then(|mut command| start(&name, &mut command));
         (name, process.orders.clone(), worker)
     };

@@ -79,7 +79,6 @@ impl Programs {
         &self,
         section: &Section,
         process: &Process,
-        rounds: usize,
         scratch: &Scratch,
     ) -> Result<Command, String> {
         let data = &section.data;
@@ -88,7 +87,7 @@ impl Programs {
             Runtime::Rust => {
                 let mut command = Command::new(&self.rust);
                 command.args(["worker", section.name, process.role]);
-                command.args([rounds.to_string(), entries]);
+                command.arg(entries);
                 command
             }
             Runtime::Java25 | Runtime::Java17 => {
@@ -227,9 +226,9 @@ mod tests {
         let programs = Programs::new(PathBuf::from("/none/index"));
         let section = &plan::sections()[0];
         let scratch = Scratch::new().unwrap();
-        let command = programs.command(section, &section.processes[0], 3, &scratch).unwrap();
+        let command = programs.command(section, &section.processes[0], &scratch).unwrap();
         let arguments: Vec<_> = command.get_args().map(|it| it.to_string_lossy()).collect();
-        assert_eq!(arguments, ["worker", "1M x 50 B", "reads", "3", "1000000"]);
+        assert_eq!(arguments, ["worker", "1M x 50 B", "reads", "1000000"]);
         let huge = command.get_envs().any(|(name, _)| name == MALLOC.0);
         assert!(huge && programs.peers.get().is_none());
     }

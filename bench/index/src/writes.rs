@@ -4,6 +4,7 @@
 //! answered, as the reader's tail hands it over.
 
 mod beside;
+mod growth;
 mod overhead;
 
 use std::sync::Arc;
@@ -27,7 +28,8 @@ use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_index::{FieldHandle, Index, PartitionPhase, PartitionWriter, ReadAt};
 use forebay_wire::entry::{decode_entry, encode_entry};
 
-pub use beside::{Beside, Growth, READER_CORE};
+pub use beside::{Beside, READER_CORE};
+pub use growth::Growth;
 pub use overhead::bytes_per_entry;
 
 use crate::clock::nanos;

@@ -1,5 +1,5 @@
 //! `make bench-index`: the embedded index and its peers, in one table. As `index worker SECTION
-//! ROLE ROUNDS ENTRIES` it is the process that holds a section's data in Rust; as `index opened
+//! ROLE ENTRIES` it is the process that holds a section's data in Rust; as `index opened
 //! ENTRIES VALUE_BYTES HOW` a reader over files whose opening is measured.
 
 use std::cell::RefCell;
@@ -23,7 +23,7 @@ fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
     let ended = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         [] => run(),
-        ["worker", section, role, rounds, entries] => work(section, role, rounds, entries),
+        ["worker", section, role, entries] => work(section, role, entries),
         ["opened", entries, value_bytes, how] => opened(entries, value_bytes, how),
         _ => Err("run it without arguments: make bench-index".to_owned()),
     };
@@ -48,12 +48,12 @@ fn run() -> Result<(), String> {
 }
 
 /// Holds the data of a section and answers orders.
-fn work(section: &str, role: &str, rounds: &str, entries: &str) -> Result<(), String> {
+fn work(section: &str, role: &str, entries: &str) -> Result<(), String> {
     let sections = plan::sections();
     let found = sections.iter().find(|known| known.name == section);
     let data = found.map(|section| section.data).ok_or("there is no such section")?;
     let number = |word: &str| word.parse::<u64>().map_err(|error| format!("{word}: {error}"));
-    let (rounds, entries) = (number(rounds)?, number(entries)?);
+    let entries = number(entries)?;
     let data = Data { entries, ..data };
     if role == "reopen" {
         return reopen(data);
@@ -69,8 +69,8 @@ fn work(section: &str, role: &str, rounds: &str, entries: &str) -> Result<(), St
         "apply" => apply(data),
         "beside" => beside(data),
         "growth" => {
-            let growth = RefCell::new(Growth::fill(data, 1_000_000, rounds)?);
-            let grow = || growth.borrow_mut().grow();
+            let growth = Growth::new(data, 1_000_000);
+            let grow = || growth.grow();
             answer(data, &mut [Contender::several("grow", grow)])
         }
         "bytes" => answer(data, &mut [Contender::several("bytes", || bytes_per_entry(data))]),

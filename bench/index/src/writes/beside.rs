@@ -1,35 +1,31 @@
 //! Reads on one core while a writer is at work on the other.
 
-use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::Duration;
 
 use forebay_bench_report::Values;
 use forebay_core::fold::Applied;
-use forebay_index::{CopyOut, DocumentKey, FieldHandle, Index, Upkeep};
+use forebay_index::{CopyOut, DocumentKey, FieldHandle, Index};
 
-use super::{Copy, ENTRY, Kept, words};
-use crate::clock::{nanos, stay_on, thread_nanos, use_any_core};
+use super::{Copy, Kept, words};
+use crate::clock::{nanos, stay_on};
 use crate::data::{Data, KeyBytes};
 use crate::gets::percentiles;
 
 /// The cores of readers, and of the writer beside them.
 pub const READER_CORE: usize = 1;
-const WRITER_CORE: usize = 0;
+pub(super) const WRITER_CORE: usize = 0;
 /// Reads of one round.
-const SINGLES: usize = 500_000;
+pub(super) const SINGLES: usize = 500_000;
 /// Changes of one entry of a paced writer, and how many different ones there are.
 const PACED: u64 = 100;
 const PREPARED: u64 = 2_000;
-/// Parts of a round of growth: reads that nothing disturbs and reads beside inserts alternate, so
-/// that both meet the same mapping and the same machine.
-const PARTS: u64 = 8;
 /// Reads between two looks at whether the writer is done.
 const GLANCE: usize = 1_024;
 
 /// A reader that follows the chain of keys.
-struct Chain {
+pub(super) struct Chain {
     data: Data,
     index: Index,
     value: FieldHandle,
@@ -38,14 +34,14 @@ struct Chain {
 }
 
 impl Chain {
-    fn new(copy: &Copy, data: Data) -> Result<Self, String> {
+    pub(super) fn new(copy: &Copy, data: Data) -> Result<Self, String> {
         let value = copy.handle().map_err(words)?;
         let buffer = vec![0; data.value_bytes];
         Ok(Self { data, index: copy.index.clone(), value, at: data.key(0), buffer })
     }
 
     /// Reads until it is told to end, at most so often; what each read took.
-    fn read(&mut self, most: usize, ends: &AtomicBool) -> Result<Vec<u64>, String> {
+    pub(super) fn read(&mut self, most: usize, ends: &AtomicBool) -> Result<Vec<u64>, String> {
         let mut times = Vec::with_capacity(most.min(SINGLES * 4));
         let began_at = self.data.number(&self.at);
         while times.len() < most && !ends.load(Ordering::Relaxed) {
@@ -152,118 +148,6 @@ fn write_paced(
     Ok(written as f64 * 1e9 / (nanos() - began).max(1) as f64)
 }
 
-/// Reads of the first documents while many more come.
-pub struct Growth {
-    copy: Copy,
-    reader: Chain,
-    first: u64,
-    documents: u64,
-    each: u64,
-}
-
-impl Growth {
-    /// Fills the first documents; the others come in so many rounds.
-    ///
-    /// # Errors
-    /// There is no memory.
-    pub fn fill(data: Data, first: u64, rounds: u64) -> Result<Self, String> {
-        let small = Data { entries: first, ..data };
-        let copy = Copy { data, ..Copy::fill(small).map_err(words)? };
-        let reader = Chain::new(&copy, small)?;
-        let each = (data.entries - first) / rounds.max(1);
-        Ok(Self { copy, reader, first, documents: first, each })
-    }
-
-    /// Reads while nothing comes, then while the next documents do, in turns.
-    ///
-    /// # Errors
-    /// A document is missing, or there is no memory.
-    pub fn grow(&mut self) -> Result<Values, String> {
-        let (mut idle, mut times, mut wrote) = (Vec::new(), Vec::new(), Inserted::default());
-        let (from, till) = (self.documents, self.documents + self.each);
-        for part in 0..PARTS {
-            idle.extend(self.reader.read(SINGLES / PARTS as usize, &AtomicBool::new(false))?);
-            let border = |part| from + self.each * part / PARTS;
-            times.extend(self.read_beside(border(part)..border(part + 1), &mut wrote)?);
-        }
-        self.documents = till;
-        let found = self.copy.writer.held().documents;
-        if found != till {
-            return Err(format!("{found} documents of {till}, {} at first", self.first));
-        }
-        let mut values = percentiles("still", &idle)?;
-        values.extend(percentiles("growing", &times)?);
-        values.push(("longest apply, ms".to_owned(), wrote.longest as f64 / 1e6));
-        let at = wrote.longest_at as f64 / 1e6;
-        values.push(("documents before the longest apply, M".to_owned(), at));
-        let over = wrote.over_a_millisecond as f64;
-        values.push(("applies over 1 ms in a million".to_owned(), over * 1e6 / wrote.calls as f64));
-        let moved = self.copy.writer.groups_moved_max();
-        values.push(("groups moved by one change, most".to_owned(), moved.into()));
-        values.push(("insert".to_owned(), wrote.nanos as f64 / self.each as f64));
-        Ok(values)
-    }
-
-    /// Reads while these documents come; what each read took.
-    fn read_beside(&mut self, come: Range<u64>, wrote: &mut Inserted) -> Result<Vec<u64>, String> {
-        let (copy, reader, ends) = (&mut self.copy, &mut self.reader, AtomicBool::new(false));
-        let (times, inserted) = thread::scope(|scope| {
-            let writer = scope.spawn(|| {
-                let inserted = insert(copy, come, wrote);
-                ends.store(true, Ordering::Relaxed);
-                inserted
-            });
-            (reader.read(usize::MAX, &ends), writer.join())
-        });
-        inserted.map_err(|_| "the writer panicked".to_owned())??;
-        times
-    }
-}
-
-/// What inserts took, in processor time of their thread.
-#[derive(Default)]
-struct Inserted {
-    calls: u64,
-    nanos: u64,
-    longest: u64,
-    /// Documents before the longest call.
-    longest_at: u64,
-    over_a_millisecond: u64,
-}
-
-/// Does upkeep where there is a core for it: it is not to wait for the writer that waits for it.
-fn prepare(upkeep: Upkeep) {
-    if let Err(problem) = use_any_core() {
-        eprintln!("upkeep stays on the writer's core: {problem}");
-    }
-    upkeep.run();
-}
-
-/// Inserts documents, an entry in each call.
-fn insert(copy: &mut Copy, numbers: Range<u64>, all: &mut Inserted) -> Result<(), String> {
-    stay_on(WRITER_CORE)?;
-    let mut upkeep = None::<thread::JoinHandle<()>>;
-    for first in numbers.clone().step_by(ENTRY as usize) {
-        let effect = copy.effect(first..numbers.end.min(first + ENTRY), Kept::default());
-        let effect = effect.map_err(words)?;
-        let began = thread_nanos();
-        copy.take(&effect).map_err(words)?;
-        let took = thread_nanos() - began;
-        // As a reader's tail does beside what it applies.
-        if upkeep.as_ref().is_none_or(thread::JoinHandle::is_finished) {
-            upkeep = copy.writer.upkeep().map(|upkeep| thread::spawn(move || prepare(upkeep)));
-        }
-        if took > all.longest {
-            (all.longest, all.longest_at) = (took, first);
-        }
-        all.over_a_millisecond += u64::from(took > 1_000_000);
-        all.calls += 1;
-        all.nanos += took;
-    }
-    // Reads that nothing disturbs come next.
-    upkeep.map_or(Ok(()), |upkeep| upkeep.join().map_err(|_| "upkeep panicked".to_owned()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -277,16 +161,5 @@ mod tests {
         assert!(beside.idle().unwrap().iter().any(|(name, p50)| name == "idle p50" && *p50 > 0.0));
         let values = beside.beside("10K/s", 10_000).unwrap();
         assert!(values.iter().any(|(name, rate)| name == "10K/s achieved, %" && *rate > 0.0));
-    }
-
-    #[test]
-    fn growth_comes_to_all_documents() {
-        let mut growth = Growth::fill(DATA, 1_000, 2).unwrap();
-        growth.grow().unwrap();
-        let values = growth.grow().unwrap();
-        let value = |of: &str| values.iter().find(|(name, _)| name == of).unwrap().1;
-        assert!(value("longest apply, ms") > 0.0);
-        assert_eq!(value("groups moved by one change, most"), 1.0);
-        assert_eq!(growth.copy.writer.held().documents, 10_000);
     }
 }

@@ -1,0 +1,163 @@
+//! Growth: reads of the first documents on one core while many more come on the other.
+//!
+//! A store grows the same way each time: so much is moved by the same call. What a call took is
+//! therefore taken as the least of some growths: what another process, or the host of a virtual
+//! machine, had of a core in one of them is no part of it, and what the call must do is.
+
+use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+
+use forebay_bench_report::Values;
+use forebay_index::Upkeep;
+
+use super::beside::{Chain, SINGLES, WRITER_CORE};
+use super::{Copy, ENTRY, Kept, words};
+use crate::clock::{stay_on, thread_nanos, use_any_core};
+use crate::data::Data;
+use crate::gets::percentiles;
+
+/// How often a store grows in a round.
+const GROWN: usize = 3;
+/// Parts of a growth: reads that nothing disturbs and reads beside inserts alternate, so that both
+/// meet the same mapping and the same machine.
+const PARTS: u64 = 24;
+
+/// A store that grows from its first documents to all of its data.
+pub struct Growth {
+    data: Data,
+    first: u64,
+}
+
+/// What one growth took.
+struct Grown {
+    /// Reads while nothing came, and while documents did.
+    still: Vec<u64>,
+    growing: Vec<u64>,
+    /// Processor time of each call that applied an entry.
+    calls: Vec<u64>,
+    /// The most groups that one document moved.
+    moved: u32,
+}
+
+impl Growth {
+    /// One from so many documents to all.
+    #[must_use]
+    pub fn new(data: Data, first: u64) -> Self {
+        Self { data, first }
+    }
+
+    /// Lets it grow, some times. Times of reads are those of the first.
+    ///
+    /// # Errors
+    /// A document is missing, or there is no memory.
+    pub fn grow(&self) -> Result<Values, String> {
+        let Grown { still, growing, calls, moved } = self.grow_once()?;
+        let mut least = calls.clone();
+        for _ in 1..GROWN {
+            for (least, again) in least.iter_mut().zip(self.grow_once()?.calls) {
+                *least = again.min(*least);
+            }
+        }
+        let mut values = percentiles("still", &still)?;
+        values.extend(percentiles("growing", &growing)?);
+        let longest = |calls: &[u64]| calls.iter().copied().max().unwrap_or(0);
+        let place = least.iter().position(|call| *call == longest(&least)).unwrap_or(0);
+        let before = self.first + place as u64 * ENTRY;
+        let over = calls.iter().filter(|call| **call > 1_000_000).count();
+        let (all, inserted) = (calls.iter().sum::<u64>(), self.data.entries - self.first);
+        let each = [
+            ("longest apply, ms", longest(&least) as f64 / 1e6),
+            ("documents before the longest apply, M", before as f64 / 1e6),
+            ("longest apply of one growth, ms", longest(&calls) as f64 / 1e6),
+            ("applies over 1 ms in a million, one growth", over as f64 * 1e6 / calls.len() as f64),
+            ("groups moved by one change, most", moved.into()),
+            ("insert", all as f64 / inserted as f64),
+        ];
+        values.extend(each.map(|(name, value)| (name.to_owned(), value)));
+        Ok(values)
+    }
+
+    fn grow_once(&self) -> Result<Grown, String> {
+        let small = Data { entries: self.first, ..self.data };
+        let mut copy = Copy { data: self.data, ..Copy::fill(small).map_err(words)? };
+        let mut reader = Chain::new(&copy, small)?;
+        let (mut still, mut growing, mut calls) = (Vec::new(), Vec::new(), Vec::new());
+        let entries = (self.data.entries - self.first) / ENTRY;
+        let border = |part| self.first + entries * part / PARTS * ENTRY;
+        for part in 0..PARTS {
+            still.extend(reader.read(SINGLES / PARTS as usize, &AtomicBool::new(false))?);
+            let end = if part + 1 == PARTS { self.data.entries } else { border(part + 1) };
+            growing.extend(beside(&mut copy, &mut reader, border(part)..end, &mut calls)?);
+        }
+        let found = copy.writer.held().documents;
+        if found != self.data.entries {
+            return Err(format!("{found} documents of {}", self.data.entries));
+        }
+        Ok(Grown { still, growing, calls, moved: copy.writer.groups_moved_max() })
+    }
+}
+
+/// Reads while these documents come; what each read took.
+fn beside(
+    copy: &mut Copy,
+    reader: &mut Chain,
+    come: Range<u64>,
+    calls: &mut Vec<u64>,
+) -> Result<Vec<u64>, String> {
+    let ends = AtomicBool::new(false);
+    let (times, inserted) = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let inserted = insert(copy, come, calls);
+            ends.store(true, Ordering::Relaxed);
+            inserted
+        });
+        (reader.read(usize::MAX, &ends), writer.join())
+    });
+    inserted.map_err(|_| "the writer panicked".to_owned())??;
+    times
+}
+
+/// Inserts documents, an entry in each call; notes what each call took.
+fn insert(copy: &mut Copy, numbers: Range<u64>, calls: &mut Vec<u64>) -> Result<(), String> {
+    stay_on(WRITER_CORE)?;
+    let mut upkeep = None::<JoinHandle<()>>;
+    for first in numbers.clone().step_by(ENTRY as usize) {
+        let effect = copy.effect(first..numbers.end.min(first + ENTRY), Kept::default());
+        let effect = effect.map_err(words)?;
+        let began = thread_nanos();
+        copy.take(&effect).map_err(words)?;
+        calls.push(thread_nanos() - began);
+        // As a reader's tail does beside what it applies.
+        if upkeep.as_ref().is_none_or(JoinHandle::is_finished) {
+            upkeep = copy.writer.upkeep().map(|upkeep| thread::spawn(move || prepare(upkeep)));
+        }
+    }
+    // Reads that nothing disturbs come next.
+    upkeep.map_or(Ok(()), |upkeep| upkeep.join().map_err(|_| "upkeep panicked".to_owned()))
+}
+
+/// Does upkeep where there is a core for it: it is not to wait for the writer that waits for it.
+fn prepare(upkeep: Upkeep) {
+    if let Err(problem) = use_any_core() {
+        eprintln!("upkeep stays on the writer's core: {problem}");
+    }
+    upkeep.run();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::data::Keys;
+
+    #[test]
+    fn growth_comes_to_all_documents() {
+        let data = Data { entries: 10_100, keys: Keys::Bytes16, value_bytes: 50 };
+        let values = Growth::new(data, 1_000).grow().unwrap();
+        let value = |of: &str| values.iter().find(|(name, _)| name == of).unwrap().1;
+        let (least, one) = (value("longest apply, ms"), value("longest apply of one growth, ms"));
+        assert!(0.0 < least && least <= one);
+        assert_eq!(value("groups moved by one change, most"), 1.0);
+        assert!(value("growing p50") > 0.0 && value("still p50") > 0.0);
+    }
+}
