@@ -5,6 +5,7 @@ use std::process::Command;
 
 use crate::clock::nanos;
 use crate::judge::Measured;
+use crate::memory::clear_memory;
 use crate::peers::{Programs, Scratch};
 use crate::plan::{Process, Section, Times, is_asked_for};
 use crate::serve::About;
@@ -61,6 +62,9 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
     let mut rounds = forebay_bench_report::Rounds::default();
     let count = section.rounds_max.unwrap_or(times.rounds).min(times.rounds);
     for launch in 0..times.launches {
+        if section.data.entries >= MEMORY_CLEARED_FROM {
+            clear_memory();
+        }
         let (scratch, began) = (Scratch::new()?, nanos());
         let mut workers = Vec::new();
         for (name, orders, worker) in start(section, programs, times, &scratch) {
@@ -93,6 +97,9 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
     }
     Ok(rounds)
 }
+
+/// Entries from which on a launch begins with cleared memory; smaller stores are those of tests.
+const MEMORY_CLEARED_FROM: u64 = 1_000_000;
 
 /// A worker's name, what it is told to run, and the worker or why there is none.
 type Started = (String, Vec<&'static str>, Result<Worker, String>);

@@ -24,7 +24,7 @@ const GROWN: usize = 3;
 const PARTS: u64 = 8;
 /// Undisturbed reads of a part.
 const STILL: usize = SINGLES / 2;
-/// As many come before those, untimed: the writer has left its lines in the caches.
+/// Reads before those, untimed: the writer has left its own lines in the caches.
 const WARMED: usize = SINGLES / 20;
 
 /// A store that grows from its first documents to all of its data.
