@@ -100,6 +100,9 @@ pub const READER_COPY_LOOK_SOON_MS: u64 = 1;
 pub const READER_AHEAD_MS_MAX: u64 = 1_000;
 /// Time between two tries to go on with a copy that another reader keeps, in milliseconds.
 pub const READER_TAKE_OVER_MS: u64 = 100;
+/// Wait of a reader that was just opened over a copy before it first tries, in milliseconds: what a
+/// keeper that was killed has left to do goes behind the first reads.
+pub const READER_TAKE_OVER_FIRST_MS: u64 = 5;
 /// Time between two looks of a reader at its own readiness, in milliseconds.
 pub const READER_READY_CHECK_MS: u64 = 250;
 /// How often a reader sends a barrier whose answers get lost; a second one changes nothing.

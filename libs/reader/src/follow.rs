@@ -8,7 +8,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::limits::{READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_TAKE_OVER_MS};
+use forebay_core::limits::{
+    READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_TAKE_OVER_FIRST_MS, READER_TAKE_OVER_MS,
+};
 use forebay_core::{Error, Result};
 use forebay_index::{PartitionPhase, PartitionStatus};
 
@@ -79,7 +81,7 @@ impl Follower {
     /// Looks at the copy until this reader keeps it.
     async fn follow(&self) -> Checkpoints {
         let board = &self.partition.board;
-        let mut until_try = Duration::ZERO;
+        let mut until_try = Duration::from_millis(READER_TAKE_OVER_FIRST_MS);
         loop {
             if until_try.is_zero() {
                 match self.directory.try_keep(self.partition.at) {
