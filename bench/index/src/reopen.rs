@@ -35,8 +35,8 @@ const ASKED_AT_ONCE: u64 = 20_000_000;
 /// How often a reader is opened in each way in a round: one opening meets whatever else the machine
 /// does in that millisecond, such as the work of a process that keeps the copy from then on.
 const OPENED_EACH: usize = 11;
-/// Between a kill and the next opening: the system takes the dead process apart, the node closes its
-/// streams, and a reader beside it takes over, all on the cores that the opening needs.
+/// Between a kill and the next opening: the system takes the dead process apart, the node closes
+/// its streams, and a reader beside it takes over, all on the cores that the opening needs.
 const SETTLED: Duration = Duration::from_millis(250);
 /// Bytes of a page that is torn.
 const PAGE_BYTES: usize = 4_096;

@@ -21,7 +21,8 @@ pub struct Resources {
 
 impl Resources {
     /// With this much memory for blocks of files and for writes that are not on disk yet, which go
-    /// there beyond a quarter of it. The engine bounds both softly; what iterators pin comes on top.
+    /// there beyond a quarter of it. The engine bounds both softly; what iterators pin comes on
+    /// top.
     ///
     /// # Errors
     /// `LimitExceeded` below [`SHARD_MEMORY_BYTES_MIN`].
