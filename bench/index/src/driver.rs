@@ -12,6 +12,9 @@ use crate::serve::About;
 use crate::table;
 use crate::worker::Worker;
 
+/// Entries from which on a launch begins with cleared memory; smaller stores are those of tests.
+const MEMORY_CLEARED_FROM: u64 = 1_000_000;
+
 /// What the workers said beside what they measured.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
@@ -97,9 +100,6 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
     }
     Ok(rounds)
 }
-
-/// Entries from which on a launch begins with cleared memory; smaller stores are those of tests.
-const MEMORY_CLEARED_FROM: u64 = 1_000_000;
 
 /// A worker's name, what it is told to run, and the worker or why there is none.
 type Started = (String, Vec<&'static str>, Result<Worker, String>);

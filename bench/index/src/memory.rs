@@ -34,8 +34,8 @@ impl Resident {
 }
 
 /// Lets go of the files that the system holds in memory and brings what is free together, so that
-/// each launch finds as many huge pages, whatever was read before it. Only the system's owner may:
-/// for others it does nothing.
+/// launches find much the same, whatever was read before them. Only root may; for others it does
+/// nothing.
 pub fn clear_memory() {
     for file in ["drop_caches", "compact_memory"] {
         // Best effort: how much lies in huge pages is printed beside the rows.

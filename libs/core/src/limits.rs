@@ -78,9 +78,8 @@ pub const READER_READY_AGE_MS: u64 = 10_000;
 pub const READER_READY_GRACE_MS: u64 = 5_000;
 /// Most bytes of entries that a reader takes from its log at once.
 pub const READER_READ_BYTES_MAX: usize = 1024 * 1024;
-/// Memory that a reader leaves to the rest of its process where nobody says how much it may take:
-/// a Python with NumPy and a client has 15 MiB, and 52 at most were seen while one partition was
-/// followed.
+/// Memory that a reader leaves to the rest of its process where nobody says how much it may take;
+/// see `tools/decisions/0027`.
 pub const MEMORY_REST_BYTES: u64 = 56 * 1024 * 1024;
 /// Memory that it leaves beside that for each partition: what its tail has in flight.
 pub const MEMORY_REST_PARTITION_BYTES: u64 = 8 * 1024 * 1024;

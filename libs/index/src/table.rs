@@ -76,7 +76,7 @@ use form::GroupAt;
 use group::Group;
 use groups::Groups;
 pub(crate) use moving::MoveTo;
-use places::Places;
+use places::{Places, first_bits};
 pub(crate) use record::{Record, filler};
 pub(crate) use scratch::Scratch;
 use segments::Segments;
@@ -456,7 +456,7 @@ impl Table {
     fn entries_of(&self, hash: u64) -> Range<usize> {
         let depth = self.groups[self.place_of(hash)].depth;
         let width = 1_usize << (self.root.depth() - depth);
-        let shared = if depth == 0 { 0 } else { (hash >> (64 - depth)) as usize };
+        let shared = first_bits(hash, depth);
         shared * width..(shared + 1) * width
     }
 
@@ -466,8 +466,7 @@ impl Table {
         if !entries.is_empty() {
             // As many entries as a power of two, all of one beginning.
             let depth = self.root.depth() - entries.len().ilog2();
-            let hash = (entries.start as u64).checked_shl(64 - self.root.depth());
-            self.places.point(hash.unwrap_or(0), depth, place);
+            self.places.point(self.root.first_hash(entries.start), depth, place);
         }
         let Some(directory) = &self.directory else {
             self.root = Root::of_group(group);

@@ -66,12 +66,13 @@ impl Growth {
         let mut values = percentiles("still", &still)?;
         values.extend(percentiles("growing", &growing)?);
         let longest = |calls: &[u64]| calls.iter().copied().max().unwrap_or(0);
-        let place = least.iter().position(|call| *call == longest(&least)).unwrap_or(0);
+        let longest_least = longest(&least);
+        let place = least.iter().position(|call| *call == longest_least).unwrap_or(0);
         let before = self.first + place as u64 * ENTRY;
         let over = calls.iter().filter(|call| **call > 1_000_000).count();
         let (all, inserted) = (calls.iter().sum::<u64>(), self.data.entries - self.first);
         let each = [
-            ("longest apply, ms", longest(&least) as f64 / 1e6),
+            ("longest apply, ms", longest_least as f64 / 1e6),
             ("documents before the longest apply, M", before as f64 / 1e6),
             ("longest apply of one growth, ms", longest(&calls) as f64 / 1e6),
             ("applies over 1 ms in a million, one growth", over as f64 * 1e6 / calls.len() as f64),

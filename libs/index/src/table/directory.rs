@@ -97,6 +97,11 @@ impl Root {
         (depth > 0).then(|| self.address() + (hash >> (64 - depth)) * ENTRY_BYTES)
     }
 
+    /// The first hash that has this entry.
+    pub(super) fn first_hash(self, entry: usize) -> u64 {
+        (entry as u64).checked_shl(64 - self.depth()).unwrap_or(0)
+    }
+
     /// The last hash that has the same entry as this one.
     pub(super) fn last_hash_beside(self, hash: u64) -> u64 {
         let width = 1_u64.checked_shl(64 - self.depth());

@@ -185,8 +185,7 @@ impl Table {
                 self.due.note(place, &mut kept, expires);
             }
             self.groups.push(kept);
-            let hash = (first as u64).checked_shl(64 - self.root.depth());
-            self.places.point(hash.unwrap_or(0), depth, place);
+            self.places.point(self.root.first_hash(first), depth, place);
             first += width;
         }
         if expiries.next().is_some() { Err(damaged("more groups than it has")) } else { Ok(()) }

@@ -60,7 +60,7 @@ impl Places {
 
 /// The number that the first bits of a hash are.
 #[inline]
-fn first_bits(hash: u64, bits: u32) -> usize {
+pub(super) fn first_bits(hash: u64, bits: u32) -> usize {
     hash.checked_shr(64 - bits).unwrap_or(0) as usize
 }
 
@@ -75,7 +75,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn they_are_those_of_one_list(splits in prop::collection::vec(any::<u64>(), 0..300)) {
+        fn they_are_those_of_one_list(splits in prop::collection::vec(any::<u64>(), 0..2_000)) {
             let (mut places, mut list) = (Places::default(), vec![0; 1 << DEPTH]);
             places.point(0, 0, 0);
             let mut depths = vec![0];
