@@ -141,7 +141,7 @@ async fn the_same_create_settles_one_whose_outcome_was_unknown() {
         leave_unknown(&mut world, rates, client.create_store(&spec())).await;
         let is_there = !other.list_stores().await.unwrap().is_empty();
         assert_eq!(is_there, rates.append_in_doubt_appended > 0);
-        let store = settled(async || client.create_store(&spec()).await).await;
+        let store = settled(async || client.create_store(&spec()).await).await.unwrap();
         assert_eq!(other.list_stores().await.unwrap(), [(*store.definition()).clone()]);
         store.upsert("k").increment("n", 1).send().await.unwrap();
         // It is settled: from now on the name is taken, for this client too.
@@ -153,12 +153,12 @@ async fn the_same_create_settles_one_whose_outcome_was_unknown() {
 }
 
 /// Makes a call of a hasty client again, as often as its outcome is not known.
-async fn settled<T>(call: impl AsyncFn() -> forebay::Result<T>) -> T {
+async fn settled<T>(call: impl AsyncFn() -> forebay::Result<T>) -> forebay::Result<T> {
     let settle = async {
         loop {
             match call().await {
-                Ok(settled) => return settled,
-                Err(error) => assert!(error.code().is_retryable(), "{error}"),
+                Err(error) if error.code().is_retryable() => {}
+                settled => return settled,
             }
         }
     };
@@ -167,14 +167,11 @@ async fn settled<T>(call: impl AsyncFn() -> forebay::Result<T>) -> T {
 
 #[tokio::test]
 async fn a_create_that_another_definition_overtook_stays_a_conflict() {
-    let world = World::start().await;
+    let mut world = World::start().await;
     let (client, other) = (world.hasty_client(SOON).await, world.client().await);
-    world.log.set_rates(in_doubt_and_lost());
-    let error = client.create_store(&spec()).await.unwrap_err();
-    assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
-    world.log.set_rates(FaultRates::default());
+    leave_unknown(&mut world, in_doubt_and_lost(), client.create_store(&spec())).await;
     let theirs = other.create_store(&spec().field("theirs", INT64)).await.unwrap();
-    let error = client.create_store(&spec()).await.unwrap_err();
+    let error = settled(async || client.create_store(&spec()).await).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     assert_eq!(other.list_stores().await.unwrap(), [(*theirs.definition()).clone()]);
 }
@@ -190,7 +187,7 @@ async fn the_same_alteration_settles_one_whose_outcome_was_unknown_and_happens_o
                 [Alteration::DropAll, Alteration::AddField(FieldSpec::new("m", INT64))];
             let alter = async || client.alter_store("counters", from, &alterations).await;
             leave_unknown(&mut world, rates, alter()).await;
-            let altered = settled(alter).await;
+            let altered = settled(alter).await.unwrap();
             assert_eq!(altered.version, SchemaVersion(2));
             assert_eq!(other.describe_store("counters", None).await.unwrap(), altered);
             // It is settled: the next one is another alteration.
@@ -203,18 +200,17 @@ async fn the_same_alteration_settles_one_whose_outcome_was_unknown_and_happens_o
 
 #[tokio::test]
 async fn an_alteration_that_another_overtook_is_a_conflict_or_goes_behind_it() {
-    let world = World::start().await;
+    let mut world = World::start().await;
     let (client, other) = (world.hasty_client(SOON).await, world.client().await);
     other.create_store(&spec()).await.unwrap();
     let add = |name: &str| [Alteration::AddField(FieldSpec::new(name, INT64))];
     for (from, version) in [(Some(SchemaVersion(1)), 2), (None, 3)] {
-        world.log.set_rates(in_doubt_and_lost());
-        let error = client.alter_store("counters", from, &add("ours")).await.unwrap_err();
-        assert_eq!(error.code(), ErrorCode::UnknownOutcome, "{error}");
-        world.log.set_rates(FaultRates::default());
+        let addition = add("ours");
+        let ours = async || client.alter_store("counters", from, &addition).await;
+        leave_unknown(&mut world, in_doubt_and_lost(), ours()).await;
         let theirs = format!("theirs{version}");
         other.alter_store("counters", None, &add(&theirs)).await.unwrap();
-        let ours = client.alter_store("counters", from, &add("ours")).await;
+        let ours = settled(ours).await;
         match from {
             Some(_) => assert_eq!(ours.unwrap_err().code(), ErrorCode::Conflict),
             None => assert_eq!(ours.unwrap().version, SchemaVersion(4)),
@@ -229,7 +225,7 @@ async fn the_same_delete_settles_one_whose_outcome_was_unknown() {
         let (client, other) = (world.hasty_client(SOON).await, world.client().await);
         other.create_store(&spec()).await.unwrap();
         leave_unknown(&mut world, rates, client.delete_store("counters")).await;
-        settled(async || client.delete_store("counters").await).await;
+        settled(async || client.delete_store("counters").await).await.unwrap();
         assert!(other.list_stores().await.unwrap().is_empty());
         assert_eq!(client.delete_store("counters").await.unwrap_err().code(), ErrorCode::NotFound);
     }
