@@ -2,6 +2,7 @@
 //! append that keeps both true.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_core::change::{Entry, EntryBody};
@@ -29,6 +30,7 @@ pub(crate) struct PartitionLog {
     log: Arc<dyn ChangeLog>,
     entropy: Arc<dyn Entropy>,
     known: Mutex<Option<Known>>,
+    was_there: AtomicBool,
 }
 
 impl PartitionLog {
@@ -37,7 +39,12 @@ impl PartitionLog {
         log: Arc<dyn ChangeLog>,
         entropy: Arc<dyn Entropy>,
     ) -> Self {
-        Self { at, log, entropy, known: Mutex::new(None) }
+        Self { at, log, entropy, known: Mutex::new(None), was_there: AtomicBool::new(false) }
+    }
+
+    /// Whether the log was ever found to be there.
+    pub(crate) fn was_there(&self) -> bool {
+        self.was_there.load(Ordering::Relaxed)
     }
 
     /// The log's id; opens the log when nobody has.
@@ -141,6 +148,7 @@ impl PartitionLog {
 
     async fn look_up(&self) -> Result<Option<Known>> {
         let bounds = self.log.bounds(self.at).await?;
+        self.was_there.store(true, Ordering::Relaxed);
         let Some(log_id) = find_log_id(&*self.log, self.at, bounds).await? else {
             return Ok(None);
         };

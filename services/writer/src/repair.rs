@@ -2,13 +2,15 @@
 //! logs that are not made yet, logs of stores that are deleted.
 //!
 //! A writer may die in between, or its log may fail (a full disk, brokers that are gone). Each
-//! start looks at everything, and so does whoever failed half-way, until it is done.
+//! start looks at everything, and so does whoever failed half-way or meets what another left,
+//! until it is done.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use forebay_core::Result;
 use forebay_core::backoff::Backoff;
+use forebay_core::id::PartitionRef;
+use forebay_core::{Error, ErrorCode, Result};
 use tokio::sync::Notify;
 
 use crate::writer::Writer;
@@ -48,6 +50,21 @@ impl Writer {
             self.unfinished.notify_one();
         }
         ended
+    }
+
+    /// What a failure of a partition's log means. Where the log of a store that lives was never
+    /// seen, whoever defined the store has not made it yet, or died before: it is made now, and
+    /// the caller may try again. One that was there and is gone stays `NotFound`: nobody makes an
+    /// empty log in the place of one that was lost, but an operator who starts a writer again.
+    pub(crate) fn or_not_yet(&self, at: PartitionRef, error: Error) -> Error {
+        let catalog = self.parts.catalog.catalog();
+        let lives = catalog.store(at.store).is_some_and(|history| !history.is_deleted());
+        if error.code() != ErrorCode::NotFound || !lives || self.queue(at).log().was_there() {
+            return error;
+        }
+        self.unfinished.notify_one();
+        let message = "the store is defined and its logs are not made yet; try again";
+        Error::unavailable(message).with_partition(at.partition)
     }
 }
 

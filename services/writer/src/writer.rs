@@ -88,8 +88,9 @@ impl Writer {
                     self.settle(at, client, part, placed, outcome_wait, &mut outcomes).await;
                 }
                 Err(error) => {
+                    let error = at_store(self.or_not_yet(at, error));
                     for at in &part.places {
-                        outcomes[*at] = Some(ChangeResult::failed(at_store(error.clone())));
+                        outcomes[*at] = Some(ChangeResult::failed(error.clone()));
                     }
                 }
             }
@@ -185,12 +186,14 @@ impl Writer {
                 return Err(Error::invalid_argument(message));
             }
         }
-        self.queue(at).log().append_finished(entry).await
+        let appended = self.queue(at).log().append_finished(entry).await;
+        appended.map_err(|error| self.or_not_yet(at, error))
     }
 
     /// The id of a partition's log.
     pub async fn log_id(&self, at: PartitionRef) -> Result<LogId> {
-        self.queue(at).log().log_id().await
+        let found = self.queue(at).log().log_id().await;
+        found.map_err(|error| self.or_not_yet(at, error))
     }
 
     /// Newest version of a store's definition that this writer knows; 0 when it knows none.

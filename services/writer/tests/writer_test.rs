@@ -281,11 +281,36 @@ async fn a_store_that_was_made_by_half_is_finished_once_the_log_can() {
     let made = writer.describe_store("users", SchemaVersion(0)).await.unwrap();
     let outcomes = write(&writer, &made.definition, vec![increment(1, "a")]).await.unwrap();
     let ChangeOutcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
-    assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
     log.1.store(false, Ordering::Relaxed);
     tokio::time::sleep(Duration::from_secs(60)).await;
     let outcomes = write(&writer, &made.definition, vec![increment(1, "a")]).await.unwrap();
     assert_eq!(outcomes, [ChangeOutcome::Appended]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_store_that_another_writer_made_by_half_is_finished_by_who_meets_it() {
+    let memory = memory();
+    let other = writer(Arc::new(Full(memory.clone(), AtomicBool::new(true))), 1);
+    let writer = Arc::new(writer(memory.clone(), 2));
+    writer.start_repairs().await.unwrap();
+    other.create_store(&spec("users")).await.unwrap_err();
+    drop(other);
+    let made = writer.describe_store("users", SchemaVersion(0)).await.unwrap();
+    let definition = &made.definition;
+    let at = PartitionRef { store: definition.store, partition: PartitionId(3) };
+    assert_eq!(writer.log_id(at).await.unwrap_err().code(), ErrorCode::Unavailable);
+    tokio::time::sleep(Duration::from_secs(60)).await;
+    let outcomes = write(&writer, definition, vec![increment(1, "a")]).await.unwrap();
+    assert_eq!(outcomes, [ChangeOutcome::Appended]);
+    // A log that was lost is not replaced by an empty one behind everybody's back.
+    memory.delete(definition.store).await.unwrap();
+    for _ in 0..2 {
+        let outcomes = write(&writer, definition, vec![increment(2, "a")]).await.unwrap();
+        let ChangeOutcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
+        assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+        tokio::time::sleep(Duration::from_secs(60)).await;
+    }
 }
 
 #[tokio::test(start_paused = true)]
