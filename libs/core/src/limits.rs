@@ -104,7 +104,8 @@ pub const READER_TAKE_OVER_MS: u64 = 100;
 pub const READER_TAKE_OVER_FIRST_MS: u64 = 5;
 /// Time between two looks of a reader at its own readiness, in milliseconds.
 pub const READER_READY_CHECK_MS: u64 = 250;
-/// How often a reader sends a barrier whose answers get lost; a second one changes nothing.
+/// How often a reader sends a barrier that fails or whose answers get lost; a second one changes
+/// nothing.
 pub const READER_BARRIER_TRIES_MAX: u32 = 3;
 /// First wait of a reader before it tries a failed step again, in milliseconds; it doubles.
 pub const READER_BACKOFF_MS_MIN: u64 = 50;

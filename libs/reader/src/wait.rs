@@ -18,6 +18,7 @@ use crate::closing::closed;
 use crate::partition::{Partition, not_serving};
 use crate::progress::{Phase, Progress};
 use crate::shared::Shared;
+use crate::tail::reader_backoff;
 
 /// What a waiter learns from one picture.
 enum Seen {
@@ -144,11 +145,14 @@ impl Shared {
         };
         let barrier = barrier_entry(log_id, position, served.schema_version);
         let mut appended = self.append_barrier(partition.at, &barrier).await;
+        let mut backoff = reader_backoff();
         for _ in 1..READER_BARRIER_TRIES_MAX {
+            // A broken connection is made again; a barrier that stands there twice harms nobody.
             match &appended {
-                Err(error) if error.code() == ErrorCode::UnknownOutcome => {}
+                Err(error) if error.code().is_retryable() => {}
                 _ => break,
             }
+            tokio::time::sleep(backoff.next_wait(&*self.parts.entropy)).await;
             appended = self.append_barrier(partition.at, &barrier).await;
         }
         let appended = match appended {

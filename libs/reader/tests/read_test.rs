@@ -181,10 +181,11 @@ async fn latest_sees_every_write_that_was_acknowledged_before_it() {
     assert!((1..=2).contains(&shared), "{shared} barriers for 50 calls at once");
 }
 
-/// Appends barriers to the log, but loses so many answers.
+/// Appends barriers to the log, but so many times something else is answered.
 struct LostAnswers {
     barriers: LogBarriers,
     to_lose: AtomicU64,
+    answer: Error,
 }
 
 #[async_trait]
@@ -193,7 +194,7 @@ impl Barriers for LostAnswers {
         let appended = self.barriers.append_barrier(at, entry).await;
         let lose = |left: u64| left.checked_sub(1);
         match self.to_lose.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lose) {
-            Ok(_) => Err(Error::unknown_outcome("the answer is lost")),
+            Ok(_) => Err(self.answer.clone()),
             Err(_) => appended,
         }
     }
@@ -201,9 +202,18 @@ impl Barriers for LostAnswers {
 
 #[tokio::test(start_paused = true)]
 async fn a_barrier_whose_answer_is_lost_is_sent_again_a_few_times() {
+    assert_sent_again(Error::unknown_outcome("the answer is lost")).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_barrier_that_finds_its_connection_broken_is_sent_again_a_few_times() {
+    assert_sent_again(Error::unavailable("the connection is broken; try again")).await;
+}
+
+async fn assert_sent_again(answer: Error) {
     let world = World::new(1).await;
     let barriers = LogBarriers(world.log.clone());
-    let barriers = Arc::new(LostAnswers { barriers, to_lose: AtomicU64::new(2) });
+    let barriers = Arc::new(LostAnswers { barriers, to_lose: AtomicU64::new(2), answer });
     let parts = ReaderParts { barriers: barriers.clone(), ..world.parts() };
     let reader = Reader::open(world.options(), parts).await.unwrap();
     reader.await_ready(SECOND).await.unwrap();
