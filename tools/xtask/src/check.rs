@@ -28,6 +28,7 @@ const RULES: &[Rule] = &[
     Rule { name: "bazel-deps", check: |tree| listed(bazel::deps::problems(tree)?) },
     Rule { name: "bazel-visibility", check: |tree| listed(bazel::visibility::problems(tree)?) },
     Rule { name: "bazel-suites", check: |tree| listed(bazel::suites::problems(tree)?) },
+    Rule { name: "bazel-faults", check: |tree| listed(bazel::plant::problems(tree)?) },
     Rule { name: "clippy", check: clippy },
     Rule { name: "ruff", check: ruff },
     Rule { name: "mypy", check: mypy },

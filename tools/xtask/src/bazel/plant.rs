@@ -41,6 +41,20 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     plant(workspace, None)
 }
 
+/// Faults that cannot be planted in this tree, which nobody else would notice for a long time.
+///
+/// # Errors
+/// The list cannot be read.
+pub fn problems(workspace: &Workspace) -> Result<Vec<String>, String> {
+    let faults = fault::read(workspace, None)?;
+    let edits = faults.iter().flat_map(|fault| fault.edits.iter().map(move |edit| (fault, edit)));
+    let refused = edits.filter_map(|(fault, edit)| {
+        let refused = edit.changed(&workspace.root).err()?;
+        Some(format!("tools/bazel/faults.toml: fault {}: {refused}", fault.name))
+    });
+    Ok(refused.collect())
+}
+
 fn plant(workspace: &Workspace, only: Option<&str>) -> Result<Vec<Suite>, String> {
     let faults = fault::read(workspace, only)?;
     let copy = Copy::make(workspace)?;

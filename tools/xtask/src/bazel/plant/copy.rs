@@ -70,21 +70,7 @@ impl Copy {
     /// What it wants to replace does not stand there exactly once, or the file cannot be written.
     pub fn edit(&self, edit: &Edit) -> Result<(), String> {
         let path = self.tree.root.join(&edit.file);
-        let changed = if edit.find.is_empty() {
-            if path.exists() {
-                return Err(format!("cannot be planted: {} exists already", edit.file));
-            }
-            edit.replace.clone()
-        } else {
-            let text = fs::read_to_string(&path)
-                .map_err(|error| format!("cannot be planted: read {}: {error}", edit.file))?;
-            let times = text.matches(&edit.find).count();
-            if times != 1 {
-                let what = format!("'{}' stands {times} times in {}", edit.find, edit.file);
-                return Err(format!("cannot be planted: {what}, not once"));
-            }
-            text.replace(&edit.find, &edit.replace)
-        };
+        let changed = edit.changed(&self.tree.root)?;
         write(&path, changed.as_bytes())
     }
 

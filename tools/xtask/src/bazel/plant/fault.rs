@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fmt;
 use std::fs;
+use std::path::Path;
 
 use toml::{Table, Value};
 
@@ -58,6 +59,34 @@ impl Fault {
     #[must_use]
     pub fn sound(&self) -> Vec<Witness> {
         if self.sound.is_empty() { vec![self.witness.clone()] } else { self.sound.clone() }
+    }
+}
+
+impl Edit {
+    /// The file with the edit, in the tree of this root.
+    ///
+    /// # Errors
+    /// What it wants to replace does not stand there exactly once, or the file cannot be read.
+    pub fn changed(&self, root: &Path) -> Result<String, String> {
+        let Self { file, find, replace } = self;
+        let path = root.join(file);
+        if find.is_empty() {
+            let exists = || format!("cannot be planted: {file} exists already");
+            return if path.exists() { Err(exists()) } else { Ok(replace.clone()) };
+        }
+        let text = fs::read_to_string(&path)
+            .map_err(|error| format!("cannot be planted: read {file}: {error}"))?;
+        self.replaced(&text)
+    }
+
+    fn replaced(&self, text: &str) -> Result<String, String> {
+        let Self { file, find, replace } = self;
+        match text.matches(find).count() {
+            1 => Ok(text.replace(find, replace)),
+            times => {
+                Err(format!("cannot be planted: '{find}' stands {times} times in {file}, not once"))
+            }
+        }
     }
 }
 
@@ -201,6 +230,14 @@ mod tests {
         }
         let (without, _) = ONE.split_once("[[fault.edit]]").unwrap();
         assert!(parse(without).unwrap_err().contains("edits nothing"));
+    }
+
+    #[test]
+    fn what_does_not_stand_there_once_cannot_be_replaced() {
+        let edit = &parse(ONE).unwrap()[0].edits[0];
+        assert_eq!(edit.replaced("3 1 3"), Ok("3 2 3".to_owned()));
+        assert!(edit.replaced("3").unwrap_err().contains("0 times in f"));
+        assert!(edit.replaced("1 1").unwrap_err().contains("2 times in f"));
     }
 
     #[test]
