@@ -52,14 +52,13 @@ impl Writer {
         ended
     }
 
-    /// What a failure of a partition's log means. Where the log of a store that lives was never
-    /// seen, whoever defined the store has not made it yet, or died before: it is made now, and
-    /// the caller may try again. One that was there and is gone stays `NotFound`: nobody makes an
-    /// empty log in the place of one that was lost, but an operator who starts a writer again.
+    /// What a failure of a partition's log means. Where this writer never saw the log of a store
+    /// that lives, whoever defined the store has not made it yet, or died before: it is made now,
+    /// and the caller may try again. One that it has seen stays `NotFound`, which asks for no
+    /// repair; one that is made for another reason, or at a start, makes that log anew too.
     pub(crate) fn or_not_yet(&self, at: PartitionRef, error: Error) -> Error {
-        let catalog = self.parts.catalog.catalog();
-        let lives = catalog.store(at.store).is_some_and(|history| !history.is_deleted());
-        if error.code() != ErrorCode::NotFound || !lives || self.queue(at).log().was_there() {
+        let is_missing = error.code() == ErrorCode::NotFound && self.has(at);
+        if !is_missing || self.queue(at).log().was_there() {
             return error;
         }
         self.unfinished.notify_one();

@@ -167,12 +167,7 @@ impl Writer {
     /// `InvalidArgument` for other entries, `TokenLost` for another log's, else as the log's
     /// append.
     pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<Appended> {
-        let store = self.parts.catalog.catalog();
-        let known = store.store(at.store).is_some_and(|history| {
-            let count = history.newest().map_or(0, |schema| schema.definition.partitions.0);
-            !history.is_deleted() && at.partition.0 < count
-        });
-        if !known {
+        if !self.has(at) {
             let message = "no such partition; describe the store for its partitions";
             return Err(Error::not_found(message).with_partition(at.partition));
         }
@@ -246,6 +241,14 @@ impl Writer {
                  again"
             );
             Error::invalid_argument(message)
+        })
+    }
+
+    /// Whether a partition is one of a living store, as far as this writer has folded.
+    pub(crate) fn has(&self, at: PartitionRef) -> bool {
+        self.parts.catalog.catalog().store(at.store).is_some_and(|history| {
+            let count = history.newest().map_or(0, |schema| schema.definition.partitions.0);
+            !history.is_deleted() && at.partition.0 < count
         })
     }
 

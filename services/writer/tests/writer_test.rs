@@ -303,7 +303,7 @@ async fn a_store_that_another_writer_made_by_half_is_finished_by_who_meets_it() 
     tokio::time::sleep(Duration::from_secs(60)).await;
     let outcomes = write(&writer, definition, vec![increment(1, "a")]).await.unwrap();
     assert_eq!(outcomes, [ChangeOutcome::Appended]);
-    // A log that was lost is not replaced by an empty one behind everybody's back.
+    // A log that it has seen is not made anew because it is missed.
     memory.delete(definition.store).await.unwrap();
     for _ in 0..2 {
         let outcomes = write(&writer, definition, vec![increment(2, "a")]).await.unwrap();

@@ -41,7 +41,7 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     plant(workspace, None)
 }
 
-/// Faults that cannot be planted in this tree, which nobody else would notice for a long time.
+/// Faults that cannot be planted in this tree; planting them would say so too, an hour later.
 ///
 /// # Errors
 /// The list cannot be read.
