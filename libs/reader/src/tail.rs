@@ -7,6 +7,7 @@
 
 use std::any::Any;
 use std::convert::Infallible;
+use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::pin::Pin;
@@ -167,6 +168,7 @@ impl Tail {
         self.connect().await?;
         self.following.apply_waiting().map_err(|stop| self.pause(stop))?;
         let mut clock_check = self.next_clock_check();
+        self.keep_up();
         loop {
             // What reads of many keys find, and scans, they ask nobody about.
             self.following.writer().check_sound().map_err(Pause::Rebuild)?;
@@ -194,6 +196,11 @@ impl Tail {
                     self.checkpoint(None);
                     continue;
                 }
+                () = finished(&mut self.upkeep) => {
+                    // There may be more to do, and no record come for long.
+                    self.keep_up();
+                    continue;
+                }
                 records = read(&*shared.parts.log, partition.at, from, wait_max) => records,
             };
             let records = records.map_err(Pause::Retry)?;
@@ -209,7 +216,7 @@ impl Tail {
         }
     }
 
-    /// Does a little of what the copy's memory needs beside the writes, one call at a time.
+    /// Does a little of what the copy's memory needs beside the writes, one part at a time.
     fn keep_up(&mut self) {
         if self.upkeep.as_ref().is_none_or(JoinHandle::is_finished) {
             let upkeep = self.following.writer().upkeep();
@@ -579,6 +586,18 @@ impl Tail {
 pub(crate) fn reader_backoff() -> Backoff {
     let (first, longest) = (READER_BACKOFF_MS_MIN, READER_BACKOFF_MS_MAX);
     Backoff::new(Duration::from_millis(first), Duration::from_millis(longest))
+}
+
+/// Comes when a part of the upkeep is done; never while there is none.
+async fn finished(upkeep: &mut Option<JoinHandle<()>>) {
+    match upkeep {
+        Some(part) => {
+            // One that panicked has left the memory as it was; the next part says so again.
+            drop(part.await);
+            *upkeep = None;
+        }
+        None => pending().await,
+    }
 }
 
 fn unknown_definition(version: SchemaVersion) -> Error {

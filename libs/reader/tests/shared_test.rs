@@ -14,7 +14,7 @@ use forebay_core::schema::Alteration;
 use forebay_reader::{PartitionFilter, Phase, Read, Reader, ReaderOptions};
 
 use world::kept::{counts, status, until};
-use world::sharing::{LONG, options, parts};
+use world::sharing::{LONG, forget_copies, options, parts};
 use world::{LOG, Rim, SECOND, World, age, key_in};
 
 async fn open(world: &World, dir: &Path) -> Reader {
@@ -127,12 +127,7 @@ async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
     let reader = open(&world, dir.path()).await;
     let before = status(&reader);
     reader.shut_down(LONG).await.unwrap();
-    // As a restart of the machine would.
-    for path in std::fs::read_dir(dir.path()).unwrap().map(|name| name.unwrap().path()) {
-        if path.extension().is_none_or(|extension| extension != "checkpoint") {
-            std::fs::remove_file(path).unwrap();
-        }
-    }
+    forget_copies(dir.path());
     // The first one is made of the checkpoint, the second one finds it so, and neither reads on.
     rim.is_off.store(true, Ordering::SeqCst);
     for _ in 0..2 {
@@ -149,6 +144,62 @@ async fn a_copy_that_was_made_of_a_checkpoint_is_gone_on_with_as_any_other() {
     let reader = open(&world, dir.path()).await;
     reader.wait_token(&put, LONG).await.unwrap();
     assert_eq!(age(&reader, "ann").unwrap(), Some(2));
+}
+
+/// Bytes of this process's mappings of a directory's files, and how many lie in huge pages.
+fn mapped_bytes(dir: &Path) -> (u64, u64) {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let (mut is_ours, mut resident, mut huge) = (false, 0, 0);
+    for line in smaps.lines() {
+        let mut words = line.split_whitespace();
+        let first = words.next().unwrap();
+        let mut bytes = || 1_024 * words.next().unwrap().parse::<u64>().unwrap();
+        match first {
+            "Rss:" if is_ours => resident += bytes(),
+            "ShmemPmdMapped:" if is_ours => huge += bytes(),
+            first if !first.ends_with(':') => is_ours = line.contains(dir.to_str().unwrap()),
+            _ => {}
+        }
+    }
+    (resident, huge)
+}
+
+/// Nothing but the end of one part of the upkeep tells the tail to begin the next one.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_goes_into_huge_pages_although_the_log_is_silent() {
+    let huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");
+    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else {
+        return println!("there is no memory file system here: nothing to test");
+    };
+    if huge.is_ok_and(|words| words.contains("[deny]")) || cfg!(not(target_os = "linux")) {
+        return println!("this system gives no huge pages here: nothing to test");
+    }
+    let rim = Rim::new();
+    let world = World::over(rim.clone(), 1).await;
+    let mut last = world.put("first", 0).await;
+    for n in 0..20_000 {
+        last = world.put(&format!("{n:02000}"), n).await;
+    }
+    let reader = open(&world, dir.path()).await;
+    reader.wait_token(&last, LONG).await.unwrap();
+    let end = status(&reader).offset_applied;
+    reader.shut_down(LONG).await.unwrap();
+    forget_copies(dir.path());
+    rim.silent_from.store(end.0, Ordering::SeqCst);
+    let reader = Reader::open(options(&world, dir.path()), parts(&world)).await.unwrap();
+    until(&reader, |status| status.counts.checkpoints.restored == 1).await;
+    let is_huge = async {
+        loop {
+            let (resident, huge) = mapped_bytes(dir.path());
+            assert!(resident > 32 << 20, "{resident} bytes of it are mapped");
+            if huge > resident / 10 * 9 {
+                return;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+    };
+    let in_time = tokio::time::timeout(LONG, is_huge).await;
+    assert!(in_time.is_ok(), "resident, and in huge pages: {:?}", mapped_bytes(dir.path()));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -20,6 +20,8 @@ pub struct Rim {
     pub is_off: AtomicBool,
     /// Records from this offset on are not reachable; bounds are.
     pub reads_below: AtomicU64,
+    /// Reads from this offset on never end.
+    pub silent_from: AtomicU64,
     /// Bounds tell no time.
     pub is_timeless: AtomicBool,
     /// How often the control log was asked anything.
@@ -35,6 +37,7 @@ impl Rim {
             log: MemoryLog::new(TokioClock::new()),
             is_off: AtomicBool::new(false),
             reads_below: AtomicU64::new(u64::MAX),
+            silent_from: AtomicU64::new(u64::MAX),
             is_timeless: AtomicBool::new(false),
             control_asked: AtomicU64::new(0),
             control: tokio::sync::Mutex::new(()),
@@ -82,6 +85,10 @@ impl ChangeLog for Rim {
     async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
         self.check(at, from)?;
         self.pass(at).await;
+        let is_silent = from.0 >= self.silent_from.load(Ordering::SeqCst);
+        if at.store != PartitionRef::CONTROL.store && is_silent {
+            std::future::pending::<()>().await;
+        }
         let mut records = self.log.read(at, from, limit).await?;
         self.check(at, from)?;
         let below = self.reads_below.load(Ordering::SeqCst);

@@ -21,3 +21,12 @@ pub fn options(world: &World, dir: &Path) -> ReaderOptions {
 pub fn parts(world: &World) -> ReaderParts {
     ReaderParts { disk: Some(Arc::new(RealDisk)), ..world.parts() }
 }
+
+/// Deletes the copies of a directory and leaves its checkpoints, as a restart of the machine does.
+pub fn forget_copies(dir: &Path) {
+    for path in std::fs::read_dir(dir).unwrap().map(|name| name.unwrap().path()) {
+        if path.extension().is_none_or(|extension| extension != "checkpoint") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+}
