@@ -18,7 +18,7 @@ const MEMORY_CLEARED_FROM: u64 = 1_000_000;
 /// What the workers said beside what they measured.
 #[derive(Clone, Debug, Default)]
 pub struct Said {
-    /// What each process is, from when it was ready.
+    /// What each process of each launch is, from when it was ready.
     pub about: Vec<(String, About)>,
     /// What did not work.
     pub problems: Vec<String>,
@@ -62,8 +62,7 @@ pub fn run(
 }
 
 fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut Said) -> Rounds {
-    let mut rounds = forebay_bench_report::Rounds::default();
-    let count = section.rounds_max.unwrap_or(times.rounds).min(times.rounds);
+    let (mut rounds, mut turn) = (forebay_bench_report::Rounds::default(), 0);
     for launch in 0..times.launches {
         if section.data.entries >= MEMORY_CLEARED_FROM {
             clear_memory();
@@ -73,9 +72,8 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
         for (name, orders, worker) in start(section, programs, times, &scratch) {
             match worker {
                 Ok(worker) => {
-                    if launch == 0 {
-                        said.about.push((name, worker.about.clone()));
-                    }
+                    let name = format!("{name}, launch {}", launch + 1);
+                    said.about.push((name, worker.about.clone()));
                     workers.push((worker, orders));
                 }
                 Err(problem) => said.fails(problem),
@@ -84,17 +82,19 @@ fn run_section(section: &Section, programs: &Programs, times: Times, said: &mut 
         if workers.is_empty() {
             return Err("no worker could be started".to_owned());
         }
-        let ready = nanos();
-        for round in 0..count {
-            run_round(&mut workers, launch * count + round, &mut rounds, said);
+        let (ready, first) = (nanos(), turn);
+        while !times.are_over(section, turn - first, nanos() - ready) {
+            run_round(&mut workers, turn, &mut rounds, said);
+            turn += 1;
         }
         let seconds = |from: u64, till: u64| (till - from) as f64 / 1e9;
         eprintln!(
-            "bench-index: {}: launch {} of {}: ready after {:.0} s, rounds took {:.1} s",
+            "bench-index: {}: launch {} of {}: ready after {:.0} s, {} rounds took {:.1} s",
             section.name,
             launch + 1,
             times.launches,
             seconds(began, ready),
+            turn - first,
             seconds(ready, nanos()),
         );
     }

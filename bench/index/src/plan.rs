@@ -52,7 +52,7 @@ pub struct Section {
     pub data: Data,
     /// Its processes.
     pub processes: Vec<Process>,
-    /// Rounds of one launch where the usual number would take too long.
+    /// Rounds of one start where the usual number would take too long.
     pub rounds_max: Option<usize>,
 }
 
@@ -294,13 +294,18 @@ fn writes() -> Vec<Section> {
     ]
 }
 
+/// Rounds of one start at most.
+const ROUNDS_MAX: usize = 30;
+
 /// How often each section runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Times {
     /// Starts of its processes.
     pub launches: usize,
-    /// Rounds of each start.
+    /// Rounds of each start, at least.
     pub rounds: usize,
+    /// A start whose rounds are short goes on with them for so many nanoseconds.
+    pub rounds_nanos: u64,
     /// Whether slow peers stay out.
     pub quick: bool,
 }
@@ -310,9 +315,20 @@ impl Times {
     #[must_use]
     pub fn of(quick: bool) -> Self {
         if quick {
-            Self { launches: 1, rounds: 5, quick }
+            Self { launches: 1, rounds: 5, rounds_nanos: 0, quick }
         } else {
-            Self { launches: 3, rounds: 3, quick }
+            // Filling takes minutes where a round takes a tenth of a second: three rounds would all
+            // meet whatever else the machine does in that second.
+            Self { launches: 3, rounds: 3, rounds_nanos: 10_000_000_000, quick }
+        }
+    }
+
+    /// Whether a start of a section has had all its rounds.
+    #[must_use]
+    pub fn are_over(&self, section: &Section, rounds: usize, nanos: u64) -> bool {
+        match section.rounds_max {
+            Some(most) => rounds >= most.min(self.rounds),
+            None => rounds >= self.rounds && (rounds >= ROUNDS_MAX || nanos >= self.rounds_nanos),
         }
     }
 }
@@ -352,6 +368,17 @@ mod tests {
         let (full, quick) = (Times::of(false), Times::of(true));
         assert!(full.launches >= 3 && full.launches * full.rounds >= 9);
         assert_eq!((quick.launches, quick.rounds), (1, 5));
+    }
+
+    #[test]
+    fn a_start_goes_on_while_its_rounds_are_short() {
+        let (full, quick) = (Times::of(false), Times::of(true));
+        let section = in_python().remove(0);
+        assert!(!full.are_over(&section, 2, u64::MAX) && full.are_over(&section, 3, u64::MAX));
+        assert!(!full.are_over(&section, 29, 1_000_000_000) && full.are_over(&section, 30, 0));
+        assert!(!quick.are_over(&section, 4, u64::MAX) && quick.are_over(&section, 5, 0));
+        let once = Section { rounds_max: Some(1), ..section };
+        assert!(full.are_over(&once, 1, 0) && !full.are_over(&once, 0, u64::MAX));
     }
 
     #[test]

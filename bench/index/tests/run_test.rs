@@ -20,7 +20,7 @@ fn section(name: &'static str, role: &'static str, orders: &[&'static str]) -> S
 
 fn run_section(section: Section, rows: Option<&str>) -> (driver::Rounds, Said) {
     let programs = Programs::new(PathBuf::from(env!("CARGO_BIN_EXE_index")));
-    let times = Times { launches: 1, rounds: 2, quick: true };
+    let times = Times { launches: 1, rounds: 2, rounds_nanos: 0, quick: true };
     let (mut said, name) = (Said::default(), section.name);
     let mut measured = driver::run(&[section], &programs, times, rows, &mut said);
     (measured.remove(name).unwrap(), said)

@@ -94,10 +94,11 @@ public final class Worker {
                 many(name, each.getValue(), BATCH, Form.LOOP);
                 if (each.getValue() instanceof Subject.Batched) {
                     many(name, each.getValue(), BATCH, Form.BATCH);
-                    many(name, each.getValue(), 10, Form.BATCH);
                 }
                 if (each.getValue() instanceof Ours) {
                     many(name, each.getValue(), BATCH, Form.ARRAYS);
+                    singles(name, each.getValue(), new LinkedHashMap<>());
+                    batches(name, each.getValue(), new LinkedHashMap<>());
                 }
             }
         }
