@@ -88,11 +88,23 @@ impl WriterState {
 pub struct Upkeep(Arc<Memory>);
 
 impl Upkeep {
-    /// Does some of it, in a tenth of a second at most. Any thread may do it while the writer goes
-    /// on.
-    pub fn run(self) {
+    fn of(memory: &Arc<Memory>) -> Option<Self> {
+        let upkeep = Self(Arc::clone(memory));
+        upkeep.is_wanted().then_some(upkeep)
+    }
+
+    fn is_wanted(&self) -> bool {
+        // Memory that nobody else holds is about to go.
+        let is_held = Arc::strong_count(&self.0) > 1;
+        is_held && (self.0.wants_blocks() || self.0.is_scattered())
+    }
+
+    /// Does some of it, in a tenth of a second at most; answers whether more is to be done. Any
+    /// thread may do it while the writer goes on.
+    pub fn run(&self) -> bool {
         self.0.prepare_blocks();
         self.0.collapse(BLOCKS_COLLAPSED);
+        self.is_wanted()
     }
 }
 
@@ -160,8 +172,7 @@ impl PartitionWriter {
     /// huge ones, from which a read takes down to two thirds of the time. Without it all is right,
     /// and slower.
     pub fn upkeep(&self) -> Option<Upkeep> {
-        let memory = &self.state().target().space.memory;
-        (memory.wants_blocks() || memory.is_scattered()).then(|| Upkeep(memory.clone()))
+        Upkeep::of(&self.state().target().space.memory)
     }
 
     /// Carries out one record's effect: all documents dropped if it says so, then its writes, then

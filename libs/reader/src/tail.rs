@@ -7,7 +7,6 @@
 
 use std::any::Any;
 use std::convert::Infallible;
-use std::future::pending;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::pin::Pin;
@@ -196,11 +195,6 @@ impl Tail {
                     self.checkpoint(None);
                     continue;
                 }
-                () = finished(&mut self.upkeep) => {
-                    // There may be more to do, and no record come for long.
-                    self.keep_up();
-                    continue;
-                }
                 records = read(&*shared.parts.log, partition.at, from, wait_max) => records,
             };
             let records = records.map_err(Pause::Retry)?;
@@ -216,11 +210,17 @@ impl Tail {
         }
     }
 
-    /// Does a little of what the copy's memory needs beside the writes, one part at a time.
+    /// Begins what the copy's memory needs beside the writes, where that is not under way. It goes
+    /// on until nothing is left to do: no record may come for long.
     fn keep_up(&mut self) {
         if self.upkeep.as_ref().is_none_or(JoinHandle::is_finished) {
             let upkeep = self.following.writer().upkeep();
-            self.upkeep = upkeep.map(|upkeep| tokio::task::spawn_blocking(move || upkeep.run()));
+            let closing = Arc::clone(&self.shared.closing);
+            self.upkeep = upkeep.map(|upkeep| {
+                tokio::task::spawn_blocking(
+                    move || while closing.check().is_ok() && upkeep.run() {},
+                )
+            });
         }
     }
 
@@ -586,18 +586,6 @@ impl Tail {
 pub(crate) fn reader_backoff() -> Backoff {
     let (first, longest) = (READER_BACKOFF_MS_MIN, READER_BACKOFF_MS_MAX);
     Backoff::new(Duration::from_millis(first), Duration::from_millis(longest))
-}
-
-/// Comes when a part of the upkeep is done; never while there is none.
-async fn finished(upkeep: &mut Option<JoinHandle<()>>) {
-    match upkeep {
-        Some(part) => {
-            // One that panicked has left the memory as it was; the next part says so again.
-            drop(part.await);
-            *upkeep = None;
-        }
-        None => pending().await,
-    }
 }
 
 fn unknown_definition(version: SchemaVersion) -> Error {

@@ -164,7 +164,7 @@ fn mapped_bytes(dir: &Path) -> (u64, u64) {
     (resident, huge)
 }
 
-/// Nothing but the end of one part of the upkeep tells the tail to begin the next one.
+/// Nothing tells the tail to begin the upkeep again: it goes on until it is done.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_goes_into_huge_pages_although_the_log_is_silent() {
     let huge = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/shmem_enabled");

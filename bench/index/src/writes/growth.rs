@@ -148,7 +148,7 @@ fn prepare(upkeep: Upkeep) {
     if let Err(problem) = use_any_core() {
         eprintln!("upkeep stays on the writer's core: {problem}");
     }
-    upkeep.run();
+    while upkeep.run() {}
 }
 
 #[cfg(test)]
