@@ -171,7 +171,7 @@ def start_server(stage: Stage) -> Server:
     began = time.monotonic()
     if stage.settings.kafka:
         broker, address = brokers.start_broker(stage.start, stage.settings.programs, stage.folder)
-        options = ["--log", "kafka", "--brokers", address]
+        options += ["--log", "kafka", "--brokers", address]
         print(f"demo: Kafka serves on {address} after {time.monotonic() - began:.2f} s", flush=True)
         began = time.monotonic()
     options += ["--listen", "127.0.0.1:0"]

@@ -133,6 +133,9 @@ pub const CHECKPOINT_BYTES_MAX: u64 = 4 * 1024 * 1024 * 1024;
 pub const CHECKPOINT_FILES_MAX: usize = 8;
 /// Least memory of the shards of a process, in bytes.
 pub const SHARD_MEMORY_BYTES_MIN: usize = 16 * 1024 * 1024;
+/// Memory for blocks and unwritten writes of all shards of a process, unless it is told otherwise,
+/// in MiB.
+pub const SHARD_MEMORY_MIB: u32 = 256;
 /// Bytes of writes at which a shard begins a file of them, where the memory allows it.
 pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
 /// Files that one shard holds open at once.

@@ -1,12 +1,12 @@
 //! The fold's state as rows, as a shard keeps it beside its documents: what moves with every entry,
-//! the windows, the sources, and the outcomes of the last conditional changes, each a row of its
-//! own. Bytes: `proto/spec/shard.md`.
+//! the windows, the sources, the outcomes of the last conditional changes, and the records that were
+//! skipped and are nobody's dead letters yet, each a row of its own. Bytes: `proto/spec/shard.md`.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::clock::Timestamp;
 use crate::dedup::ClientWindow;
-use crate::error::{Error, Result};
+use crate::error::{Error, ErrorCode, Result};
 use crate::fields::Fields;
 use crate::fold::{Applied, PartitionState};
 use crate::id::{
@@ -28,6 +28,7 @@ pub const STATE_TO: &[u8] = &[STATE + 1];
 const CLIENT: u8 = b'c';
 const SOURCE: u8 = b'p';
 const OUTCOME: u8 = b'o';
+const SKIPPED: u8 = b'k';
 
 const HEAD_VERSION: u16 = 1;
 const FLAG_LOG: u16 = 1;
@@ -66,6 +67,17 @@ pub struct Resumed {
     pub outcomes: OutcomeTable,
     /// Number of the next one.
     pub next_outcome: u64,
+    /// Records that were skipped and not settled, by their offsets.
+    pub skipped: BTreeMap<Offset, SkippedRecord>,
+}
+
+/// Why a record was skipped.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SkippedRecord {
+    /// Id of the log that was followed; `None` before its first well-formed entry.
+    pub log_id: Option<LogId>,
+    /// Why. Of its context nothing is kept.
+    pub reason: Error,
 }
 
 /// The row that moves with every entry: a [`PartitionState`] without what has rows of its own.
@@ -200,7 +212,8 @@ impl Head {
         state.schema_version = self.schema_version;
         state.drop_all_count = self.drop_all_count;
         let (followed, next_outcome) = (self.followed, self.next_outcome);
-        Resumed { state, followed, outcomes: OutcomeTable::default(), next_outcome }
+        let (outcomes, skipped) = (OutcomeTable::default(), BTreeMap::new());
+        Resumed { state, followed, outcomes, next_outcome, skipped }
     }
 }
 
@@ -223,6 +236,10 @@ impl Resumed {
             }
             // Their keys have them in the order in which they came.
             &OUTCOME => self.outcomes.keep(outcome_of(&sized(row)?)?),
+            &SKIPPED => {
+                let offset = Offset(u64::from_le_bytes(sized(key)?).swap_bytes());
+                self.skipped.insert(offset, skipped_of(row)?);
+            }
             _ => return Err(damaged()),
         }
         Ok(())
@@ -253,6 +270,10 @@ pub fn write_changed(
         }
         next_outcome += 1;
     }
+    if let Some(reason) = &applied.skipped {
+        let offset = Offset(state.offset_applied.0.saturating_sub(1));
+        write(&skipped_key(offset), Some(&skipped_row(state.log_id, reason)));
+    }
     write(HEAD, Some(&Head::of(state, followed, next_outcome).encode()));
     next_outcome
 }
@@ -268,6 +289,32 @@ fn source_key(source: PartitionId) -> Vec<u8> {
 /// Ordered as the numbers are.
 fn outcome_key(number: u64) -> Vec<u8> {
     [&[STATE, OUTCOME], &number.swap_bytes().to_le_bytes()[..]].concat()
+}
+
+/// The key of a record that was skipped; ordered as the offsets are.
+pub fn skipped_key(offset: Offset) -> Vec<u8> {
+    [&[STATE, SKIPPED], &offset.0.swap_bytes().to_le_bytes()[..]].concat()
+}
+
+fn skipped_row(log_id: Option<LogId>, reason: &Error) -> Vec<u8> {
+    let mut row = Vec::with_capacity(13 + reason.message().len());
+    row.push(u8::from(log_id.is_some()));
+    row.extend(log_id.unwrap_or_default().0.to_le_bytes());
+    row.extend(reason.code().number().to_le_bytes());
+    row.extend(reason.message().as_bytes());
+    row
+}
+
+fn skipped_of(row: &[u8]) -> Result<SkippedRecord> {
+    let mut fields = Fields::new(row, damaged);
+    let ([has_log], log_id, code) = (fields.take()?, fields.u64()?, fields.u32()?);
+    if has_log > 1 || has_log == 0 && log_id != 0 {
+        return Err(damaged());
+    }
+    let code = ErrorCode::from_number(code.cast_signed()).ok_or_else(damaged)?;
+    let message = std::str::from_utf8(fields.rest()).map_err(|_| damaged())?;
+    let log_id = (has_log == 1).then_some(LogId(log_id));
+    Ok(SkippedRecord { log_id, reason: Error::new(code, message) })
 }
 
 fn outcome_row(outcome: &Outcome) -> Vec<u8> {
@@ -317,7 +364,6 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::error::ErrorCode;
     use crate::id::Epoch;
 
     fn head() -> Head {
@@ -381,8 +427,17 @@ mod tests {
         }
 
         #[test]
-        fn any_rows_are_state_or_refused(key: Vec<u8>, row: Vec<u8>, kind in 0usize..5) {
-            let kind = [CLIENT, SOURCE, OUTCOME, b'h', b'?'][kind];
+        fn skipped_records_come_back_from_their_rows(offset: u64, log_id: Option<u64>, why: String) {
+            let record = SkippedRecord { log_id: log_id.map(LogId), reason: Error::corrupt(why) };
+            let mut resumed = head().into_resumed();
+            let row = skipped_row(record.log_id, &record.reason);
+            resumed.take_row(&skipped_key(Offset(offset)), &row).unwrap();
+            prop_assert_eq!(resumed.skipped, BTreeMap::from([(Offset(offset), record)]));
+        }
+
+        #[test]
+        fn any_rows_are_state_or_refused(key: Vec<u8>, row: Vec<u8>, kind in 0usize..6) {
+            let kind = [CLIENT, SOURCE, OUTCOME, SKIPPED, b'h', b'?'][kind];
             let mut resumed = head().into_resumed();
             let _ = resumed.take_row(&[&[STATE, kind][..], &key].concat(), &row);
             let _ = resumed.take_row(&key, &row);

@@ -1,6 +1,9 @@
 //! The golden vectors of a shard's keys and of its state: one generator, and the check that this
 //! build agrees with what the file says. `UPDATE_VECTORS=1` writes it anew.
 
+use std::collections::BTreeMap;
+
+use forebay_core::Error;
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, PartitionState};
 use forebay_core::id::{
@@ -11,7 +14,7 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::OUTCOMES_KEPT;
 use forebay_core::outcome::{Outcome, Verdict};
-use forebay_core::state_rows::{Followed, HEAD, Head, write_changed};
+use forebay_core::state_rows::{Followed, HEAD, Head, SkippedRecord, write_changed};
 use forebay_testkit::vectors::{
     ShardKeyVector, ShardRowVector, ShardVectors, check, hex, read, unhex,
 };
@@ -90,6 +93,10 @@ fn state() -> PartitionState {
     state
 }
 
+fn skipped() -> Error {
+    Error::corrupt("the entry's checksum is wrong")
+}
+
 fn rows() -> Vec<ShardRowVector> {
     let outcome = |sequence, verdict| {
         let (client, sequence) = (ClientId(0xabc), Sequence(sequence));
@@ -102,15 +109,29 @@ fn rows() -> Vec<ShardRowVector> {
         outcome(10, Verdict::TooLarge),
     ];
     let clients = vec![ClientId(0xabc)];
-    let applied = Applied { clients, outcomes, source: Some(PartitionId(6)), ..Applied::default() };
+    let applied = Applied {
+        clients,
+        outcomes,
+        source: Some(PartitionId(6)),
+        skipped: Some(skipped()),
+        ..Applied::default()
+    };
     let followed = Followed {
         append_time: Some(Timestamp::from_micros(1_700_000_000_000_001)),
         opened: Some((Offset(3), Offset(40))),
         copy: 2,
         is_served: true,
     };
-    let names =
-        ["window", "source", "applied", "not met", "not met, versioned", "too large", "head"];
+    let names = [
+        "window",
+        "source",
+        "applied",
+        "not met",
+        "not met, versioned",
+        "too large",
+        "skipped",
+        "head",
+    ];
     let mut rows = Vec::new();
     write_changed(&applied, &state(), followed, 5, |key, row| {
         let name = names.get(rows.len()).copied().unwrap_or("one row too many");
@@ -168,6 +189,8 @@ fn shard_vectors_hold() {
         |sequence| resumed.outcomes.get(ClientId(0xabc), Sequence(sequence)).unwrap().verdict;
     assert_eq!(told(9), Verdict::NotMet(Some(DocumentVersion(77))));
     assert_eq!(told(10), Verdict::TooLarge);
+    let skipped = SkippedRecord { log_id: Some(LogId(0xf00d)), reason: skipped() };
+    assert_eq!(resumed.skipped, BTreeMap::from([(Offset(41), skipped)]));
 }
 
 #[test]

@@ -12,7 +12,7 @@ use forebay_core::limits::{
     READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_TAKE_OVER_FIRST_MS, READER_TAKE_OVER_MS,
 };
 use forebay_core::{Error, Result};
-use forebay_index::{PartitionPhase, PartitionStatus};
+use forebay_index::{Index, PartitionPhase, PartitionStatus};
 
 use crate::checkpoint::{CheckpointDirectory, Checkpoints, blocking};
 use crate::closing::Running;
@@ -26,6 +26,7 @@ use crate::tail::{Tail, reader_backoff};
 /// Follows a copy that another reader keeps, until this one keeps it.
 pub(crate) struct Follower {
     shared: Arc<Shared>,
+    index: Index,
     partition: Arc<Partition>,
     directory: Arc<CheckpointDirectory>,
     running: Running,
@@ -34,11 +35,12 @@ pub(crate) struct Follower {
 impl Follower {
     pub(crate) fn new(
         shared: Arc<Shared>,
+        index: Index,
         partition: Arc<Partition>,
         directory: Arc<CheckpointDirectory>,
     ) -> Self {
         let running = shared.closing.enter();
-        Self { shared, partition, directory, running }
+        Self { shared, index, partition, directory, running }
     }
 
     /// Follows until the reader closes, at last as the copy's tail: at once where it has the lock
@@ -107,15 +109,15 @@ impl Follower {
 
     /// Shows what the copy's header says, once readers have come to it.
     fn look(&self) -> Result<()> {
-        self.shared.index.tidy();
-        self.shared.index.go_live(self.partition.at.partition)?;
+        self.index.tidy();
+        self.index.go_live(self.partition.at.partition)?;
         self.show()
     }
 
     fn show(&self) -> Result<()> {
-        let status = self.shared.index.status(self.partition.at.partition)?;
+        let status = self.index.status(self.partition.at.partition)?;
         let version = status.progress.schema_version;
-        if self.shared.index.schemas().get(version).is_none() && version.0 > 0 {
+        if self.index.schemas().get(version).is_none() && version.0 > 0 {
             self.shared.learn_definitions(version)?;
         }
         if let Some(micros) = status.following.clock_error_us {
@@ -154,13 +156,13 @@ impl Follower {
         let (shared, at) = (&self.shared, self.partition.at);
         let (writer, resumed) = blocking(|| {
             self.directory.sweep();
-            shared.index.hold(at.partition)
+            self.index.hold(at.partition)
         })?;
         let mut copy = match resumed {
-            Some(resumed) => Generation::resumed(writer, resumed),
-            None => Generation::first(at, shared.count, writer),
+            Some(resumed) => Generation::resumed(Box::new(writer), resumed),
+            None => Generation::first(at, shared.count, Box::new(writer)),
         };
-        if !shared.index.go_live(at.partition)? {
+        if !self.index.go_live(at.partition)? {
             copy.wait_beside(Error::unavailable("the checkpoint is served until it is copied"));
         }
         Ok(copy)

@@ -13,11 +13,12 @@ use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion};
 use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_index::{Following, Image, PartitionPhase, PartitionWriter, Resumed, SchemaSet};
+use forebay_index::{Following, Image, PartitionPhase, Resumed, SchemaSet};
 use forebay_log::Bounds;
 
 use crate::checkpoint::Head;
 use crate::progress::{CatchUp, Phase, Progress, Rebuilding, Served};
+use crate::storage::CopyWriter;
 
 /// Why a record was not applied; the copy is as it was.
 #[derive(Debug)]
@@ -46,7 +47,7 @@ pub(crate) struct Step {
 pub(crate) struct Generation {
     number: u32,
     state: PartitionState,
-    writer: PartitionWriter,
+    writer: Box<dyn CopyWriter>,
     append_time: Option<Timestamp>,
     /// The log's bounds when the copy was opened.
     opened: Option<Bounds>,
@@ -74,7 +75,11 @@ struct Waiting {
 
 impl Generation {
     /// The first copy, empty.
-    pub(crate) fn first(at: PartitionRef, count: PartitionCount, writer: PartitionWriter) -> Self {
+    pub(crate) fn first(
+        at: PartitionRef,
+        count: PartitionCount,
+        writer: Box<dyn CopyWriter>,
+    ) -> Self {
         Self {
             number: 1,
             state: PartitionState::new(at, count),
@@ -92,7 +97,7 @@ impl Generation {
     }
 
     /// The copy that another reader has kept until now.
-    pub(crate) fn resumed(writer: PartitionWriter, resumed: Resumed) -> Self {
+    pub(crate) fn resumed(writer: Box<dyn CopyWriter>, resumed: Resumed) -> Self {
         let Resumed { state, following, .. } = resumed;
         let mut copy = Self::first(state.partition, state.partitions, writer);
         copy.number = following.copy.max(1);
@@ -204,8 +209,8 @@ impl Generation {
     }
 
     /// The writer of the copy that follows the log.
-    pub(crate) fn writer(&self) -> &PartitionWriter {
-        &self.writer
+    pub(crate) fn writer(&self) -> &dyn CopyWriter {
+        &*self.writer
     }
 
     /// How many blocks of the checkpoint that it goes on from were mended since the last call.
@@ -229,7 +234,7 @@ impl Generation {
         self.opened = Some(head.opened);
         self.clock_error_us = head.clock_error_us;
         self.writer.note_following(self.following());
-        self.writer.publish_rebuild();
+        self.writer.publish_rebuild()?;
         self.state = head.state;
         self.shown = self.served();
         Ok(())
@@ -290,7 +295,7 @@ impl Generation {
                 self.shown = self.served();
                 Ok(())
             }
-            Err(error) if error.code() == ErrorCode::LimitExceeded => {
+            Err(error) if is_for_now(&error) => {
                 self.append_time = append_time;
                 self.waiting = Some(waiting);
                 match self.writer.may_find_room() {
@@ -323,12 +328,16 @@ impl Generation {
     }
 
     /// Shows the copy where readers see it, in place of the older one, which was in this phase.
-    pub(crate) fn publish(&mut self, phase: Phase) {
-        self.writer.publish_rebuild();
+    ///
+    /// # Errors
+    /// Those of [`CopyWriter::publish_rebuild`].
+    pub(crate) fn publish(&mut self, phase: Phase) -> Result<()> {
+        self.writer.publish_rebuild()?;
         if phase == Phase::Serving {
             // Not so yet where readers began with a checkpoint.
             self.writer.set_phase(PartitionPhase::Serving);
         }
+        Ok(())
     }
 
     /// Notes that the copy is in service; answers its outcomes.
@@ -376,6 +385,11 @@ impl Generation {
             schema_version: self.state.schema_version,
         }
     }
+}
+
+/// Whether what cannot be written now may be later: there is no room, or a disk refuses.
+fn is_for_now(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::LimitExceeded | ErrorCode::Unavailable)
 }
 
 fn step(applied: &Applied) -> Step {

@@ -33,6 +33,8 @@ mod reader;
 mod ready;
 mod shared;
 mod status;
+mod storage;
+mod store_follower;
 mod tail;
 mod wait;
 
@@ -46,3 +48,5 @@ pub use read::Read;
 pub use reader::Reader;
 pub use shared::OnSchemaChange;
 pub use status::{PartitionStatus, ReaderStatus};
+pub use storage::{CopyWriter, OpenedCopy, Storage};
+pub use store_follower::StoreFollower;

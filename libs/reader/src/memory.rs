@@ -24,7 +24,7 @@ use forebay_core::layout::Layout;
 use forebay_core::outcome::Outcome;
 use forebay_core::schema::{Alteration, Definition};
 use forebay_core::{Error, Result};
-use forebay_index::{PartitionPhase, PartitionWriter};
+use forebay_index::{Index, PartitionPhase, PartitionWriter};
 use forebay_log::{Appended, CatalogFollower, MemoryLog};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::outcome::ChangeResult;
@@ -126,13 +126,13 @@ impl MemoryReader {
         let layout = Layout::of(&definition);
         let versions = vec![Arc::new(SchemaAt { definition, layout })];
         let budget = MemoryBudget::new(options.memory_budget);
-        let shared = Arc::new(share(options, parts, versions, None, budget)?);
-        replicas.fill(&shared, version)?;
+        let (shared, index) = share(options, parts, versions, None, budget)?;
+        replicas.fill(&shared, &index, version)?;
         // Nobody has seen the cell yet, so that this is the first and only time.
         let _ = replicas.shared.set(Arc::downgrade(&shared));
         shared.note_progress(version);
         shared.observe_readiness(now);
-        Ok(Self { reader: Reader::over(shared), replicas })
+        Ok(Self { reader: Reader::over(shared, index), replicas })
     }
 
     /// The reader itself.
@@ -186,13 +186,13 @@ impl MemoryReader {
     pub fn alter(&self, alterations: &[Alteration]) -> Result<Arc<SchemaAt>> {
         let shared = self.open_shared()?;
         let mut held = self.replicas.held.lock();
-        let newest = Arc::clone(shared.index.schemas().newest());
+        let newest = Arc::clone(shared.storage.schemas().newest());
         let definition = newest.definition.altered(alterations);
         let definition = definition.map_err(|error| error.with_store(&shared.name))?;
         let version = definition.version;
         let layout = Layout::of(&definition);
         let schema = Arc::new(SchemaAt { definition, layout });
-        shared.index.schemas().add(Arc::clone(&schema))?;
+        shared.storage.schemas().add(Arc::clone(&schema))?;
         self.replicas.append_to_all(&mut held, shared, version, &EntryBody::Definition)?;
         drop(held);
         shared.note_progress(version);
@@ -267,10 +267,10 @@ impl MemoryReader {
 
 impl Replicas {
     /// Takes the writer of each partition, and opens each log with the store's first definition.
-    fn fill(&self, shared: &Shared, version: SchemaVersion) -> Result<()> {
+    fn fill(&self, shared: &Shared, index: &Index, version: SchemaVersion) -> Result<()> {
         let mut held = self.held.lock();
         for partition in shared.followed() {
-            let mut replica = Replica::new(partition.at, shared)?;
+            let mut replica = Replica::new(partition.at, shared, index)?;
             partition.board.set_clock_error(0);
             replica.append(shared, self.clock.now(), SchemaVersion(0), EntryBody::Opening)?;
             held.replicas.push(replica);
@@ -332,11 +332,11 @@ impl Held {
 }
 
 impl Replica {
-    fn new(at: PartitionRef, shared: &Shared) -> Result<Self> {
+    fn new(at: PartitionRef, shared: &Shared, index: &Index) -> Result<Self> {
         Ok(Self {
             log_id: shared.parts.entropy.log_id()?,
             state: PartitionState::new(at, shared.count),
-            writer: shared.index.writer(at.partition)?,
+            writer: index.writer(at.partition)?,
             sequence: Sequence(1),
             counts: Counts::default(),
             is_broken: false,
@@ -362,7 +362,7 @@ impl Replica {
         let entry = entry.map_err(at_partition)?;
         let offset = self.state.offset_applied;
         let record = Record { offset, append_time: now, entry: decode_entry(&entry) };
-        let applied = self.state.apply(record, &self.writer, shared.index.schemas());
+        let applied = self.state.apply(record, &self.writer, shared.storage.schemas());
         let applied = applied.map_err(|blocked| at_partition(broken(blocked)))?;
         if let Err(error) = self.writer.apply(&applied, &self.state) {
             self.is_broken = true;

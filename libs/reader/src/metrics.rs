@@ -1,6 +1,6 @@
 //! A pull snapshot of a reader's counts, for whoever exports metrics.
 
-use forebay_index::{MemoryUse, ReadCounts};
+use forebay_index::{Index, MemoryUse, ReadCounts};
 
 use crate::progress::Counts;
 use crate::shared::Shared;
@@ -22,8 +22,8 @@ pub struct ReaderMetrics {
 }
 
 impl ReaderMetrics {
-    pub(crate) fn of(shared: &Shared) -> Self {
-        let index = shared.index.metrics();
+    pub(crate) fn of(shared: &Shared, index: &Index) -> Self {
+        let index = index.metrics();
         let status = shared.status();
         let mut records = Counts::default();
         status.partitions.iter().for_each(|partition| records.add(&partition.counts));

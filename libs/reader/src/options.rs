@@ -10,10 +10,12 @@ use forebay_core::clock::{Clock, Timestamp};
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{LogId, Offset, PartitionCount, PartitionId, PartitionRef};
 use forebay_core::limits::{READER_OPEN_TIMEOUT_MS, READER_READY_AGE_MS};
+use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_log::disk::Disk;
 use forebay_log::{CatalogFollower, ChangeLog};
 
+use crate::age::check_bound;
 use crate::barrier::Barriers;
 use crate::checkpoint::CheckpointOptions;
 
@@ -107,6 +109,15 @@ impl ReaderOptions {
             memory_budget: None,
             spill_bytes_max: 0,
         }
+    }
+
+    /// Refuses what a store of this definition cannot be asked for.
+    ///
+    /// # Errors
+    /// `InvalidArgument`.
+    pub(crate) fn check(&self, definition: &Definition) -> Result<()> {
+        self.partitions.check(definition.partitions)?;
+        check_bound(self.ready_age_max, &definition.options)
     }
 }
 

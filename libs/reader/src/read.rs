@@ -69,6 +69,10 @@ impl Read {
         self.age_max = Some(bound);
         self
     }
+
+    pub(crate) fn age_max(&self) -> Option<Duration> {
+        self.age_max
+    }
 }
 
 impl Reader {
@@ -96,23 +100,7 @@ impl Reader {
     /// # Errors
     /// As [`Reader::read`].
     pub async fn wait(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
-        let shared = self.shared();
-        shared.closing.check()?;
-        for partition in partitions {
-            shared.partition(*partition)?;
-        }
-        match &read.wait {
-            Wait::Nothing => Ok(()),
-            Wait::Token(token) => shared.wait_token(token, partitions, read.timeout).await,
-            Wait::Latest => {
-                let waits = partitions.iter().map(async |partition| {
-                    let partition = shared.partition(*partition)?;
-                    let wait = shared.wait_latest(partition);
-                    shared.bounded(read.timeout, || shared.overdue(partition), wait).await
-                });
-                try_join_all(waits).await.map(|_| ())
-            }
-        }
+        self.shared().wait_for_read(read, partitions).await
     }
 
     /// Calls `with` with a view of what is applied here. Waits for nothing but the disk that a
@@ -128,7 +116,7 @@ impl Reader {
         with: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
         let shared = self.shared();
-        shared.admitted(age_max, |at| with(&shared.index.view(at)))
+        shared.admitted(age_max, |at| with(&self.index().view(at)))
     }
 
     /// As [`Reader::read_local`] without a bound, for callers that must not wait for a disk either:
@@ -138,7 +126,7 @@ impl Reader {
     /// `Closed`, `Unavailable`; those of `with`.
     pub fn read_in_memory<T>(&self, with: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
         let shared = self.shared();
-        shared.admitted(None, |at| with(&shared.index.view(at.only_memory())))
+        shared.admitted(None, |at| with(&self.index().view(at.only_memory())))
     }
 
     /// The partition that a key belongs to, followed or not.
@@ -147,7 +135,8 @@ impl Reader {
     /// `InvalidArgument` for a key of another type, `LimitExceeded` for one that is too long,
     /// `Closed`.
     pub fn partition_of<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<PartitionId> {
-        self.open_shared()?.index.partition_of(key)
+        self.open_shared()?;
+        self.index().partition_of(key)
     }
 
     /// The partitions that these keys belong to, each once, in order.
@@ -171,7 +160,7 @@ impl Reader {
     /// [`Index::handle`]: forebay_index::Index::handle
     pub fn handle(&self, field: &str, asked: FieldType) -> Result<FieldHandle> {
         let shared = self.open_shared()?;
-        shared.index.handle(field, asked).map_err(|error| error.with_store(&shared.name))
+        self.index().handle(field, asked).map_err(|error| error.with_store(&shared.name))
     }
 
     /// Resolves a field by name or alias, to be read as its own type of now.
@@ -180,7 +169,7 @@ impl Reader {
     /// `NotFound` for a field that the store does not have, `Closed`.
     pub fn handle_of_own_type(&self, field: &str) -> Result<FieldHandle> {
         let shared = self.open_shared()?;
-        shared.index.handle_of_own_type(field).map_err(|error| error.with_store(&shared.name))
+        self.index().handle_of_own_type(field).map_err(|error| error.with_store(&shared.name))
     }
 
     /// Plans a gather of these fields into a matrix; see [`GatherPlan`].
@@ -193,7 +182,7 @@ impl Reader {
         conversion: Conversion,
     ) -> Result<GatherPlan<E>> {
         let shared = self.open_shared()?;
-        shared.index.plan_gather(fields, conversion).map_err(|e| e.with_store(&shared.name))
+        self.index().plan_gather(fields, conversion).map_err(|e| e.with_store(&shared.name))
     }
 
     /// What the reader shares, unless it is closed.
@@ -205,7 +194,7 @@ impl Reader {
 
     /// Starts a scan of all followed partitions; see [`Reader::scan_next`].
     pub fn scan(&self) -> Scan {
-        self.shared().index.scan()
+        self.index().scan()
     }
 
     /// Visits up to `documents_max` more documents of a scan and answers how many there were; 0 is
@@ -225,6 +214,44 @@ impl Reader {
 }
 
 impl Shared {
+    /// Waits for what a read of these partitions asks for.
+    pub(crate) async fn wait_for_read(
+        &self,
+        read: &Read,
+        partitions: &[PartitionId],
+    ) -> Result<()> {
+        self.closing.check()?;
+        for partition in partitions {
+            self.partition(*partition)?;
+        }
+        match &read.wait {
+            Wait::Nothing => Ok(()),
+            Wait::Token(token) => self.wait_token(token, partitions, read.timeout).await,
+            Wait::Latest => {
+                let waits = partitions.iter().map(async |partition| {
+                    let partition = self.partition(*partition)?;
+                    let wait = self.wait_latest(partition);
+                    self.bounded(read.timeout, || self.overdue(partition), wait).await
+                });
+                try_join_all(waits).await.map(|_| ())
+            }
+        }
+    }
+
+    /// Refuses a partition that does not answer, or is older than this.
+    pub(crate) fn check_serves(&self, id: PartitionId, age_max: Option<Duration>) -> Result<()> {
+        let at_store = |error: Error| error.with_store(&self.name).with_partition(id);
+        let partition = self.partition(id)?;
+        let picture = partition.board.picture();
+        if !partition.serves(&picture) {
+            return Err(not_serving(partition.at, &picture).with_store(&self.name));
+        }
+        let Some(bound) = age_max else { return Ok(()) };
+        check_bound(bound, &self.storage.schemas().newest().definition.options)
+            .map_err(at_store)?;
+        partition.board.freshness().check(self.parts.clock.now(), bound).map_err(at_store)
+    }
+
     /// Runs reads at the present time, under an age bound if there is one.
     fn admitted<T>(
         &self,
@@ -238,7 +265,7 @@ impl Shared {
         };
         let now = self.parts.clock.now();
         let at = ReadAt::new(now).serve_partial(self.options.serve_partial);
-        let options = &self.index.schemas().newest().definition.options;
+        let options = &self.storage.schemas().newest().definition.options;
         check_bound(bound, options).map_err(|error| error.with_store(&self.name))?;
         let admission = |partition: PartitionId| self.admission(partition, now, bound);
         reads(at.admission(&admission)).map_err(|error| self.explained(error, Some((now, bound))))

@@ -17,21 +17,17 @@ use forebay_core::{Error, Result};
 use forebay_index::{Beginning, Index, LiveDirectory, MemoryLines};
 use forebay_log::disk::Disk;
 use forebay_wire::token::Token;
-use parking_lot::Mutex;
-use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-use crate::age::check_bound;
 use crate::begin::{Ahead, Begun, begin, named_by};
 use crate::budget::MemoryBudget;
 use crate::checkpoint::CheckpointDirectory;
-use crate::closing::{Closing, closed};
+use crate::closing::closed;
 use crate::follow::Follower;
 use crate::metrics::ReaderMetrics;
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::partition::Partition;
-use crate::ready::Readiness;
-use crate::shared::{OnSchemaChange, SchemaChanges, Shared};
+use crate::shared::{OnSchemaChange, Shared};
 use crate::status::ReaderStatus;
 use crate::tail::{Tail, reader_backoff};
 
@@ -48,6 +44,7 @@ pub struct Reader {
 /// Closes when the last reader that shares it goes.
 struct Handle {
     shared: Arc<Shared>,
+    index: Index,
 }
 
 impl Drop for Handle {
@@ -97,22 +94,29 @@ impl Reader {
                 CheckpointDirectory::open(&options, disk).map_err(at_store)?
             }
         };
-        let opened = match directory {
+        let (shared, index) = match directory {
             Some(directory) if directory.is_shared() && !options.keep_outcomes => {
                 open_shared(options, parts, versions, directory, ahead).await
             }
             directory => open_alone(options, parts, versions, directory),
-        };
-        Ok(Self::over(opened.map_err(at_store)?))
+        }
+        .map_err(at_store)?;
+        Ok(Self::over(shared, index))
     }
 
     /// The reader of what is set up already.
-    pub(crate) fn over(shared: Arc<Shared>) -> Self {
-        Self { handle: Arc::new(Handle { shared }) }
+    pub(crate) fn over(shared: Arc<Shared>, index: Index) -> Self {
+        Self { handle: Arc::new(Handle { shared, index }) }
     }
 
+    #[inline]
     pub(crate) fn shared(&self) -> &Arc<Shared> {
         &self.handle.shared
+    }
+
+    #[inline]
+    pub(crate) fn index(&self) -> &Index {
+        &self.handle.index
     }
 
     /// Name of its store.
@@ -123,9 +127,7 @@ impl Reader {
     /// The definition at the newest schema version that any of its partitions has seen; before the
     /// first entry the newest that the catalog told at open.
     pub fn schema(&self) -> Arc<SchemaAt> {
-        let schemas = self.shared().index.schemas();
-        let seen = schemas.get(self.schema_version());
-        Arc::clone(seen.unwrap_or_else(|| schemas.newest()))
+        self.shared().schema()
     }
 
     /// Newest schema version that any of its partitions has seen; 0 before the first entry.
@@ -145,47 +147,12 @@ impl Reader {
     /// `Unavailable` with phase, percent and remaining time when that takes longer than `timeout`;
     /// why a partition halted; `Closed`.
     pub async fn await_ready(&self, timeout: Duration) -> Result<()> {
-        let shared = self.shared();
-        let wait = async {
-            loop {
-                let progressed = shared.progressed.notified();
-                if shared.observe_readiness(shared.parts.clock.now()) {
-                    return Ok(());
-                }
-                if let Some(halted) = shared.halted() {
-                    return Err(halted.with_store(&shared.name));
-                }
-                progressed.await;
-            }
-        };
-        shared.bounded(timeout, || self.not_ready(), wait).await
-    }
-
-    fn not_ready(&self) -> Error {
-        let status = self.status();
-        let remaining = match status.remaining {
-            Some(remaining) => format!("about {} ms to go", remaining.as_millis()),
-            None => "the time to go is not known yet".to_owned(),
-        };
-        let age = match status.age {
-            Some(age) => format!("age {} ms", age.as_millis()),
-            None => "age unknown".to_owned(),
-        };
-        let trouble = status.partitions.iter().find_map(|partition| partition.trouble.as_ref());
-        let trouble = trouble.map(|trouble| format!("; held up: {trouble}")).unwrap_or_default();
-        let message = format!(
-            "not ready in time: {}, {}%, {remaining}, {age}; wait longer, or look at the \
-             status{trouble}",
-            status.phase.name(),
-            status.percent,
-        );
-        Error::unavailable(message).with_store(&status.store)
+        self.shared().await_ready(timeout).await
     }
 
     /// Whether the reader is ready at this moment.
     pub fn is_ready(&self) -> bool {
-        let shared = self.shared();
-        shared.closing.check().is_ok() && shared.observe_readiness(shared.parts.clock.now())
+        self.shared().is_ready()
     }
 
     /// How the reader and each of its partitions are at this moment. Works after `close` too.
@@ -195,7 +162,7 @@ impl Reader {
 
     /// Counts and sizes since the reader was opened.
     pub fn metrics(&self) -> ReaderMetrics {
-        ReaderMetrics::of(self.shared())
+        ReaderMetrics::of(self.shared(), self.index())
     }
 
     /// The memory of the documents, for measuring what an access to it costs.
@@ -204,7 +171,7 @@ impl Reader {
     /// `Unavailable` when a shared copy cannot be mapped.
     #[doc(hidden)]
     pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
-        self.shared().index.memory_lines()
+        self.index().memory_lines()
     }
 
     /// Waits until everything that the token speaks of is applied here, at most `timeout` long.
@@ -215,10 +182,7 @@ impl Reader {
     /// another store; `DeadlineExceeded`, or `Unavailable` with its progress while a partition
     /// bootstraps; `Closed`.
     pub async fn wait_token(&self, token: &Token, timeout: Duration) -> Result<()> {
-        let shared = self.shared();
-        let partitions: Vec<_> =
-            shared.followed().map(|partition| partition.at.partition).collect();
-        shared.wait_token(token, &partitions, timeout).await
+        self.shared().wait_followed(token, timeout).await
     }
 
     /// Waits until the partition has applied this position, whatever its log.
@@ -231,10 +195,7 @@ impl Reader {
         position: Position,
         timeout: Duration,
     ) -> Result<()> {
-        let shared = self.shared();
-        let partition = shared.partition(partition)?;
-        let wait = shared.wait_position(partition, position);
-        shared.bounded(timeout, || shared.overdue(partition), wait).await
+        self.shared().wait_applied(partition, position, timeout).await
     }
 
     /// What a conditional change came to; `None` when it was not applied here, had no condition, or
@@ -275,13 +236,7 @@ impl Reader {
     /// # Errors
     /// `DeadlineExceeded` when they have not ended in this time; the reader is closed all the same.
     pub async fn shut_down(&self, timeout: Duration) -> Result<()> {
-        self.close();
-        let ended = tokio::time::timeout(timeout, self.shared().closing.ended()).await;
-        ended.map_err(|_| {
-            let message = "the reader is closed, but its last checkpoints are not written yet; \
-                           wait longer before its directory is used again";
-            Error::deadline_exceeded(message).with_store(self.store())
-        })
+        self.shared().shut_down(timeout).await
     }
 }
 
@@ -291,9 +246,9 @@ fn open_alone(
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
     directory: Option<Arc<CheckpointDirectory>>,
-) -> Result<Arc<Shared>> {
+) -> Result<(Arc<Shared>, Index)> {
     let budget = MemoryBudget::new(options.memory_budget);
-    let shared = Arc::new(share(options, parts, versions, None, budget)?);
+    let (shared, index) = share(options, parts, versions, None, budget)?;
     let tail = |partition: &Arc<Partition>| {
         let kept = directory.as_ref().map(|directory| directory.keep(partition.at)).transpose()?;
         Tail::new(Arc::clone(&shared), Arc::clone(partition), kept)
@@ -307,8 +262,8 @@ fn open_alone(
     for tail in tails {
         tokio::spawn(tail.run());
     }
-    tokio::spawn(watch_readiness(Arc::clone(&shared)));
-    Ok(shared)
+    tokio::spawn(watch_readiness(Arc::clone(&shared), index.clone()));
+    Ok((shared, index))
 }
 
 /// Starts a reader whose copies other readers of the directory answer from too.
@@ -318,7 +273,7 @@ async fn open_shared(
     versions: Vec<Arc<SchemaAt>>,
     directory: Arc<CheckpointDirectory>,
     ahead: Option<Ahead>,
-) -> Result<Arc<Shared>> {
+) -> Result<(Arc<Shared>, Index)> {
     let named = named_by(&versions)?;
     options.partitions.check(named.partitions)?;
     let followed = named.partitions.partitions();
@@ -337,30 +292,30 @@ async fn open_shared(
     })?;
     let Begun { beginnings, mut kept } = begun;
     let live = Some((directory.live(), beginnings));
-    let shared = Arc::new(share(options, parts, versions, live, budget)?);
+    let (shared, index) = share(options, parts, versions, live, budget)?;
     let follower = |partition: &Arc<Partition>| {
         let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
         let kept = kept.remove(&partition.at.partition);
-        (Follower::new(Arc::clone(&shared), at, directory), kept)
+        (Follower::new(Arc::clone(&shared), index.clone(), at, directory), kept)
     };
     let followers: Vec<_> = shared.followed().map(follower).collect();
-    let behind = Arc::clone(&shared);
+    let (behind, of_behind) = (Arc::clone(&shared), index.clone());
     // One task starts all others: each that is started wakes threads, which take cores from the
     // first reads.
     tokio::spawn(async move {
         for (follower, kept) in followers {
             tokio::spawn(follower.run(kept));
         }
-        tokio::spawn(watch_readiness(Arc::clone(&behind)));
+        tokio::spawn(watch_readiness(Arc::clone(&behind), of_behind.clone()));
         // A thread may have to be started for it.
         drop(tokio::task::spawn_blocking(move || {
             if !is_noted {
                 directory.note_store(&behind.name, named);
             }
-            behind.index.prepare();
+            of_behind.prepare();
         }));
     });
-    Ok(shared)
+    Ok((shared, index))
 }
 
 /// What is known of the store before it is opened.
@@ -451,52 +406,34 @@ fn versions_of(parts: &ReaderParts, store: StoreId) -> Vec<Arc<SchemaAt>> {
     catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
 }
 
-/// What the parts of a reader share, before anything follows a log.
+/// What the parts of a reader share, and its index, before anything follows a log.
 pub(crate) fn share(
     options: ReaderOptions,
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
     live: Option<(LiveDirectory, BTreeMap<PartitionId, Beginning>)>,
     budget: Option<MemoryBudget>,
-) -> Result<Shared> {
+) -> Result<(Arc<Shared>, Index)> {
     let newest = versions.last().ok_or_else(closed)?;
-    let definition = &newest.definition;
-    let (store, count) = (definition.store, definition.partitions);
-    options.partitions.check(count)?;
-    check_bound(options.ready_age_max, &definition.options)?;
-    let partition = |partition: PartitionId| {
-        let at = PartitionRef { store, partition };
-        let follows = options.partitions.follows(partition);
-        follows.then(|| Arc::new(Partition::new(at, options.keep_outcomes, options.serve_partial)))
-    };
-    let partitions: Vec<_> = count.partitions().map(partition).collect();
-    let followed = partitions.iter().flatten().map(|partition| partition.at.partition);
-    let (versions, seed) = (versions.iter().cloned(), parts.entropy.next_u64()?);
+    options.check(&newest.definition)?;
+    let followed = newest.definition.partitions.partitions();
+    let followed: Vec<_> =
+        followed.filter(|partition| options.partitions.follows(*partition)).collect();
+    let count = followed.len();
+    let (of_index, seed) = (versions.iter().cloned(), parts.entropy.next_u64()?);
     let index = match live {
-        Some((live, beginnings)) => Index::begin(versions, beginnings, seed, live)?,
-        None => Index::new(versions, followed, seed)?,
+        Some((live, beginnings)) => Index::begin(of_index, beginnings, seed, live)?,
+        None => Index::new(of_index, followed, seed)?,
     };
     if let Some(budget) = budget {
-        let bytes = budget.bytes(partitions.iter().flatten().count());
+        let bytes = budget.bytes(count);
         index.limit_memory(bytes);
         let source = budget.source;
         tracing::debug!(store = %options.store, bytes, %source, "memory budget");
     }
     spill_to_disk(&index, &options, &parts)?;
-    Ok(Shared {
-        name: options.store.clone(),
-        store,
-        count,
-        index,
-        partitions,
-        closing: Arc::new(Closing::new()),
-        opened_at: parts.clock.now(),
-        readiness: Mutex::new(Readiness::new(options.ready_age_max)),
-        progressed: Notify::new(),
-        schema: SchemaChanges::new(),
-        options,
-        parts,
-    })
+    let shared = Shared::over(options, parts, &newest.definition, Arc::new(index.clone()))?;
+    Ok((Arc::new(shared), index))
 }
 
 /// Says where documents are spilled, also those that a checkpoint holds of a reader that could.
@@ -515,12 +452,12 @@ fn spill_to_disk(index: &Index, options: &ReaderOptions, parts: &ReaderParts) ->
 }
 
 /// Looks at the readiness from time to time, so that a fall is seen while nobody asks.
-async fn watch_readiness(shared: Arc<Shared>) {
+async fn watch_readiness(shared: Arc<Shared>, index: Index) {
     let looks = async {
         let mut is_warned = false;
         loop {
             shared.observe_readiness(shared.parts.clock.now());
-            let memory = shared.index.memory();
+            let memory = index.memory();
             let is_scarce = memory.is_scarce();
             if is_scarce && !is_warned {
                 let (used, limit) = (memory.used, memory.limit);

@@ -8,6 +8,9 @@ use std::time::Duration;
 
 use forebay_core::clock::Timestamp;
 use forebay_core::limits::READER_READY_GRACE_MS;
+use forebay_core::{Error, Result};
+
+use crate::shared::Shared;
 
 /// How the worst partition stands at one moment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,6 +64,55 @@ impl Readiness {
             }
         }
         self.is_ready
+    }
+}
+
+impl Shared {
+    /// Whether all that is followed serves inside the readiness bound.
+    pub(crate) fn is_ready(&self) -> bool {
+        self.closing.check().is_ok() && self.observe_readiness(self.parts.clock.now())
+    }
+
+    /// Waits until it does.
+    ///
+    /// # Errors
+    /// `Unavailable` with phase, percent and remaining time when that takes longer than `timeout`;
+    /// why a partition halted; `Closed`.
+    pub(crate) async fn await_ready(&self, timeout: Duration) -> Result<()> {
+        let wait = async {
+            loop {
+                let progressed = self.progressed.notified();
+                if self.observe_readiness(self.parts.clock.now()) {
+                    return Ok(());
+                }
+                if let Some(halted) = self.halted() {
+                    return Err(halted.with_store(&self.name));
+                }
+                progressed.await;
+            }
+        };
+        self.bounded(timeout, || self.not_ready(), wait).await
+    }
+
+    fn not_ready(&self) -> Error {
+        let status = self.status();
+        let remaining = match status.remaining {
+            Some(remaining) => format!("about {} ms to go", remaining.as_millis()),
+            None => "the time to go is not known yet".to_owned(),
+        };
+        let age = match status.age {
+            Some(age) => format!("age {} ms", age.as_millis()),
+            None => "age unknown".to_owned(),
+        };
+        let trouble = status.partitions.iter().find_map(|partition| partition.trouble.as_ref());
+        let trouble = trouble.map(|trouble| format!("; held up: {trouble}")).unwrap_or_default();
+        let message = format!(
+            "not ready in time: {}, {}%, {remaining}, {age}; wait longer, or look at the \
+             status{trouble}",
+            status.phase.name(),
+            status.percent,
+        );
+        Error::unavailable(message).with_store(&status.store)
     }
 }
 

@@ -8,8 +8,8 @@ use forebay_core::change::Entry;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::READER_LOG_TIMEOUT_MS;
+use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_index::Index;
 use forebay_log::Appended;
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
@@ -21,6 +21,7 @@ use crate::options::{ReaderOptions, ReaderParts};
 use crate::partition::Partition;
 use crate::progress::Phase;
 use crate::ready::{Readiness, Standing};
+use crate::storage::Storage;
 
 /// Told of each schema version that the reader comes to, in their order.
 pub type OnSchemaChange = Arc<dyn Fn(&Arc<SchemaAt>) + Send + Sync>;
@@ -32,7 +33,7 @@ pub(crate) struct Shared {
     pub count: PartitionCount,
     pub options: ReaderOptions,
     pub parts: ReaderParts,
-    pub index: Index,
+    pub storage: Arc<dyn Storage>,
     /// By partition id; `None` where the reader does not follow it.
     pub partitions: Vec<Option<Arc<Partition>>>,
     pub closing: Arc<Closing>,
@@ -60,6 +61,62 @@ impl SchemaChanges {
 }
 
 impl Shared {
+    /// What those share who follow these partitions of a store into this storage.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for options that this store cannot fulfil.
+    pub(crate) fn over(
+        options: ReaderOptions,
+        parts: ReaderParts,
+        definition: &Definition,
+        storage: Arc<dyn Storage>,
+    ) -> Result<Self> {
+        options.check(definition)?;
+        let (store, count) = (definition.store, definition.partitions);
+        let partition = |partition: PartitionId| {
+            let at = PartitionRef { store, partition };
+            let follows = options.partitions.follows(partition);
+            let ReaderOptions { keep_outcomes, serve_partial, .. } = options;
+            follows.then(|| Arc::new(Partition::new(at, keep_outcomes, serve_partial)))
+        };
+        Ok(Self {
+            name: options.store.clone(),
+            store,
+            count,
+            storage,
+            partitions: count.partitions().map(partition).collect(),
+            closing: Arc::new(Closing::new()),
+            opened_at: parts.clock.now(),
+            readiness: Mutex::new(Readiness::new(options.ready_age_max)),
+            progressed: Notify::new(),
+            schema: SchemaChanges::new(),
+            options,
+            parts,
+        })
+    }
+
+    /// The definition at the newest schema version that any partition has seen; before the first
+    /// entry the newest that is known.
+    pub(crate) fn schema(&self) -> Arc<SchemaAt> {
+        let schemas = self.storage.schemas();
+        let seen = schemas.get(self.schema_version());
+        Arc::clone(seen.unwrap_or_else(|| schemas.newest()))
+    }
+
+    /// Closes, and waits until all that follows has ended.
+    ///
+    /// # Errors
+    /// `DeadlineExceeded` when it has not in this time.
+    pub(crate) async fn shut_down(&self, timeout: Duration) -> Result<()> {
+        self.closing.close();
+        let ended = tokio::time::timeout(timeout, self.closing.ended()).await;
+        ended.map_err(|_| {
+            let message = "the reader is closed, but its last checkpoints are not written yet; \
+                           wait longer before its directory is used again";
+            Error::deadline_exceeded(message).with_store(&self.name)
+        })
+    }
+
     /// The followed partitions, in order.
     pub(crate) fn followed(&self) -> impl Iterator<Item = &Arc<Partition>> {
         self.partitions.iter().flatten()
@@ -86,7 +143,7 @@ impl Shared {
         let catalog = self.parts.catalog.catalog();
         let Some(history) = catalog.store(self.store) else { return Ok(false) };
         for schema in history.versions() {
-            self.index.schemas().add(Arc::clone(schema))?;
+            self.storage.schemas().add(Arc::clone(schema))?;
         }
         Ok(history.at(version).is_some())
     }
@@ -127,7 +184,7 @@ impl Shared {
         *newest = version;
         // Held while the callbacks run, so that they hear the versions in their order.
         let callbacks = self.schema.callbacks.lock().clone();
-        if let Some(schema) = self.index.schemas().get(version) {
+        if let Some(schema) = self.storage.schemas().get(version) {
             for callback in callbacks {
                 call_back("on_schema_change", || callback(schema));
             }

@@ -99,9 +99,7 @@ impl Shared {
         self.followed().map(move |partition| {
             let picture = partition.board.picture();
             let freshness = partition.board.freshness();
-            // Followed partitions are in the index; one that is not holds nothing.
-            let held = self.index.status(partition.at.partition).map(|status| status.held);
-            let held = held.unwrap_or_default();
+            let held = self.storage.held(partition.at.partition);
             let served = picture.served;
             PartitionStatus {
                 partition: partition.at.partition,

@@ -6,6 +6,7 @@
 //! than this build (halt), or an invariant broke (poison, then build another).
 
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::panic::AssertUnwindSafe;
 use std::path::Path;
@@ -16,13 +17,14 @@ use std::time::Duration;
 use forebay_core::backoff::Backoff;
 use forebay_core::change::Entry;
 use forebay_core::fold::Record;
-use forebay_core::id::SchemaVersion;
+use forebay_core::id::{LogId, Offset, SchemaVersion};
 use forebay_core::limits::{
     CHECKPOINT_CLOSE_MS, CHECKPOINT_FILES_MAX, READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN,
     READER_CLOCK_CHECK_MS, READER_CLOCK_CHECK_SOON_MS, READER_CLOCK_EXCHANGE_SLOW_US,
     READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX, READER_READ_WAIT_MS,
 };
 use forebay_core::outcome::Outcome;
+use forebay_core::state_rows::SkippedRecord;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::LogRecord;
 use forebay_wire::entry::decode_entry;
@@ -40,6 +42,7 @@ use crate::options::Skipped;
 use crate::partition::Partition;
 use crate::progress::{Counts, Phase, Progress};
 use crate::shared::Shared;
+use crate::storage::OpenedCopy;
 use crate::wait::barrier_entry;
 
 /// Why a session ended.
@@ -70,6 +73,8 @@ pub(crate) struct Tail {
     /// How long the exchange took that the clock error was measured by, in microseconds.
     clock_exchange_us: i64,
     checkpoints: Option<Checkpoints>,
+    /// What the copy skipped before it was opened here, and nobody was told of yet.
+    skipped_before: BTreeMap<Offset, SkippedRecord>,
     /// What the memory of the copy needs, done beside the tail.
     upkeep: Option<JoinHandle<()>>,
     /// Goes behind everything above, the lock of the checkpoints' directory too.
@@ -82,10 +87,16 @@ impl Tail {
         partition: Arc<Partition>,
         checkpoints: Option<Checkpoints>,
     ) -> Result<Self> {
-        let writer = shared.index.writer(partition.at.partition)?;
-        let following = Generation::first(partition.at, shared.count, writer);
+        let OpenedCopy { writer, resumed, outcomes, skipped } =
+            shared.storage.open(partition.at)?;
+        let following = match resumed {
+            Some(resumed) => Generation::resumed(writer, resumed),
+            None => Generation::first(partition.at, shared.count, writer),
+        };
+        partition.replace_outcomes(outcomes);
         let running = shared.closing.enter();
-        Ok(Self::of(shared, partition, checkpoints, following, running))
+        let tail = Self::of(shared, partition, checkpoints, following, running);
+        Ok(Self { skipped_before: skipped, ..tail })
     }
 
     /// The tail of a copy that several readers share, and that this one keeps from now on.
@@ -117,6 +128,7 @@ impl Tail {
             is_clock_measured: false,
             clock_exchange_us: 0,
             checkpoints,
+            skipped_before: BTreeMap::new(),
             upkeep: None,
             _running: running,
         }
@@ -165,6 +177,7 @@ impl Tail {
 
     async fn session(&mut self) -> Result<Infallible, Pause> {
         self.connect().await?;
+        self.tell_skipped_before().await?;
         self.following.apply_waiting().map_err(|stop| self.pause(stop))?;
         let mut clock_check = self.next_clock_check();
         self.keep_up();
@@ -367,7 +380,7 @@ impl Tail {
         let partition = &self.partition;
         let keep = |outcomes: &[Outcome]| partition.keep_outcomes(outcomes);
         let fold = Record { offset: record.offset, append_time: record.append_time, entry };
-        self.following.apply(fold, self.shared.index.schemas(), keep)
+        self.following.apply(fold, self.shared.storage.schemas(), keep)
     }
 
     fn note_skipped(&mut self, record: LogRecord, reason: Error) {
@@ -377,8 +390,32 @@ impl Tail {
             store = %self.shared.name, partition = %at.partition, %offset, %reason,
             "skipped a record, as every replica does"
         );
+        self.tell_skipped(record, self.following.state().log_id, reason);
+    }
+
+    /// Tells of what was skipped before, as far as its log still holds it.
+    async fn tell_skipped_before(&mut self) -> Result<(), Pause> {
+        if self.shared.parts.on_skipped.is_none() {
+            self.skipped_before.clear();
+        }
+        while let Some((offset, _)) = self.skipped_before.first_key_value() {
+            let log = &*self.shared.parts.log;
+            let record = match read_one(log, self.partition.at, *offset).await {
+                // Trimmed since.
+                Err(error) if error.code() == ErrorCode::TokenLost => None,
+                record => record.map_err(Pause::Retry)?,
+            };
+            let skipped = self.skipped_before.pop_first();
+            if let Some((record, (_, SkippedRecord { log_id, reason }))) = record.zip(skipped) {
+                self.tell_skipped(record, log_id, reason);
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_skipped(&self, record: LogRecord, log_id: Option<LogId>, reason: Error) {
         let Some(on_skipped) = &self.shared.parts.on_skipped else { return };
-        let log_id = self.following.state().log_id;
+        let (at, offset) = (self.partition.at, record.offset);
         let (append_time, entry) = (record.append_time, record.entry);
         let skipped = Skipped { at, offset, log_id, append_time, entry, reason };
         call_back("on_skipped", || on_skipped(&skipped));
@@ -556,8 +593,8 @@ impl Tail {
         if !self.following.may_be_served(picture, self.shared.options.serve_partial) {
             return Ok(());
         }
-        self.following.publish(picture.phase);
-        if self.shared.index.go_live(self.partition.at.partition)? {
+        self.following.publish(picture.phase)?;
+        if self.shared.storage.go_live(self.partition.at.partition)? {
             self.poisoned = 0;
             let outcomes = self.following.serve();
             self.partition.replace_outcomes(outcomes);

@@ -96,6 +96,27 @@ impl Shared {
         try_join_all(waits).await.map(|_| ())
     }
 
+    /// As [`Shared::wait_token`], in all partitions that are followed.
+    pub(crate) async fn wait_followed(&self, token: &Token, timeout: Duration) -> Result<()> {
+        let partitions: Vec<_> = self.followed().map(|partition| partition.at.partition).collect();
+        self.wait_token(token, &partitions, timeout).await
+    }
+
+    /// Waits until a partition has applied this position of whatever log it follows.
+    ///
+    /// # Errors
+    /// As [`Shared::wait_token`].
+    pub(crate) async fn wait_applied(
+        &self,
+        partition: PartitionId,
+        position: Position,
+        timeout: Duration,
+    ) -> Result<()> {
+        let partition = self.partition(partition)?;
+        let wait = self.wait_position(partition, position);
+        self.bounded(timeout, || self.overdue(partition), wait).await
+    }
+
     /// Waits until the partition has applied this position of whatever log it follows.
     pub(crate) async fn wait_position(
         &self,

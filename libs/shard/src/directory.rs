@@ -4,12 +4,13 @@
 //! one is served stands in its head. Of several that are, as a kill between two steps leaves them,
 //! the newest one counts; the others go.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::state_rows::Resumed;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use rocksdb::{DB, Options};
 
 use crate::error::explained;
@@ -33,11 +34,12 @@ impl ShardDirectory {
     }
 
     /// Goes on with what an earlier process has left of a partition: the newest copy that was
-    /// served, or else the newest one. All others are removed. `None` where nothing is.
+    /// served, or else the newest one. All others are removed, and those that are damaged too:
+    /// another one is built from the log. `None` where nothing is.
     ///
     /// # Errors
     /// `Unavailable` for a disk that refuses, and where another process has the shard open;
-    /// `Corrupt` for a damaged one, `UpgradeNeeded` for one of a newer build.
+    /// `UpgradeNeeded` for a copy of a newer build.
     pub fn resume(
         &self,
         at: PartitionRef,
@@ -51,15 +53,26 @@ impl ShardDirectory {
                 destroy(&path)?;
                 continue;
             }
-            let mut writer = ShardWriter::new(Shard::open(&path, at, order, &self.resources)?);
-            let resumed = writer.resume()?.filter(|resumed| resumed.state.partitions == partitions);
-            match resumed {
+            let opened = Shard::open(&path, at, order, &self.resources).and_then(|shard| {
+                let mut writer = ShardWriter::new(shard);
+                let resumed = writer.resume()?;
+                Ok((writer, resumed))
+            });
+            let (writer, resumed) = match opened {
+                Err(error) if error.code() == ErrorCode::Corrupt => {
+                    tracing::warn!(%at, %error, "a damaged copy of a shard is removed");
+                    destroy(&path)?;
+                    continue;
+                }
+                opened => opened?,
+            };
+            match resumed.filter(|resumed| resumed.state.partitions == partitions) {
                 Some(resumed) if found.is_none() || resumed.followed.is_served => {
                     if let Some((before, _)) = found.replace((writer, resumed)) {
                         self.remove(before)?;
                     }
                 }
-                _ => self.remove(writer)?,
+                _ => drop(self.remove(writer)?),
             }
         }
         Ok(found)
@@ -76,16 +89,34 @@ impl ShardDirectory {
         Ok(ShardWriter::new(Shard::open(&path, at, order, &self.resources)?))
     }
 
-    /// Removes a copy and its files, once nobody reads it any more.
+    /// Removes a copy and its files; answers its writer while somebody still reads it.
     ///
     /// # Errors
-    /// `Conflict` while somebody does; `Unavailable` for a disk that refuses.
-    pub fn remove(&self, writer: ShardWriter) -> Result<()> {
+    /// `Unavailable` for a disk that refuses.
+    pub fn remove(&self, writer: ShardWriter) -> Result<Option<ShardWriter>> {
         let path = writer.shard().path().to_owned();
-        writer.into_shard().map(drop).ok_or_else(|| {
-            Error::conflict("the shard is still read; remove it when its readers have ended")
-        })?;
-        destroy(&path)
+        match writer.into_shard() {
+            Ok(shard) => drop(shard),
+            Err(still_read) => return Ok(Some(still_read)),
+        }
+        destroy(&path).map(|()| None)
+    }
+
+    /// The stores of which there are shards.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses.
+    pub fn stores(&self) -> Result<BTreeSet<StoreId>> {
+        Ok(self.names()?.into_iter().map(|(at, _)| at.store).collect())
+    }
+
+    /// Removes all shards of a store, of which none may be open.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses, and where one is open.
+    pub fn remove_store(&self, store: StoreId) -> Result<()> {
+        let names = self.names()?.into_iter().filter(|(at, _)| at.store == store);
+        names.map(|(at, number)| self.path(at, number)).try_for_each(|path| destroy(&path))
     }
 
     /// Numbers of the copies of a partition, in ascending order.

@@ -59,6 +59,8 @@ impl Resources {
         options.set_bottommost_compression_type(DBCompressionType::Zstd);
         options.set_level_compaction_dynamic_level_bytes(true);
         options.set_max_open_files(SHARD_FILES_OPEN_MAX);
+        // A store has many shards, and most of them are small.
+        options.set_manifest_preallocation_size(64 << 10);
         options.set_skip_stats_update_on_db_open(true);
         options.set_log_level(LogLevel::Warn);
         options.set_keep_log_file_num(2);

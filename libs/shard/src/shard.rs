@@ -5,10 +5,14 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use forebay_core::clock::Timestamp;
-use forebay_core::id::PartitionRef;
+use forebay_core::id::{Offset, PartitionRef};
 use forebay_core::key_order::KeyOrder;
-use forebay_core::state_rows::{HEAD, Head};
+use forebay_core::state_rows::{HEAD, Head, skipped_key};
 use forebay_core::{Error, Result};
+use rocksdb::properties::{
+    CUR_SIZE_ALL_MEM_TABLES as UNWRITTEN_BYTES, ESTIMATE_LIVE_DATA_SIZE as LIVE_BYTES,
+    ESTIMATE_NUM_KEYS as KEYS,
+};
 use rocksdb::{DB, DBPinnableSlice, WriteBatch, WriteOptions};
 
 use crate::error::explained;
@@ -74,6 +78,14 @@ impl Shard {
         found.map_err(|error| self.explained(&error, "reading a document"))
     }
 
+    /// About how many documents there are, and how many bytes their files and what is not on disk
+    /// yet take: the engine estimates.
+    pub fn estimate(&self) -> (u64, u64) {
+        let number = |name| self.db.property_int_value(name).ok().flatten().unwrap_or(0);
+        let bytes = number(LIVE_BYTES) + number(UNWRITTEN_BYTES);
+        (number(KEYS), bytes)
+    }
+
     /// All documents at one position, for as long as the view lives; it keeps files on the disk.
     ///
     /// # Errors
@@ -92,6 +104,17 @@ impl Shard {
         self.db.flush().map_err(|error| self.explained(&error, "writing a shard to disk"))?;
         self.durable.note(time);
         Ok(())
+    }
+
+    /// Forgets the records up to this offset that were skipped: their dead letters are durable. A
+    /// kill may bring them back.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses.
+    pub fn settle_skipped(&self, until: Offset) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        batch.delete_range(skipped_key(Offset(0)), skipped_key(until.next()));
+        self.write(batch, self.partition_time())
     }
 
     /// Rewrites all files, without what was deleted or has expired. Takes as long as reading and

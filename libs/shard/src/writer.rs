@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::key_order::DOCUMENTS;
-use forebay_core::state_rows::{Followed, Resumed, STATE_FROM, STATE_TO, write_changed};
+use forebay_core::state_rows::{Followed, HEAD, Resumed, STATE_FROM, STATE_TO, write_changed};
 use forebay_core::{Error, Result};
 use rocksdb::WriteBatch;
 
@@ -62,17 +62,22 @@ impl ShardWriter {
         Ok(())
     }
 
-    /// Notes what is known of the log, where no entry was applied.
+    /// Notes that the copy is the one that answers. Without an entry there is nothing to note.
     ///
     /// # Errors
     /// As [`ShardWriter::apply`].
-    pub fn note_followed(&mut self, state: &PartitionState, followed: Followed) -> Result<()> {
-        self.apply(&Applied::default(), state, followed)
+    pub fn mark_served(&mut self) -> Result<()> {
+        let Some(mut head) = self.shard.head()? else { return Ok(()) };
+        head.followed.is_served = true;
+        let mut batch = WriteBatch::default();
+        batch.put(HEAD, head.encode());
+        self.shard.write(batch, head.partition_time)
     }
 
-    /// The shard itself, if nobody else has it.
-    pub(crate) fn into_shard(self) -> Option<Shard> {
-        Arc::into_inner(self.shard)
+    /// The shard itself; the writer, where somebody else has it too.
+    pub(crate) fn into_shard(self) -> std::result::Result<Shard, Self> {
+        let Self { shard, next_outcome } = self;
+        Arc::try_unwrap(shard).map_err(|shard| Self { shard, next_outcome })
     }
 
     /// Takes up what an earlier process has left; `None` where nothing was written.

@@ -198,16 +198,17 @@ fn a_shard_is_open_once_and_is_of_its_own_partition() {
     let refused = shards.resume(AT, ONE, world.order()).unwrap_err();
     assert_eq!(refused.code(), ErrorCode::Unavailable, "{refused}");
     let shard = replica.writer.shard().clone();
-    let refused = shards.remove(replica.writer).unwrap_err();
-    assert_eq!(refused.code(), ErrorCode::Conflict, "it is still read");
+    let writer = shards.remove(replica.writer).unwrap();
+    assert!(writer.is_some(), "it is still read");
+    drop(writer);
     shard.flush().unwrap();
     let (path, other) = (shard.path().to_owned(), PartitionId(9));
     drop(shard);
     let name = path.file_name().unwrap().to_str().unwrap().replace("-0000-", "-0009-");
     std::fs::rename(&path, path.with_file_name(name)).unwrap();
     let at = PartitionRef { partition: other, ..AT };
-    let refused = shards.resume(at, ONE, world.order()).unwrap_err();
-    assert_eq!((refused.code(), refused.context().partition), (ErrorCode::Corrupt, Some(other)));
+    assert!(shards.resume(at, ONE, world.order()).unwrap().is_none(), "it is none of this");
+    assert!(shards.stores().unwrap().is_empty(), "and goes");
 }
 
 #[test]
@@ -231,11 +232,7 @@ fn damage_is_told_and_never_read() {
             std::fs::write(&file, bytes).unwrap();
         }
     }
-    let found = directory(dir.path()).resume(AT, ONE, world.order());
-    let (writer, _) = match found {
-        Ok(found) => found.unwrap(),
-        Err(error) => return assert_eq!(error.code(), ErrorCode::Corrupt, "{error}"),
-    };
+    let (writer, _) = directory(dir.path()).resume(AT, ONE, world.order()).unwrap().unwrap();
     let shard = writer.shard();
     let mut damaged = 0;
     for number in 0..KEYS {

@@ -4,8 +4,10 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
+use forebay_core::limits::SHARD_MEMORY_MIB;
 use forebay_core::{Error, Result};
 use forebay_serve::KafkaSettings;
+use forebay_shard::{Resources, ShardDirectory};
 use serde::{Deserialize, Serialize};
 
 /// What an acknowledgement of the embedded log survives.
@@ -38,8 +40,10 @@ pub struct DevConfig {
     pub listen: SocketAddr,
     /// Which change log to run on.
     pub log: LogKind,
-    /// Where the embedded log lies.
+    /// Where the embedded log and the shards lie.
     pub data_dir: PathBuf,
+    /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet.
+    pub shard_memory_mib: u32,
     /// What an acknowledgement of the embedded log survives.
     pub durability: Durability,
     /// `HOST:PORT` of some of Kafka's brokers; the others are found through them.
@@ -54,6 +58,7 @@ impl Default for DevConfig {
             listen: SocketAddr::from(([127, 0, 0, 1], 7070)),
             log: LogKind::default(),
             data_dir: PathBuf::from("forebay-data"),
+            shard_memory_mib: SHARD_MEMORY_MIB,
             durability: Durability::default(),
             brokers: Vec::new(),
             topic_prefix: "forebay".to_owned(),
@@ -72,6 +77,15 @@ impl DevConfig {
         })?;
         toml::from_str(&text)
             .map_err(|error| Error::invalid_argument(format!("{}: {error}", path.display())))
+    }
+
+    /// Where its shards lie.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for too little memory.
+    pub fn shards(&self) -> Result<ShardDirectory> {
+        let resources = Resources::new((self.shard_memory_mib as usize) << 20)?;
+        Ok(ShardDirectory::new(self.data_dir.join("shards"), resources))
     }
 
     /// Refuses settings that are not safe to run with.

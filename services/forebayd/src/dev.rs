@@ -26,6 +26,7 @@ async fn serve(config: DevConfig) -> Result<()> {
         log: log.log(),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
+        shards: Some(config.shards()?),
     };
     let node = Node::start(parts).await?;
     let (listener, address) = forebay_serve::bind(config.listen).await?;

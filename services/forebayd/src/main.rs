@@ -48,9 +48,13 @@ struct Settings {
     /// Which change log to run on [default: embedded].
     #[arg(long, env = "FOREBAY_CHANGE_LOG")]
     log: Option<LogKind>,
-    /// Where the embedded log lies [default: forebay-data].
+    /// Where the embedded log and the shards lie [default: forebay-data].
     #[arg(long, env = "FOREBAY_DATA_DIR")]
     data_dir: Option<PathBuf>,
+    /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet
+    /// [default: 256].
+    #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB")]
+    shard_memory_mib: Option<u32>,
     /// What an acknowledgement of the embedded log survives [default: fsync].
     #[arg(long, env = "FOREBAY_DURABILITY")]
     durability: Option<Durability>,
@@ -70,6 +74,7 @@ impl Settings {
         };
         config.listen = self.listen.unwrap_or(config.listen);
         config.data_dir = self.data_dir.unwrap_or(config.data_dir);
+        config.shard_memory_mib = self.shard_memory_mib.unwrap_or(config.shard_memory_mib);
         config.durability = self.durability.unwrap_or(config.durability);
         config.log = self.log.unwrap_or(config.log);
         config.brokers = self.brokers.unwrap_or(config.brokers);

@@ -16,6 +16,7 @@ use forebay_replicator_service::{
     ChangeStreamService, Heartbeats, Replicas, ReplicatorParts, ReplicatorService, StoreMetrics,
     change_stream,
 };
+use forebay_shard::ShardDirectory;
 use forebay_wire::v1::writer_server::WriterServer;
 use forebay_writer_service::service::WriterService;
 use forebay_writer_service::{Outcomes, Writer, WriterParts};
@@ -30,6 +31,8 @@ pub struct NodeParts {
     pub clock: Arc<dyn Clock>,
     /// Randomness: ids, and the jitter of back-offs.
     pub entropy: Arc<dyn Entropy>,
+    /// Where its shards lie; without it documents are held in memory.
+    pub shards: Option<ShardDirectory>,
 }
 
 /// A running node. Dropping it stops its tasks.
@@ -47,7 +50,7 @@ impl Node {
     /// # Errors
     /// As the log's reads and appends.
     pub async fn start(parts: NodeParts) -> Result<Self> {
-        let NodeParts { log, clock, entropy } = parts;
+        let NodeParts { log, clock, entropy, shards } = parts;
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
         let catalog = Arc::new(catalog);
         let replicas = Arc::new(OnceLock::new());
@@ -59,7 +62,7 @@ impl Node {
         }));
         let change_stream = ChangeStreamService::new(Arc::clone(&log), Arc::clone(&clock));
         let heartbeats = Arc::new(WriterHeartbeats(Arc::clone(&writer)));
-        let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats };
+        let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, shards };
         let followed = Arc::new(Replicas::follow(parts.clone()));
         replicas.get_or_init(|| Arc::downgrade(&followed));
         let replicator = ReplicatorService::new(parts, Arc::clone(&followed));

@@ -12,7 +12,7 @@ use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_log::{ChangeLog, open_log};
-use forebay_reader::Reader;
+use forebay_reader::StoreFollower;
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
 use tracing::debug;
@@ -82,12 +82,16 @@ impl Heartbeats for LogHeartbeats {
 }
 
 /// Beats for one store until it is stopped.
-pub(crate) async fn beat(reader: Reader, beats: Arc<dyn Heartbeats>, schema: Arc<SchemaAt>) {
+pub(crate) async fn beat(
+    follower: StoreFollower,
+    beats: Arc<dyn Heartbeats>,
+    schema: Arc<SchemaAt>,
+) {
     let definition = &schema.definition;
     let interval = Duration::from_millis(definition.options.heartbeat_ms.into());
     loop {
         tokio::time::sleep(interval / LOOKS_PER_INTERVAL).await;
-        for status in reader.status().partitions {
+        for status in follower.status().partitions {
             // Behind the log's end the age says how slow this replica is, not how silent the log.
             let is_silent = status.lag_records == 0 && status.age.is_none_or(|age| age >= interval);
             let at = PartitionRef { store: definition.store, partition: status.partition };

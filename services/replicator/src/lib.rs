@@ -1,14 +1,14 @@
 //! The replicator: what one process per partition owes it (semantics.md 3 and 5), and the change
 //! stream for readers without access to the log.
 //!
-//! [`Replicas`] keeps an embedded reader of every store, and with it the duties: heartbeats,
-//! outcomes of conditional changes, dead letters. [`ReplicatorService`] answers from them. Shards
-//! come here later.
+//! [`Replicas`] follows the logs of every store into shards, and has the duties: heartbeats,
+//! outcomes of conditional changes, dead letters. [`ReplicatorService`] answers from them.
 
 mod dead_letters;
 mod heartbeat;
 mod replicas;
 mod service;
+mod shards;
 
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_wire::v1::change_stream_server::ChangeStreamServer;

@@ -2,6 +2,7 @@
 //! every partition, so one runs at a time. Loopback only.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -9,12 +10,14 @@ use clap::Parser;
 use forebay_core::Result;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
+use forebay_core::limits::SHARD_MEMORY_MIB;
 use forebay_log::kafka::KafkaLog;
 use forebay_log::{CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
     ChangeStreamService, LogHeartbeats, Replicas, ReplicatorParts, ReplicatorService, change_stream,
 };
 use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
+use forebay_shard::{Resources, ShardDirectory};
 use tonic::service::Routes;
 use tracing_subscriber::EnvFilter;
 
@@ -29,6 +32,12 @@ struct Settings {
     /// Address to listen on; loopback only. Port 0 takes a free one.
     #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7072")]
     listen: SocketAddr,
+    /// Where its shards lie.
+    #[arg(long, env = "FOREBAY_DATA_DIR", default_value = "forebay-data")]
+    data_dir: PathBuf,
+    /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet.
+    #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB", default_value_t = SHARD_MEMORY_MIB)]
+    shard_memory_mib: u32,
 }
 
 async fn run(settings: Settings) -> Result<()> {
@@ -39,7 +48,9 @@ async fn run(settings: Settings) -> Result<()> {
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
     let stream = ChangeStreamService::new(Arc::clone(&log), clock.clone());
     let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), entropy.clone()));
-    let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats };
+    let resources = Resources::new((settings.shard_memory_mib as usize) << 20)?;
+    let shards = Some(ShardDirectory::new(settings.data_dir.join("shards"), resources));
+    let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, shards };
     let replicas = Arc::new(Replicas::follow(parts.clone()));
     let replicator = ReplicatorService::new(parts, Arc::clone(&replicas));
     let routes = Routes::new(replicator.into_server()).add_service(change_stream(stream.clone()));

@@ -1,18 +1,22 @@
-//! The replicator's own replica of every store: an embedded reader that tells outcomes, knows how
-//! long a partition has been silent, and finds the records that are skipped.
+//! The replicator's own replica of every store: shards that it follows the logs into, which tell
+//! outcomes, how long a partition has been silent, and which records were skipped.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay_core::Result;
-use forebay_core::catalog::SchemaAt;
+use forebay_core::catalog::{Catalog, SchemaAt};
 use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{ClientId, PartitionRef, Position, Sequence, StoreId};
 use forebay_core::outcome::Verdict;
+use forebay_index::Index;
 use forebay_log::{CatalogFollower, ChangeLog};
-use forebay_reader::{LogBarriers, OnSkipped, Reader, ReaderMetrics, ReaderOptions, ReaderParts};
+use forebay_reader::{
+    LogBarriers, OnSkipped, ReaderOptions, ReaderParts, ReaderStatus, Storage, StoreFollower,
+};
+use forebay_shard::ShardDirectory;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -20,7 +24,12 @@ use tracing::{info, warn};
 
 use crate::dead_letters::{Copier, DeadLetterCounts, Waiting};
 use crate::heartbeat::{self, Heartbeats};
+use crate::shards::StoreShards;
 
+/// How long a replica may take to end that must give way to another.
+const END_WAIT: Duration = Duration::from_secs(60);
+/// How often shards are put on disk: what a kill loses of them is folded from the log again.
+const FLUSH_EVERY: Duration = Duration::from_secs(10);
 /// Wait before a store whose replica could not be opened is tried again.
 const REOPEN_WAIT: Duration = Duration::from_millis(200);
 
@@ -37,19 +46,23 @@ pub struct ReplicatorParts {
     pub entropy: Arc<dyn Entropy>,
     /// How heartbeats get into the log.
     pub heartbeats: Arc<dyn Heartbeats>,
+    /// Where the shards lie; without it documents are held in memory, and folded anew by the next
+    /// process.
+    pub shards: Option<ShardDirectory>,
 }
 
 /// What a replicator has done for one store.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoreMetrics {
     /// Its replica.
-    pub replica: ReaderMetrics,
+    pub replica: ReaderStatus,
     /// Its dead letters; `None` for a store whose dead letters are not kept.
     pub dead_letters: Option<DeadLetterCounts>,
 }
 
 struct Replica {
-    reader: Reader,
+    follower: StoreFollower,
+    shards: Option<StoreShards>,
     tasks: Vec<JoinHandle<()>>,
     waiting: Option<Arc<Waiting>>,
 }
@@ -57,7 +70,15 @@ struct Replica {
 impl Replica {
     fn end(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
-        self.reader.close();
+        self.follower.close();
+    }
+
+    /// Ends it, and waits until its shards are closed, so that others may open them.
+    async fn ended(self, store: StoreId) {
+        self.end();
+        if let Err(error) = self.follower.shut_down(END_WAIT).await {
+            warn!(%store, %error, "a replica that gives way has not ended yet");
+        }
     }
 }
 
@@ -86,9 +107,8 @@ impl Replicas {
         Self { replicas, opened, follower: tokio::spawn(keeper.run()) }
     }
 
-    /// The replica of a store, once it is open.
-    pub fn reader(&self, store: StoreId) -> Option<Reader> {
-        lock(&self.replicas).get(&store).map(|replica| replica.reader.clone())
+    fn follower(&self, store: StoreId) -> Option<StoreFollower> {
+        lock(&self.replicas).get(&store).map(|replica| replica.follower.clone())
     }
 
     /// The verdict on this client's change, which the log holds at `position`; waits for the
@@ -101,19 +121,19 @@ impl Replicas {
         wait_max: Duration,
     ) -> Option<Verdict> {
         let deadline = Instant::now() + wait_max;
-        let opening = self.await_reader(at.store);
-        let reader = tokio::time::timeout_at(deadline, opening).await.ok()??;
+        let opening = self.await_follower(at.store);
+        let follower = tokio::time::timeout_at(deadline, opening).await.ok()??;
         let left = deadline.saturating_duration_since(Instant::now());
-        reader.wait_applied(at.partition, position, left).await.ok()?;
-        reader.outcome(at.partition, client, sequence).ok()?.map(|outcome| outcome.verdict)
+        follower.wait_applied(at.partition, position, left).await.ok()?;
+        follower.outcome(at.partition, client, sequence).ok()?.map(|outcome| outcome.verdict)
     }
 
     /// The replica of a store, as soon as it is open; `None` when replicas are opened no more.
-    async fn await_reader(&self, store: StoreId) -> Option<Reader> {
+    async fn await_follower(&self, store: StoreId) -> Option<StoreFollower> {
         let mut opened = self.opened.subscribe();
         loop {
-            if let Some(reader) = self.reader(store) {
-                return Some(reader);
+            if let Some(follower) = self.follower(store) {
+                return Some(follower);
             }
             opened.changed().await.ok()?;
         }
@@ -121,13 +141,13 @@ impl Replicas {
 
     /// What was done for a store so far; `None` before its replica is open.
     pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
-        let (reader, waiting) = {
+        let (follower, waiting) = {
             let replicas = lock(&self.replicas);
             let replica = replicas.get(&store)?;
-            (replica.reader.clone(), replica.waiting.clone())
+            (replica.follower.clone(), replica.waiting.clone())
         };
         let dead_letters = waiting.map(|waiting| waiting.counts());
-        Some(StoreMetrics { replica: reader.metrics(), dead_letters })
+        Some(StoreMetrics { replica: follower.status(), dead_letters })
     }
 
     /// Closes every replica and ends the duties.
@@ -181,17 +201,11 @@ impl Keeper {
         let now = self.parts.catalog.catalog();
         let living: BTreeMap<_, _> =
             now.living().map(|schema| (schema.definition.store, Arc::clone(schema))).collect();
-        lock(&self.replicas).retain(|store, replica| {
-            let stays = living.contains_key(store);
-            if !stays {
-                replica.end();
-            }
-            stays
-        });
+        self.close_dropped(&now, |store| living.contains_key(&store)).await;
         let mut complete = true;
         for (store, schema) in living {
-            let Some(waiting) = self.is_wanted(store) else { continue };
-            match self.open(&schema, waiting).await {
+            let Some(before) = self.make_way(store).await else { continue };
+            match self.open(&schema, before).await {
                 Ok(replica) => {
                     lock(&self.replicas).insert(store, replica);
                     self.opened.send_replace(());
@@ -206,39 +220,91 @@ impl Keeper {
         complete
     }
 
-    /// Whether a store's replica is to be opened; with what the one before it had waiting, if there
-    /// was one that must give way.
-    fn is_wanted(&self, store: StoreId) -> Option<Option<Arc<Waiting>>> {
-        let mut replicas = lock(&self.replicas);
-        let Some(replica) = replicas.get(&store) else { return Some(None) };
-        let waiting = replica.waiting.clone()?;
-        if !waiting.must_reopen() {
-            return None;
+    /// Closes the replicas of stores that were dropped, and removes their shards.
+    async fn close_dropped(&self, catalog: &Catalog, is_living: impl Fn(StoreId) -> bool) {
+        let dropped: Vec<_> = {
+            let mut replicas = lock(&self.replicas);
+            let stores = replicas.keys().copied().filter(|store| !is_living(*store));
+            let stores: Vec<_> = stores.collect();
+            stores.into_iter().filter_map(|store| replicas.remove_entry(&store)).collect()
+        };
+        for (store, replica) in dropped {
+            replica.ended(store).await;
         }
-        info!(%store, "more records were skipped than wait to be copied; folding the log again");
-        replica.end();
-        replicas.remove(&store);
-        waiting.restart();
-        Some(Some(waiting))
+        let Some(directory) = self.parts.shards.clone() else { return };
+        let shards = directory.stores().unwrap_or_default().into_iter();
+        // What the catalog has not told of yet may be living.
+        let gone = shards.filter(|store| !is_living(*store) && catalog.store(*store).is_some());
+        let gone: Vec<_> = gone.collect();
+        let removal = tokio::task::spawn_blocking(move || {
+            for store in gone {
+                match directory.remove_store(store) {
+                    Ok(()) => info!(%store, "removed the shards of a store that was dropped"),
+                    Err(error) => warn!(%store, %error, "shards of a dropped store stay"),
+                }
+            }
+        });
+        drop(removal.await);
+    }
+
+    /// `None` where a store has a replica that stays; else what the one before it had waiting, if
+    /// there was one, which has ended then.
+    async fn make_way(&self, store: StoreId) -> Option<Option<Arc<Waiting>>> {
+        let (replica, waiting) = {
+            let mut replicas = lock(&self.replicas);
+            let Some(replica) = replicas.get(&store) else { return Some(None) };
+            let must_look_again = replica.waiting.as_ref().is_some_and(|it| it.must_reopen());
+            let have_failed = replica.shards.as_ref().is_some_and(StoreShards::have_failed);
+            if !must_look_again && !have_failed {
+                return None;
+            }
+            info!(%store, must_look_again, have_failed, "the replica is opened again");
+            let replica = replicas.remove(&store)?;
+            let waiting = replica.waiting.clone();
+            (replica, waiting)
+        };
+        replica.ended(store).await;
+        waiting.iter().for_each(|waiting| waiting.restart());
+        Some(waiting)
     }
 
     async fn open(&self, schema: &Arc<SchemaAt>, before: Option<Arc<Waiting>>) -> Result<Replica> {
-        let copier = self.copier(schema, before).await?;
+        let definition = &schema.definition;
+        let versions = self.versions(definition.store);
+        let shards = self.parts.shards.clone();
+        let reopen = Arc::clone(&self.reopen);
+        let shards = shards.map(|directory| StoreShards::new(versions.clone(), directory, reopen));
+        let shards = shards.transpose()?;
+        let storage: Arc<dyn Storage> = match &shards {
+            Some(shards) => Arc::new(shards.clone()),
+            None => {
+                let seed = self.parts.entropy.next_u64()?;
+                Arc::new(Index::new(versions, definition.partitions.partitions(), seed)?)
+            }
+        };
+        let copier = self.copier(schema, before, shards.clone()).await?;
         let waiting = copier.as_ref().map(|copier| Arc::clone(copier.waiting()));
         let on_skipped = waiting.clone().map(|waiting| {
             let on_skipped: OnSkipped = Arc::new(move |skipped| waiting.push(skipped));
             on_skipped
         });
-        let mut options = ReaderOptions::new(&schema.definition.name);
+        let mut options = ReaderOptions::new(&definition.name);
         options.keep_outcomes = true;
-        let ReplicatorParts { log, catalog, clock, entropy, heartbeats } = self.parts.clone();
+        let ReplicatorParts { log, catalog, clock, entropy, heartbeats, .. } = self.parts.clone();
         let barriers = Arc::new(LogBarriers(Arc::clone(&log)));
         let parts = ReaderParts { log, catalog, clock, entropy, barriers, on_skipped, disk: None };
-        let reader = Reader::open(options, parts).await?;
-        let beats = heartbeat::beat(reader.clone(), heartbeats, Arc::clone(schema));
+        let follower = StoreFollower::start(options, parts, schema, storage)?;
+        let beats = heartbeat::beat(follower.clone(), heartbeats, Arc::clone(schema));
         let mut tasks = vec![tokio::spawn(beats)];
         tasks.extend(copier.map(|copier| tokio::spawn(copier.run())));
-        Ok(Replica { reader, tasks, waiting })
+        tasks.extend(shards.clone().map(|shards| tokio::spawn(keep_on_disk(shards))));
+        Ok(Replica { follower, shards, tasks, waiting })
+    }
+
+    /// All definitions of a store that the catalog knows.
+    fn versions(&self, store: StoreId) -> Vec<Arc<SchemaAt>> {
+        let catalog = self.parts.catalog.catalog();
+        catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
     }
 
     /// The copier of a store's dead letters, which has read back how far an earlier one came.
@@ -246,12 +312,24 @@ impl Keeper {
         &self,
         schema: &SchemaAt,
         before: Option<Arc<Waiting>>,
+        shards: Option<StoreShards>,
     ) -> Result<Option<Copier>> {
         let definition = &schema.definition;
         let Some(letters) = definition.store.dead_letters() else { return Ok(None) };
         let (waiting, reopen) = (before.unwrap_or_default(), Arc::clone(&self.reopen));
-        let mut copier = Copier::new(&self.parts, definition, letters, waiting, reopen);
+        let mut copier = Copier::new(&self.parts, definition, letters, waiting, reopen, shards);
         copier.read_back().await?;
         Ok(Some(copier))
+    }
+}
+
+/// Puts shards on disk from time to time.
+async fn keep_on_disk(shards: StoreShards) {
+    loop {
+        tokio::time::sleep(FLUSH_EVERY).await;
+        let flushed = shards.clone();
+        if tokio::task::spawn_blocking(move || flushed.flush()).await.is_err() {
+            return;
+        }
     }
 }

@@ -37,6 +37,8 @@ fn replicator() -> PathBuf {
 struct Service {
     child: Child,
     address: String,
+    /// Where its shards lie; none of a writer.
+    data: Option<tempfile::TempDir>,
 }
 
 impl Service {
@@ -51,14 +53,17 @@ impl Service {
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
         let address = first.trim().split_once(" ready http://").map(|(_, address)| address);
         let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}")).to_owned();
-        Self { child, address }
+        Self { child, address, data: None }
     }
 
     fn replicator(prefix: &str, listen: &str) -> Self {
-        Self::start(
-            replicator(),
-            &[&["--listen", listen][..], &on_kafka(prefix, &brokers())].concat(),
-        )
+        let data = tempfile::tempdir().unwrap();
+        let own = ["--listen", listen, "--data-dir", data.path().to_str().unwrap()];
+        let brokers = brokers();
+        let arguments = [&own[..], &on_kafka(prefix, &brokers)].concat();
+        let mut started = Self::start(replicator(), &arguments);
+        started.data = Some(data);
+        started
     }
 
     fn writer(prefix: &str, listen: &str, replicator: &Self) -> Self {

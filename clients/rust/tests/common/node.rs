@@ -77,7 +77,12 @@ impl Drop for TestNode {
 async fn serve(open_log: Arc<OpenLog>, address: SocketAddr, ready: oneshot::Sender<SocketAddr>) {
     let log = open_log().await;
     let listener = TcpListener::bind(address).await.unwrap();
-    let parts = NodeParts { log, clock: Arc::new(SystemClock), entropy: Arc::new(SystemEntropy) };
+    let parts = NodeParts {
+        log,
+        clock: Arc::new(SystemClock),
+        entropy: Arc::new(SystemEntropy),
+        shards: None,
+    };
     let node = loop {
         // A fault may hit what a start reads; a supervisor would try again.
         match Node::start(parts.clone()).await {

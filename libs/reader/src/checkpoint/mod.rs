@@ -358,7 +358,8 @@ impl Checkpoints {
             return Ok(false);
         }
         let Some(head) = copy.checkpoint_head(clock_error_us) else { return Ok(false) };
-        let held = copy.writer().held();
+        let Some(writer) = copy.writer().as_index() else { return Ok(false) };
+        let held = writer.held();
         let (bytes, bytes_max) =
             (held.key_bytes + held.row_bytes, self.directory.options.bytes_max);
         if bytes > bytes_max {
@@ -370,7 +371,7 @@ impl Checkpoints {
         let (aside, path) = (self.path(self.serial, SUFFIX_NEW), self.path(self.serial, SUFFIX));
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
         let written = disk.create(&aside).map_err(|error| refused("make", &error));
-        let written = written.and_then(|file| file::write(&*file, &head, copy.writer(), is_late));
+        let written = written.and_then(|file| file::write(&*file, &head, writer, is_late));
         let named = written.and_then(|_| {
             let named = disk.rename(&aside, &path).and_then(|()| disk.sync_dir(dir));
             named.map_err(|error| refused("name", &error))

@@ -40,7 +40,7 @@ fn index() -> Index {
 }
 
 fn copy(index: &Index) -> Generation {
-    Generation::first(AT, COUNT, index.writer(AT.partition).unwrap())
+    Generation::first(AT, COUNT, Box::new(index.writer(AT.partition).unwrap()))
 }
 
 /// One entry: a client of this number puts a document, or takes one away. The first opens the log.
@@ -85,7 +85,7 @@ fn rows(copy: &Generation) -> Vec<(Vec<u8>, Vec<u8>)> {
         rows.push((key.to_vec(), row.to_vec()));
         Ok(())
     };
-    copy.writer().visit_rows(visit).unwrap();
+    copy.writer().as_index().unwrap().visit_rows(visit).unwrap();
     rows.sort();
     rows
 }
@@ -104,7 +104,7 @@ fn written_and_read(copy: &Generation, index: &Index) -> (Generation, Head) {
     let path = Path::new("checkpoint");
     let head = copy.checkpoint_head(Some(-7)).unwrap();
     let file = disk.create(path).unwrap();
-    let bytes = file::write(&*file, &head, copy.writer(), &|| false).unwrap();
+    let bytes = file::write(&*file, &head, copy.writer().as_index().unwrap(), &|| false).unwrap();
     assert_eq!(disk.bytes(path).unwrap().len() as u64, bytes);
     let (image, found) = file::open(disk.open(path).unwrap()).unwrap();
     image.verify().unwrap();
@@ -164,12 +164,17 @@ fn a_checkpoint_that_takes_too_long_is_given_up_in_the_middle() {
     let path = Path::new("checkpoint");
     let looks = Cell::new(0);
     let is_late = || looks.replace(looks.get() + 1) == 1;
-    let error = file::write(&*disk.create(path).unwrap(), &head, copy.writer(), &is_late);
+    let error = file::write(
+        &*disk.create(path).unwrap(),
+        &head,
+        copy.writer().as_index().unwrap(),
+        &is_late,
+    );
     assert_eq!(error.unwrap_err().code(), ErrorCode::DeadlineExceeded);
     let written = disk.bytes(path).unwrap().len() as u64;
     let whole = Path::new("whole");
     let file = disk.create(whole).unwrap();
-    let whole = file::write(&*file, &head, copy.writer(), &|| false).unwrap();
+    let whole = file::write(&*file, &head, copy.writer().as_index().unwrap(), &|| false).unwrap();
     assert!(written > 0 && written < whole, "{written} of {whole}");
     let unfinished = file::open(disk.open(path).unwrap());
     assert_eq!(unfinished.unwrap_err().code(), ErrorCode::Corrupt);

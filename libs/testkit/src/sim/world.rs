@@ -143,6 +143,8 @@ impl World {
             log: self.planted(Arc::clone(&faulty) as Arc<dyn ChangeLog>, Plant::WrongPartition),
             clock: self.clock.clone(),
             entropy: self.entropy(),
+            // Files of an engine of its own are no part of the simulated disk.
+            shards: None,
         };
         let node = match Node::start(parts).await {
             Ok(node) => node,

@@ -40,8 +40,12 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
     let options = EmbeddedOptions::new(data.path());
     let log = EmbeddedLog::open(Arc::new(RealDisk), clock.clone(), options).await.unwrap();
     let log: Arc<dyn ChangeLog> = Arc::new(log);
-    let parts =
-        NodeParts { log: Arc::clone(&log), clock: clock.clone(), entropy: Arc::new(SystemEntropy) };
+    let parts = NodeParts {
+        log: Arc::clone(&log),
+        clock: clock.clone(),
+        entropy: Arc::new(SystemEntropy),
+        shards: None,
+    };
     let node = Node::start(parts).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

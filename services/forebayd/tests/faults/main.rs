@@ -9,3 +9,4 @@ mod damage;
 mod dead_letters;
 mod full_disk;
 mod kills;
+mod shards;

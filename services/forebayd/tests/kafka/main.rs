@@ -23,7 +23,8 @@ async fn nothing_acknowledged_is_lost_or_doubled_over_kills_on_kafka() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn heartbeats_keep_silent_readers_fresh() {
-    let daemon = World::new("heartbeats").forebayd("127.0.0.1:0");
+    let world = World::new("heartbeats");
+    let daemon = world.forebayd("127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
     client.create_store(&counts()).await.unwrap();
     let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();
@@ -43,7 +44,8 @@ async fn heartbeats_keep_silent_readers_fresh() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn of_clients_that_race_on_if_absent_exactly_one_hears_applied() {
-    let daemon = World::new("outcomes").forebayd("127.0.0.1:0");
+    let world = World::new("outcomes");
+    let daemon = world.forebayd("127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
     client.create_store(&counts()).await.unwrap();
     let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();

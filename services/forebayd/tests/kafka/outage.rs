@@ -16,7 +16,8 @@ const CYCLES: i64 = 2;
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn writes_settle_and_readers_recover_when_the_broker_comes_back() {
     let brokers = tokio::task::spawn_blocking(|| Brokers::start(1).unwrap()).await.unwrap();
-    let daemon = World::on(&brokers, "outage").forebayd("127.0.0.1:0");
+    let world = World::on(&brokers, "outage");
+    let daemon = world.forebayd("127.0.0.1:0");
     let client = Client::connect(&daemon.address, ClientOptions::default()).await.unwrap();
     let store = client.create_store(&counts()).await.unwrap();
     let reader = Reader::open(&daemon.address, ReaderOptions::new("counts")).await.unwrap();

@@ -22,22 +22,27 @@ static SHARED: OnceLock<Brokers> = OnceLock::new();
 pub struct World {
     pub brokers: String,
     pub prefix: String,
+    /// Where its node's shards lie.
+    data: tempfile::TempDir,
 }
 
 impl World {
     /// A world on the broker that all tests share.
     pub fn new(prefix: &str) -> Self {
         let brokers = SHARED.get_or_init(|| Brokers::start(1).unwrap());
-        Self { brokers: brokers.bootstrap(), prefix: prefix.to_owned() }
+        Self::on(brokers, prefix)
     }
 
     /// A world on a broker of the test's own.
     pub fn on(brokers: &Brokers, prefix: &str) -> Self {
-        Self { brokers: brokers.bootstrap(), prefix: prefix.to_owned() }
+        let data = tempfile::tempdir().unwrap();
+        Self { brokers: brokers.bootstrap(), prefix: prefix.to_owned(), data }
     }
 
-    pub fn arguments(&self) -> [&str; 6] {
-        ["--log", "kafka", "--brokers", &self.brokers, "--topic-prefix", &self.prefix]
+    pub fn arguments(&self) -> [&str; 8] {
+        let data_dir = self.data.path().to_str().unwrap();
+        let (brokers, prefix) = (self.brokers.as_str(), self.prefix.as_str());
+        ["--log", "kafka", "--brokers", brokers, "--topic-prefix", prefix, "--data-dir", data_dir]
     }
 
     pub fn forebayd(&self, listen: &str) -> Daemon {

@@ -25,6 +25,7 @@ use tracing::{debug, info, warn};
 use super::tail::{DeadLetterTail, bounds, read_back};
 use super::waiting::Waiting;
 use crate::replicas::ReplicatorParts;
+use crate::shards::StoreShards;
 
 /// Copies the dead letters of one store.
 pub(crate) struct Copier {
@@ -37,6 +38,8 @@ pub(crate) struct Copier {
     waiting: Arc<Waiting>,
     /// Told when the replica must be opened anew.
     reopen: Arc<Notify>,
+    /// Where skipped records stand until their letters are durable.
+    shards: Option<StoreShards>,
     /// What is known of each partition's dead-letter log; forgotten after any doubt.
     tails: BTreeMap<PartitionId, DeadLetterTail>,
 }
@@ -49,6 +52,7 @@ impl Copier {
         letters: StoreId,
         waiting: Arc<Waiting>,
         reopen: Arc<Notify>,
+        shards: Option<StoreShards>,
     ) -> Self {
         Self {
             log: Arc::clone(&parts.log),
@@ -58,6 +62,7 @@ impl Copier {
             partitions: definition.partitions,
             waiting,
             reopen,
+            shards,
             tails: BTreeMap::new(),
         }
     }
@@ -127,6 +132,9 @@ impl Copier {
             info!(store = %self.home, %partition, copied, "copied dead letters");
         }
         self.waiting.settle(partition, group.len(), copied);
+        if let Some((shards, last)) = self.shards.as_ref().zip(group.last()) {
+            shards.settle_skipped(partition, last.offset);
+        }
         Ok(())
     }
 

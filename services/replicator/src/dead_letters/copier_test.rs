@@ -35,7 +35,7 @@ fn parts(log: Arc<dyn ChangeLog>, seed: u64) -> ReplicatorParts {
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy)));
     let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1)));
     let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), Arc::clone(&entropy)));
-    ReplicatorParts { log, catalog, clock, entropy, heartbeats }
+    ReplicatorParts { log, catalog, clock, entropy, heartbeats, shards: None }
 }
 
 fn memory() -> Arc<MemoryLog> {
@@ -57,7 +57,7 @@ fn skipped(partition: u32, offset: u64) -> Skipped {
 async fn start(parts: &ReplicatorParts) -> (Arc<Waiting>, tokio::task::JoinHandle<()>) {
     let waiting = Arc::new(Waiting::default());
     let reopen = Arc::default();
-    let mut copier = Copier::new(parts, &definition(), LETTERS, Arc::clone(&waiting), reopen);
+    let mut copier = Copier::new(parts, &definition(), LETTERS, Arc::clone(&waiting), reopen, None);
     while copier.read_back().await.is_err() {}
     (waiting, tokio::spawn(copier.run()))
 }

@@ -1,0 +1,241 @@
+//! The shards of one store in this process, as those who follow its logs and those who read see
+//! them.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef};
+use forebay_core::key_order::KeyOrder;
+use forebay_core::outcome::OutcomeTable;
+use forebay_core::state_rows::Followed;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_index::{Following, Held, PartitionPhase, Resumed, SchemaSet};
+use forebay_reader::{CopyWriter, OpenedCopy, Storage};
+use forebay_shard::{Shard, ShardDirectory, ShardWriter};
+use parking_lot::{Mutex, RwLock};
+use tokio::sync::Notify;
+use tracing::{debug, warn};
+
+/// The shards of one store. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct StoreShards(Arc<Inner>);
+
+struct Inner {
+    schemas: SchemaSet,
+    order: KeyOrder,
+    partitions: PartitionCount,
+    directory: ShardDirectory,
+    /// Those that are open, as readers see them.
+    open: RwLock<BTreeMap<PartitionId, Arc<Shard>>>,
+    /// Set once a disk has refused a write: no shard takes another before it is opened again.
+    failed: AtomicBool,
+    /// Told of that.
+    reopen: Arc<Notify>,
+}
+
+impl StoreShards {
+    /// The shards of the store of these definitions in a folder; none is open yet.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a definition.
+    pub fn new(
+        versions: Vec<Arc<SchemaAt>>,
+        directory: ShardDirectory,
+        reopen: Arc<Notify>,
+    ) -> Result<Self> {
+        let schemas = SchemaSet::new(versions)?;
+        let definition = &schemas.newest().definition;
+        let (order, partitions) = (KeyOrder::of(definition), definition.partitions);
+        let (open, failed) = (RwLock::default(), AtomicBool::new(false));
+        let inner = Inner { schemas, order, partitions, directory, open, failed, reopen };
+        Ok(Self(Arc::new(inner)))
+    }
+
+    /// The shard of a partition, if it is open here.
+    pub fn shard(&self, partition: PartitionId) -> Option<Arc<Shard>> {
+        self.0.open.read().get(&partition).cloned()
+    }
+
+    /// Puts all that was written on disk; each shard waits for its own disk writes alone.
+    pub fn flush(&self) {
+        let open: Vec<_> = self.0.open.read().values().cloned().collect();
+        for shard in open {
+            if let Err(error) = shard.flush() {
+                warn!(at = %shard.partition(), %error, "a shard was not put on disk");
+                self.note_failure(&error);
+            }
+        }
+    }
+
+    /// Whether a disk has refused a write. The shards are to be opened again then: what is on disk
+    /// is whole, and the rest is in the log.
+    pub fn have_failed(&self) -> bool {
+        self.0.failed.load(Ordering::Acquire)
+    }
+
+    fn note_failure(&self, error: &Error) {
+        if error.code() == ErrorCode::Unavailable {
+            self.0.failed.store(true, Ordering::Release);
+            self.0.reopen.notify_one();
+        }
+    }
+
+    /// Forgets what a partition skipped up to this offset: its dead letters are durable.
+    pub fn settle_skipped(&self, partition: PartitionId, until: Offset) {
+        let Some(shard) = self.shard(partition) else { return };
+        if let Err(error) = shard.settle_skipped(until) {
+            // It is told of again, and found copied.
+            debug!(at = %shard.partition(), %error, "skipped records were not settled");
+        }
+    }
+
+    fn show(&self, shard: &Arc<Shard>) {
+        self.0.open.write().insert(shard.partition().partition, Arc::clone(shard));
+    }
+}
+
+impl Storage for StoreShards {
+    fn schemas(&self) -> &SchemaSet {
+        &self.0.schemas
+    }
+
+    fn open(&self, at: PartitionRef) -> Result<OpenedCopy> {
+        let Inner { directory, partitions, order, .. } = &*self.0;
+        let (writer, resumed) = match directory.resume(at, *partitions, *order)? {
+            Some((writer, resumed)) => (writer, Some(resumed)),
+            None => (directory.create(at, *order)?, None),
+        };
+        self.show(writer.shard());
+        let mut followed = Followed { copy: 1, ..Followed::default() };
+        let (mut outcomes, mut skipped) = (OutcomeTable::default(), BTreeMap::new());
+        let resumed = resumed.map(|resumed| {
+            (followed, outcomes, skipped) = (resumed.followed, resumed.outcomes, resumed.skipped);
+            let following = Following {
+                log_id: resumed.state.log_id,
+                append_time: followed.append_time,
+                clock_error_us: None,
+                opened: followed.opened,
+                drop_all_count: resumed.state.drop_all_count,
+                copy: followed.copy,
+            };
+            Resumed { state: resumed.state, following, phase: PartitionPhase::Serving }
+        });
+        let writer = Copy {
+            shards: self.clone(),
+            at,
+            followed,
+            served: writer,
+            rebuilt: None,
+            retired: Vec::new(),
+            damage: Mutex::default(),
+        };
+        Ok(OpenedCopy { writer: Box::new(writer), resumed, outcomes, skipped })
+    }
+
+    fn held(&self, partition: PartitionId) -> Held {
+        let Some(shard) = self.shard(partition) else { return Held::default() };
+        let (documents, row_bytes) = shard.estimate();
+        Held { documents, row_bytes, ..Held::default() }
+    }
+}
+
+/// The copy of one partition.
+struct Copy {
+    shards: StoreShards,
+    at: PartitionRef,
+    followed: Followed,
+    served: ShardWriter,
+    /// The copy that is built beside it.
+    rebuilt: Option<ShardWriter>,
+    /// Copies whose readers have not ended yet.
+    retired: Vec<ShardWriter>,
+    /// What was found damaged of the copy that is written, since it was begun.
+    damage: Mutex<Option<Error>>,
+}
+
+impl Copy {
+    fn target(&mut self) -> &mut ShardWriter {
+        self.rebuilt.as_mut().unwrap_or(&mut self.served)
+    }
+
+    /// Removes copies that nobody reads any more.
+    fn sweep(&mut self) {
+        for writer in std::mem::take(&mut self.retired) {
+            match self.shards.0.directory.remove(writer) {
+                Ok(still_read) => self.retired.extend(still_read),
+                // It goes when the shards are opened again.
+                Err(error) => debug!(at = %self.at, %error, "an older copy was not removed"),
+            }
+        }
+    }
+}
+
+impl Documents for Copy {
+    fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        let row = self.rebuilt.as_ref().unwrap_or(&self.served).row(key);
+        row.inspect_err(|error| {
+            if error.code() == ErrorCode::Corrupt {
+                *self.damage.lock() = Some(error.clone());
+            }
+        })
+    }
+}
+
+impl CopyWriter for Copy {
+    fn start_rebuild(&mut self) -> Result<()> {
+        let Inner { directory, order, .. } = &*self.shards.0;
+        let fresh = directory.create(self.at, *order)?;
+        self.retired.extend(self.rebuilt.replace(fresh));
+        *self.damage.lock() = None;
+        self.sweep();
+        Ok(())
+    }
+
+    fn publish_rebuild(&mut self) -> Result<()> {
+        let Some(rebuilt) = &mut self.rebuilt else { return Ok(()) };
+        // On disk before the old one goes.
+        rebuilt.mark_served()?;
+        rebuilt.shard().flush()?;
+        self.shards.show(rebuilt.shard());
+        let rebuilt =
+            self.rebuilt.take().map(|rebuilt| std::mem::replace(&mut self.served, rebuilt));
+        self.retired.extend(rebuilt);
+        self.sweep();
+        Ok(())
+    }
+
+    // Whether a partition answers is asked of those who follow it.
+    fn set_phase(&mut self, _phase: PartitionPhase) {}
+
+    fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
+        let followed = Followed { is_served: self.rebuilt.is_none(), ..self.followed };
+        let written = self.target().apply(applied, state, followed);
+        written.inspect_err(|error| self.shards.note_failure(error))?;
+        if !self.retired.is_empty() {
+            self.sweep();
+        }
+        Ok(())
+    }
+
+    fn check_sound(&self) -> Result<()> {
+        self.damage.lock().clone().map_or(Ok(()), Err)
+    }
+
+    fn note_following(&mut self, following: Following) {
+        let Following { append_time, opened, copy, .. } = following;
+        self.followed = Followed { append_time, opened, copy, ..self.followed };
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        self.shards.0.open.write().remove(&self.at.partition);
+        if let Err(error) = self.served.shard().flush() {
+            warn!(at = %self.at, %error, "a shard was not put on disk; its log is read again");
+        }
+    }
+}
