@@ -136,6 +136,16 @@ pub const SHARD_MEMORY_BYTES_MIN: usize = 16 * 1024 * 1024;
 /// Memory for blocks and unwritten writes of all shards of a process, unless it is told otherwise,
 /// in MiB.
 pub const SHARD_MEMORY_MIB: u32 = 256;
+/// Bytes of documents at which a page of a scan ends; a larger document is a page of its own.
+pub const SCAN_PAGE_BYTES: usize = 1024 * 1024;
+/// Rows that are looked at for one page, expired ones too.
+pub const SCAN_PAGE_ROWS_MAX: usize = 10_000;
+/// How long a scan's view is held behind its last page, in milliseconds.
+pub const SCAN_VIEW_HELD_MS: u64 = 60_000;
+/// Views that are held for scans of one store.
+pub const SCAN_VIEWS_MAX: usize = 64;
+/// Longest wait that an ordered read may ask for, in milliseconds.
+pub const ORDERED_READ_WAIT_MS_MAX: u64 = 60_000;
 /// Bytes of writes at which a shard begins a file of them, where the memory allows it.
 pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
 /// Files that one shard holds open at once.

@@ -100,6 +100,23 @@ fn definitions<'v>(
     Ok((written, current))
 }
 
+impl SchemaSet {
+    /// The document of a row that lies elsewhere than in an index, as a partition sees it that has
+    /// reached this version; `None` when it has expired at this time.
+    ///
+    /// # Errors
+    /// `Internal` for a version that is not known here, `Corrupt` for what is no row of its
+    /// version.
+    pub fn document_row<'v>(
+        &'v self,
+        row: &'v [u8],
+        reached: SchemaVersion,
+        now: Timestamp,
+    ) -> Result<Option<RowRef<'v>>> {
+        RowRef::open(row, self, Reached::new(reached, self), || now)
+    }
+}
+
 impl<'v> RowRef<'v> {
     /// The document of a row, or `None` when it has expired.
     ///

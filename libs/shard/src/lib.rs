@@ -37,12 +37,14 @@
 mod directory;
 mod error;
 mod expiry;
+mod owned_view;
 mod resources;
 mod shard;
 mod view;
 mod writer;
 
 pub use directory::ShardDirectory;
+pub use owned_view::OwnedView;
 pub use resources::Resources;
 pub use shard::Shard;
 pub use view::{Scan, View};

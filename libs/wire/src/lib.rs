@@ -16,6 +16,7 @@
 
 pub mod change;
 pub mod dead_letter;
+pub mod document;
 pub mod entry;
 pub mod error;
 pub mod outcome;

@@ -13,8 +13,8 @@ use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
 use forebay_log::{CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
-    ChangeStreamService, Heartbeats, Replicas, ReplicatorParts, ReplicatorService, StoreMetrics,
-    change_stream,
+    ChangeStreamService, Heartbeats, Replicas, ReplicatorParts, ReplicatorService, ShardService,
+    StoreMetrics, change_stream,
 };
 use forebay_shard::ShardDirectory;
 use forebay_wire::v1::writer_server::WriterServer;
@@ -40,6 +40,7 @@ pub struct Node {
     writer: WriterService,
     change_stream: ChangeStreamService,
     replicator: ReplicatorService,
+    ordered: ShardService,
     replicas: Arc<Replicas>,
 }
 
@@ -65,10 +66,11 @@ impl Node {
         let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, shards };
         let followed = Arc::new(Replicas::follow(parts.clone()));
         replicas.get_or_init(|| Arc::downgrade(&followed));
+        let ordered = ShardService::new(parts.clone(), Arc::clone(&followed));
         let replicator = ReplicatorService::new(parts, Arc::clone(&followed));
         writer.start_repairs().await?;
         let writer = WriterService::new(writer);
-        Ok(Self { writer, change_stream, replicator, replicas: followed })
+        Ok(Self { writer, change_stream, replicator, ordered, replicas: followed })
     }
 
     /// The gRPC services of this node.
@@ -79,6 +81,7 @@ impl Node {
         Routes::new(writer)
             .add_service(change_stream(self.change_stream.clone()))
             .add_service(self.replicator.clone().into_server())
+            .add_service(self.ordered.clone().into_server())
     }
 
     /// What the node did for a store as its replicator; `None` before its replica is open.

@@ -2,10 +2,12 @@
 //! stream for readers without access to the log.
 //!
 //! [`Replicas`] follows the logs of every store into shards, and has the duties: heartbeats,
-//! outcomes of conditional changes, dead letters. [`ReplicatorService`] answers from them.
+//! outcomes of conditional changes, dead letters. [`ReplicatorService`] answers from them, and
+//! [`ShardService`] reads documents in the order of their keys.
 
 mod dead_letters;
 mod heartbeat;
+mod ordered;
 mod replicas;
 mod service;
 mod shards;
@@ -16,6 +18,7 @@ use forebay_wire::v1::change_stream_server::ChangeStreamServer;
 pub use dead_letters::DeadLetterCounts;
 pub use forebay_log::serve::ChangeStreamService;
 pub use heartbeat::{Heartbeats, LogHeartbeats};
+pub use ordered::ShardService;
 pub use replicas::{Replicas, ReplicatorParts, StoreMetrics};
 pub use service::ReplicatorService;
 

@@ -14,7 +14,8 @@ use forebay_core::limits::SHARD_MEMORY_MIB;
 use forebay_log::kafka::KafkaLog;
 use forebay_log::{CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
-    ChangeStreamService, LogHeartbeats, Replicas, ReplicatorParts, ReplicatorService, change_stream,
+    ChangeStreamService, LogHeartbeats, Replicas, ReplicatorParts, ReplicatorService, ShardService,
+    change_stream,
 };
 use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
 use forebay_shard::{Resources, ShardDirectory};
@@ -23,7 +24,7 @@ use tracing_subscriber::EnvFilter;
 
 const PROGRAM: &str = "forebay-replicator";
 
-/// Serves the change stream; tells outcomes, beats, and keeps dead letters.
+/// Serves ordered reads and the change stream; tells outcomes, beats, and keeps dead letters.
 #[derive(Parser)]
 #[command(name = PROGRAM, version)]
 struct Settings {
@@ -52,8 +53,11 @@ async fn run(settings: Settings) -> Result<()> {
     let shards = Some(ShardDirectory::new(settings.data_dir.join("shards"), resources));
     let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, shards };
     let replicas = Arc::new(Replicas::follow(parts.clone()));
+    let ordered = ShardService::new(parts.clone(), Arc::clone(&replicas));
     let replicator = ReplicatorService::new(parts, Arc::clone(&replicas));
-    let routes = Routes::new(replicator.into_server()).add_service(change_stream(stream.clone()));
+    let routes = Routes::new(replicator.into_server())
+        .add_service(ordered.into_server())
+        .add_service(change_stream(stream.clone()));
     let (listener, address) = bind(settings.listen).await?;
     let signals = Signals::listen()?;
     println!("{PROGRAM} ready http://{address}");

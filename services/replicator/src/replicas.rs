@@ -107,10 +107,6 @@ impl Replicas {
         Self { replicas, opened, follower: tokio::spawn(keeper.run()) }
     }
 
-    fn follower(&self, store: StoreId) -> Option<StoreFollower> {
-        lock(&self.replicas).get(&store).map(|replica| replica.follower.clone())
-    }
-
     /// The verdict on this client's change, which the log holds at `position`; waits for the
     /// replica to apply it. `None`: no replica in time, or the outcome is no longer kept.
     pub async fn verdict(
@@ -121,19 +117,34 @@ impl Replicas {
         wait_max: Duration,
     ) -> Option<Verdict> {
         let deadline = Instant::now() + wait_max;
-        let opening = self.await_follower(at.store);
+        let opening = self.await_replica(at.store, |replica| replica.follower.clone());
         let follower = tokio::time::timeout_at(deadline, opening).await.ok()??;
         let left = deadline.saturating_duration_since(Instant::now());
         follower.wait_applied(at.partition, position, left).await.ok()?;
         follower.outcome(at.partition, client, sequence).ok()?.map(|outcome| outcome.verdict)
     }
 
-    /// The replica of a store, as soon as it is open; `None` when replicas are opened no more.
-    async fn await_follower(&self, store: StoreId) -> Option<StoreFollower> {
+    /// What ordered reads of a store are answered from, as soon as it is open here; `None` when it is
+    /// not in time, or has no shards.
+    pub(crate) async fn ordered(
+        &self,
+        store: StoreId,
+        wait_max: Duration,
+    ) -> Option<(StoreFollower, StoreShards)> {
+        let opened =
+            self.await_replica(store, |replica| (replica.follower.clone(), replica.shards.clone()));
+        let (follower, shards) = tokio::time::timeout(wait_max, opened).await.ok()??;
+        Some((follower, shards?))
+    }
+
+    /// Something of the replica of a store, as soon as that is open; `None` when replicas are opened
+    /// no more.
+    async fn await_replica<T>(&self, store: StoreId, take: impl Fn(&Replica) -> T) -> Option<T> {
         let mut opened = self.opened.subscribe();
         loop {
-            if let Some(follower) = self.follower(store) {
-                return Some(follower);
+            let taken = lock(&self.replicas).get(&store).map(&take);
+            if taken.is_some() {
+                return taken;
             }
             opened.changed().await.ok()?;
         }
@@ -323,10 +334,11 @@ impl Keeper {
     }
 }
 
-/// Puts shards on disk from time to time.
+/// Puts shards on disk from time to time, and lets go of views that nobody reads any more.
 async fn keep_on_disk(shards: StoreShards) {
     loop {
         tokio::time::sleep(FLUSH_EVERY).await;
+        shards.views().sweep();
         let flushed = shards.clone();
         if tokio::task::spawn_blocking(move || flushed.flush()).await.is_err() {
             return;

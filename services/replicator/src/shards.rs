@@ -20,6 +20,8 @@ use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tracing::{debug, warn};
 
+use crate::ordered::HeldViews;
+
 /// The shards of one store. Cheap to clone.
 #[derive(Clone)]
 pub(crate) struct StoreShards(Arc<Inner>);
@@ -31,6 +33,8 @@ struct Inner {
     directory: ShardDirectory,
     /// Those that are open, as readers see them.
     open: RwLock<BTreeMap<PartitionId, Arc<Shard>>>,
+    /// Those that scans go on with.
+    views: HeldViews,
     /// Set once a disk has refused a write: no shard takes another before it is opened again.
     failed: AtomicBool,
     /// Told of that.
@@ -50,14 +54,20 @@ impl StoreShards {
         let schemas = SchemaSet::new(versions)?;
         let definition = &schemas.newest().definition;
         let (order, partitions) = (KeyOrder::of(definition), definition.partitions);
-        let (open, failed) = (RwLock::default(), AtomicBool::new(false));
-        let inner = Inner { schemas, order, partitions, directory, open, failed, reopen };
+        let (open, views) = (RwLock::default(), HeldViews::default());
+        let failed = AtomicBool::new(false);
+        let inner = Inner { schemas, order, partitions, directory, open, views, failed, reopen };
         Ok(Self(Arc::new(inner)))
     }
 
     /// The shard of a partition, if it is open here.
     pub fn shard(&self, partition: PartitionId) -> Option<Arc<Shard>> {
         self.0.open.read().get(&partition).cloned()
+    }
+
+    /// The views that scans go on with.
+    pub fn views(&self) -> &HeldViews {
+        &self.0.views
     }
 
     /// Puts all that was written on disk; each shard waits for its own disk writes alone.
@@ -234,6 +244,9 @@ impl CopyWriter for Copy {
 impl Drop for Copy {
     fn drop(&mut self) {
         self.shards.0.open.write().remove(&self.at.partition);
+        // A shard opens again only when nobody reads it.
+        self.shards.views().release(self.served.shard());
+        self.retired.iter().for_each(|copy| self.shards.views().release(copy.shard()));
         if let Err(error) = self.served.shard().flush() {
             warn!(at = %self.at, %error, "a shard was not put on disk; its log is read again");
         }

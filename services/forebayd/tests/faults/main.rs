@@ -9,4 +9,6 @@ mod damage;
 mod dead_letters;
 mod full_disk;
 mod kills;
+#[path = "../served/mod.rs"]
+mod served;
 mod shards;

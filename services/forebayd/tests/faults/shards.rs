@@ -6,88 +6,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{
-    Client, ClientOptions, FieldType, KeyType, ScalarType, StoreId, StoreSpec, WriteResult,
-};
+use forebay::{FieldType, KeyType, ScalarType, StoreSpec, WriteResult};
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_log::disk::RealDisk;
 use forebay_log::faulty::FaultRates;
 use forebay_log::{ChangeLog, EmbeddedLog, EmbeddedOptions, FaultyLog};
-use forebay_reader::{Phase, ReaderStatus};
-use forebay_shard::{Resources, ShardDirectory};
-use forebayd::{Node, NodeParts};
-use tokio::net::TcpListener;
-use tokio::task::JoinHandle;
-use tonic::transport::Server;
-use tonic::transport::server::TcpIncoming;
+use forebay_reader::ReaderStatus;
 
 use crate::daemon::LONG;
+use crate::served::{Served, is_caught_up};
 
 const DOCUMENTS: i64 = 500;
 const GARBAGE: u64 = 20;
 /// Rates of a log count in ten thousandths.
 const ALWAYS: u32 = 10_000;
-
-/// A node that is served, over a log that outlives it.
-struct Served {
-    node: Node,
-    server: JoinHandle<()>,
-    address: String,
-}
-
-impl Served {
-    async fn start(log: &Arc<dyn ChangeLog>, data: &Path) -> Self {
-        let shards = ShardDirectory::new(data.join("shards"), Resources::new(64 << 20).unwrap());
-        let parts = NodeParts {
-            log: Arc::clone(log),
-            clock: Arc::new(SystemClock),
-            entropy: Arc::new(SystemEntropy),
-            shards: Some(shards),
-        };
-        let node = Node::start(parts).await.unwrap();
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = listener.local_addr().unwrap().to_string();
-        let server = Server::builder().add_routes(node.routes());
-        let serving = server.serve_with_incoming(TcpIncoming::from(listener));
-        let server = tokio::spawn(async { drop(serving.await) });
-        Self { node, server, address }
-    }
-
-    async fn client(&self) -> Client {
-        Client::connect(&self.address, ClientOptions::default()).await.unwrap()
-    }
-
-    /// What its replica of a store says, once that is as wanted.
-    async fn replica(
-        &self,
-        store: StoreId,
-        wanted: impl Fn(&ReaderStatus) -> bool,
-    ) -> ReaderStatus {
-        let wait = async {
-            loop {
-                let found = self.node.metrics(store).map(|metrics| metrics.replica);
-                if let Some(found) = found.filter(&wanted) {
-                    return found;
-                }
-                tokio::time::sleep(Duration::from_millis(10)).await;
-            }
-        };
-        let found = tokio::time::timeout(LONG, wait).await;
-        found.unwrap_or_else(|_| panic!("{:#?}", self.node.metrics(store)))
-    }
-
-    fn end(self) {
-        self.node.stop();
-        self.server.abort();
-    }
-}
-
-fn is_caught_up(status: &ReaderStatus) -> bool {
-    let mut partitions = status.partitions.iter();
-    partitions.all(|at| at.phase == Phase::Serving && at.lag_records == 0)
-}
 
 async fn open_log(data: &Path) -> Arc<EmbeddedLog> {
     let options = EmbeddedOptions::new(data);
@@ -103,7 +37,7 @@ fn spec(partitions: u32) -> StoreSpec {
 async fn a_node_that_starts_again_goes_on_with_its_shards() {
     let data = tempfile::tempdir().unwrap();
     let log: Arc<dyn ChangeLog> = open_log(data.path()).await;
-    let first = Served::start(&log, data.path()).await;
+    let mut first = Served::start(&log, data.path()).await;
     let store = first.client().await.create_store(&spec(2)).await.unwrap();
     let id = store.definition().store;
     for key in 0..DOCUMENTS {
@@ -114,9 +48,9 @@ async fn a_node_that_starts_again_goes_on_with_its_shards() {
     let status = first.replica(id, is_caught_up).await;
     let applied: u64 = status.partitions.iter().map(|at| at.counts.applied).sum();
     assert!(applied > DOCUMENTS as u64, "{applied}");
-    first.end();
+    first.end().await;
 
-    let again = Served::start(&log, data.path()).await;
+    let mut again = Served::start(&log, data.path()).await;
     let status = again.replica(id, is_caught_up).await;
     let applied: u64 = status.partitions.iter().map(|at| at.counts.applied).sum();
     assert!(applied < DOCUMENTS as u64 / 2, "it folded {applied} records again");
@@ -131,7 +65,7 @@ async fn a_node_that_starts_again_goes_on_with_its_shards() {
         }
     };
     tokio::time::timeout(LONG, gone).await.expect("shards of a store that was dropped stay");
-    again.end();
+    again.end().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -141,7 +75,7 @@ async fn what_was_skipped_before_is_copied_though_nobody_folds_it_again() {
     let rates = FaultRates::default();
     let mute = Arc::new(FaultyLog::new(Arc::clone(&sound), Arc::new(SystemEntropy), rates));
     let log: Arc<dyn ChangeLog> = mute.clone();
-    let first = Served::start(&log, data.path()).await;
+    let mut first = Served::start(&log, data.path()).await;
     let store = first.client().await.create_store(&spec(1)).await.unwrap();
     let id = store.definition().store;
     first.replica(id, is_caught_up).await;
@@ -155,11 +89,11 @@ async fn what_was_skipped_before_is_copied_though_nobody_folds_it_again() {
     first.replica(id, skipped).await;
     let letters = first.node.metrics(id).unwrap().dead_letters.unwrap();
     assert_eq!((letters.waiting, letters.copied), (GARBAGE, 0));
-    first.end();
+    first.end().await;
 
     let log: Arc<dyn ChangeLog> = sound;
-    let second = Served::start(&log, data.path()).await;
-    let copied = |node: &Node| {
+    let mut second = Served::start(&log, data.path()).await;
+    let copied = |node: &forebayd::Node| {
         node.metrics(id).and_then(|metrics| metrics.dead_letters).map(|letters| letters.copied)
     };
     let wait = async {
@@ -170,5 +104,5 @@ async fn what_was_skipped_before_is_copied_though_nobody_folds_it_again() {
     tokio::time::timeout(LONG, wait).await.expect("the letters were forgotten");
     let status = second.replica(id, is_caught_up).await;
     assert_eq!(status.partitions[0].counts.skipped, 0, "they were folded again");
-    second.end();
+    second.end().await;
 }

@@ -1,0 +1,142 @@
+//! Documents as ordered reads answer them, and the cursors of scans, to and from the messages of
+//! `shard.proto`.
+
+use bytes::Bytes;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{DocumentVersion, FieldId};
+use forebay_core::key::Key;
+use forebay_core::row::Document;
+use forebay_core::{Error, Result};
+use prost::Message;
+use xxhash_rust::xxh3::xxh3_64;
+
+use crate::v1;
+use crate::value::{nullable_value, nullable_value_message};
+
+/// The message of a document, of which `is_wanted` says which fields to tell.
+pub fn document_message(
+    key: &[u8],
+    document: &Document,
+    is_wanted: impl Fn(FieldId) -> bool,
+) -> v1::Document {
+    let cells = document.cells().iter().filter(|cell| is_wanted(cell.field));
+    let fields = cells.map(|cell| v1::DocumentField {
+        field: cell.field.0,
+        value: Some(nullable_value_message(cell.value.as_ref())),
+    });
+    v1::Document {
+        key: Bytes::copy_from_slice(key),
+        fields: fields.collect(),
+        version: document.version.map(|version| version.0),
+        expires_at_us: document.expires_at.map(Timestamp::as_micros),
+    }
+}
+
+/// The identity bytes and the document of a message. Whether they are those of a key of the store is
+/// not looked at.
+///
+/// # Errors
+/// `InvalidArgument`, `LimitExceeded` or `UpgradeNeeded` for what is none.
+pub fn document_of(wire: v1::Document) -> Result<(Key, Document)> {
+    let expires_at = wire.expires_at_us.map(Timestamp::from_micros);
+    let mut document = Document::new(expires_at, wire.version.map(DocumentVersion));
+    for field in wire.fields {
+        let value = field.value.map(nullable_value).transpose()?.flatten();
+        document.set(FieldId(field.field), value, None);
+    }
+    Ok((Key::from_identity_bytes(&wire.key), document))
+}
+
+/// Where a scan goes on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ScanCursor {
+    /// The view that it reads, where that is still held.
+    pub view: u64,
+    /// Digest of what was asked for; see [`ScanCursor::digest`].
+    pub asked: u64,
+    /// Identity bytes of the last document that was answered.
+    pub key: Key,
+}
+
+impl ScanCursor {
+    /// Digest of what a scan asks for: which documents, in which order, of which fields. Scans that
+    /// differ in how they read or go on may pass on each other's cursors.
+    pub fn digest(request: &v1::ScanRequest) -> u64 {
+        let asked = v1::ScanRequest {
+            documents_max: 0,
+            cursor: Bytes::new(),
+            may_move: false,
+            read: None,
+            ..request.clone()
+        };
+        xxh3_64(&asked.encode_to_vec())
+    }
+
+    /// Encodes the cursor.
+    pub fn encode(&self) -> Bytes {
+        let key = Bytes::copy_from_slice(self.key.as_bytes());
+        v1::ScanCursor { view: self.view, asked: self.asked, key }.encode_to_vec().into()
+    }
+
+    /// Decodes a cursor that a scan has answered.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for other bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let wire = v1::ScanCursor::decode(bytes).map_err(|_| {
+            let message = "the cursor is not one that a scan has answered; pass its bytes on \
+                           unchanged, or begin without a cursor";
+            Error::invalid_argument(message)
+        })?;
+        let key = Key::from_identity_bytes(&wire.key);
+        Ok(Self { view: wire.view, asked: wire.asked, key })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::value::Value;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_document_comes_back_with_the_fields_that_are_wanted() {
+        let expires_at = Some(Timestamp::from_micros(7));
+        let mut document = Document::new(expires_at, Some(DocumentVersion(3)));
+        document.set(FieldId(1), Some(Value::Int64(-1)), None);
+        document.set(FieldId(2), None, None);
+        document.set(FieldId(9), Some(Value::String("nine".into())), None);
+        let key = Key::plain(b"k").unwrap();
+        let all = document_message(key.as_bytes(), &document, |_| true);
+        assert_eq!(document_of(all).unwrap(), (key.clone(), document.clone()));
+        let some = document_message(key.as_bytes(), &document, |field| field != FieldId(9));
+        document.remove(FieldId(9));
+        assert_eq!(document_of(some).unwrap(), (key, document));
+    }
+
+    #[test]
+    fn a_cursor_is_of_what_was_asked_for() {
+        let request = v1::ScanRequest { store: "users".into(), ..v1::ScanRequest::default() };
+        let same = v1::ScanRequest { documents_max: 7, may_move: true, ..request.clone() };
+        let other = v1::ScanRequest { is_backward: true, ..request.clone() };
+        assert_eq!(ScanCursor::digest(&request), ScanCursor::digest(&same));
+        assert_ne!(ScanCursor::digest(&request), ScanCursor::digest(&other));
+    }
+
+    proptest! {
+        #[test]
+        fn cursors_come_back_and_other_bytes_are_refused(
+            view: u64,
+            asked: u64,
+            key in prop::collection::vec(any::<u8>(), 0..64),
+            bytes: Vec<u8>,
+        ) {
+            let cursor = ScanCursor { view, asked, key: Key::from_identity_bytes(&key) };
+            prop_assert_eq!(ScanCursor::decode(&cursor.encode()).unwrap(), cursor);
+            if let Err(error) = ScanCursor::decode(&bytes) {
+                prop_assert_eq!(error.code(), forebay_core::ErrorCode::InvalidArgument);
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! What ordered reads ask for, checked against the store.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::time::Duration;
+
+use forebay_core::id::{FieldId, PartitionId};
+use forebay_core::key::Key;
+use forebay_core::key_order::{Direction, KeyOrder, KeyRange};
+use forebay_core::limits::ORDERED_READ_WAIT_MS_MAX;
+use forebay_core::partition::partition_of;
+use forebay_core::schema::Definition;
+use forebay_core::{Error, Result};
+use forebay_reader::Read;
+use forebay_wire::token::Token;
+use forebay_wire::v1;
+
+/// The fields that are told of each document.
+pub(super) struct Fields(BTreeSet<FieldId>);
+
+impl Fields {
+    /// Those of these ids; all, where there are none.
+    pub fn new(ids: &[u32]) -> Self {
+        Self(ids.iter().copied().map(FieldId).collect())
+    }
+
+    pub fn wants(&self, field: FieldId) -> bool {
+        self.0.is_empty() || self.0.contains(&field)
+    }
+}
+
+/// Which documents of a partition a scan is of, in which order.
+pub(super) struct Asked {
+    pub order: KeyOrder,
+    pub range: KeyRange,
+    pub direction: Direction,
+    pub fields: Fields,
+}
+
+impl Asked {
+    /// What a request asks for.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a range that the store does not have.
+    pub fn of(request: &v1::ScanRequest, definition: &Definition) -> Result<Self> {
+        use v1::scan_request::Keys;
+        let order = KeyOrder::of(definition);
+        let partition_key = request.partition_key.as_deref();
+        let range = match &request.keys {
+            None => order.range(partition_key, Bound::Unbounded, Bound::Unbounded)?,
+            Some(Keys::Range(range)) => {
+                order.range(partition_key, bound(range.from.as_ref()), bound(range.to.as_ref()))?
+            }
+            Some(Keys::Prefix(prefix)) => order.prefixed(partition_key, prefix)?,
+        };
+        let direction = if request.is_backward { Direction::Backward } else { Direction::Forward };
+        Ok(Self { order, range, direction, fields: Fields::new(&request.fields) })
+    }
+}
+
+fn bound(wire: Option<&v1::Bound>) -> Bound<&[u8]> {
+    match wire {
+        None => Bound::Unbounded,
+        Some(bound) if bound.is_included => Bound::Included(&bound.key),
+        Some(bound) => Bound::Excluded(&bound.key),
+    }
+}
+
+/// How long a request may wait.
+pub(super) fn wait_of(wire: Option<&v1::ReadOptions>) -> Duration {
+    let wait_ms = wire.map_or(0, |read| u64::from(read.wait_ms));
+    Duration::from_millis(wait_ms.min(ORDERED_READ_WAIT_MS_MAX))
+}
+
+/// How a request wants to read.
+///
+/// # Errors
+/// `InvalidArgument` for a token that is none.
+pub(super) fn read_of(wire: Option<v1::ReadOptions>) -> Result<Read> {
+    use v1::read_options::Wait;
+    let Some(wire) = wire else { return Ok(Read::local()) };
+    let wait_max = wait_of(Some(&wire));
+    let read = match wire.wait {
+        None => Read::local(),
+        Some(Wait::AfterToken(token)) => Read::after_token(Token::decode(&token)?, wait_max),
+        Some(Wait::Latest(_)) => Read::latest(wait_max),
+    };
+    let age_max = wire.age_ms_max.map(|bound| Duration::from_millis(bound.into()));
+    Ok(age_max.into_iter().fold(read, Read::max_age))
+}
+
+/// The partition of a document.
+///
+/// # Errors
+/// `InvalidArgument` for bytes that identify none of the store.
+pub(super) fn partition_of_key(key: &[u8], definition: &Definition) -> Result<PartitionId> {
+    let refused = |error: Error| {
+        let message = format!("the bytes name no document of the store: {}", error.message());
+        Error::invalid_argument(message)
+    };
+    KeyOrder::of(definition).stored(key).map_err(refused)?;
+    let split = Key::split(key, definition.partition_key.is_some()).map_err(refused)?;
+    let (partition_key, primary) = split;
+    Ok(partition_of(partition_key.unwrap_or(primary), definition.partitions))
+}

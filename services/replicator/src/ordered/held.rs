@@ -1,0 +1,71 @@
+//! Views that scans read page by page: each is held for a while behind its last page, so that a
+//! scan whose connection broke goes on at its position.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::limits::{SCAN_VIEW_HELD_MS, SCAN_VIEWS_MAX};
+use forebay_core::{Error, Result};
+use forebay_shard::{OwnedView, Shard};
+use parking_lot::Mutex;
+use tokio::time::Instant;
+
+/// A view that was not read for so long gives way to another, where there are too many.
+const IDLE: Duration = Duration::from_secs(5);
+
+struct Held {
+    view: Arc<OwnedView>,
+    used: Instant,
+}
+
+/// The views that are held of one store's shards.
+#[derive(Default)]
+pub(crate) struct HeldViews(Mutex<BTreeMap<u64, Held>>);
+
+impl HeldViews {
+    /// Holds a view under a number that nobody else has.
+    ///
+    /// # Errors
+    /// `LimitExceeded` where too many scans are under way.
+    pub fn hold(&self, number: u64, view: Arc<OwnedView>) -> Result<()> {
+        let (mut held, now) = (self.0.lock(), Instant::now());
+        if held.len() >= SCAN_VIEWS_MAX {
+            let oldest = held.iter().min_by_key(|(_, held)| held.used);
+            let idle = oldest.filter(|(_, held)| now.duration_since(held.used) >= IDLE);
+            let Some(number) = idle.map(|(number, _)| *number) else {
+                let advice = "many scans of the store are under way; read one to its end, then try \
+                              again";
+                let limit = SCAN_VIEWS_MAX as u64;
+                return Err(Error::limit_exceeded(advice, limit, limit + 1));
+            };
+            held.remove(&number);
+        }
+        held.insert(number, Held { view, used: now });
+        Ok(())
+    }
+
+    /// The view of this number, for one page; `None` where it is no longer held.
+    pub fn get(&self, number: u64) -> Option<Arc<OwnedView>> {
+        let mut held = self.0.lock();
+        let held = held.get_mut(&number)?;
+        held.used = Instant::now();
+        Some(Arc::clone(&held.view))
+    }
+
+    /// Lets go of a view whose scan has come to its end.
+    pub fn end(&self, number: u64) {
+        self.0.lock().remove(&number);
+    }
+
+    /// Lets go of the views of a shard that closes.
+    pub fn release(&self, shard: &Arc<Shard>) {
+        self.0.lock().retain(|_, held| !Arc::ptr_eq(held.view.shard(), shard));
+    }
+
+    /// Lets go of those that were not read for long.
+    pub fn sweep(&self) {
+        let (now, longest) = (Instant::now(), Duration::from_millis(SCAN_VIEW_HELD_MS));
+        self.0.lock().retain(|_, held| now.duration_since(held.used) < longest);
+    }
+}

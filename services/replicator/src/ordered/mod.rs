@@ -1,0 +1,10 @@
+//! Ordered reads of the shards of this process: documents by their keys, and scans of a partition
+//! that go on from page to page at one position.
+
+mod asked;
+mod held;
+mod pages;
+mod service;
+
+pub(crate) use held::HeldViews;
+pub use service::ShardService;
