@@ -27,9 +27,11 @@ RULES = (
     (r'\A""".*?"""\n', HEAD),
     (r"\basync (def|for|with) ", r"\1 "),
     (r"\bawait ", ""),
-    (r"\b__a(enter|exit)__", r"__\1__"),
+    (r"\b__a(enter|exit|iter)__", r"__\1__"),
     (r"\bAsync(?=[A-Z])", ""),
     (r"\bforebay\._await\b", "forebay._wait"),
+    # What waits may be handed on.
+    (r"for (\w+) in (\w+):\n\s+yield \1\n", r"yield from \2\n"),
 )
 
 

@@ -141,8 +141,8 @@ impl Report {
         let Times { launches, rounds, .. } = self.times;
         let _ = writeln!(
             text,
-            "{launches} launches of {rounds} rounds and more; load {:.2} before, {:.2} after; stolen \
-             {:.1} %",
+            "{launches} launches of {rounds} rounds and more; load {:.2} before, {:.2} after; \
+             stolen {:.1} %",
             noise.load_before, noise.load_after, noise.stolen_percent
         );
         let _ = writeln!(text, "picture and rounds: {FOLDER}/index.svg, index.json");

@@ -52,7 +52,7 @@ from forebay._native import (
     PendingWrite,
 )
 from forebay._reader import Reader
-from forebay._verbs import Acknowledgement, Store, WriteStream
+from forebay._verbs import Acknowledgement, OrderedReads, OrderedScan, Store, WriteStream
 
 if TYPE_CHECKING:
     from forebay._aio import AsyncClient
@@ -70,7 +70,13 @@ if TYPE_CHECKING:
         StreamSummary,
         WriteOutcome,
     )
-    from forebay._async_verbs import AsyncAcknowledgement, AsyncStore, AsyncWriteStream
+    from forebay._async_verbs import (
+        AsyncAcknowledgement,
+        AsyncOrderedReads,
+        AsyncOrderedScan,
+        AsyncStore,
+        AsyncWriteStream,
+    )
     from forebay._memory import InMemoryReader
     from forebay._types import Document, Fields, FieldValue, Key, Keys, Value, Vector
 
@@ -84,6 +90,8 @@ __all__ = [
     "Alteration",
     "AsyncAcknowledgement",
     "AsyncClient",
+    "AsyncOrderedReads",
+    "AsyncOrderedScan",
     "AsyncReader",
     "AsyncStore",
     "AsyncWriteStream",
@@ -114,6 +122,8 @@ __all__ = [
     "LimitExceeded",
     "NotFound",
     "Operation",
+    "OrderedReads",
+    "OrderedScan",
     "PackedValues",
     "PartitionStatus",
     "PartitionedKey",
@@ -154,7 +164,8 @@ _LATER = {
     "_aio_reader": "AsyncReader",
     "_answers": "BatchOutcome CheckpointCounts Counts Definition Field PackedValues "
     "PartitionStatus ReaderMetrics ReaderStatus StreamSummary WriteOutcome",
-    "_async_verbs": "AsyncAcknowledgement AsyncStore AsyncWriteStream",
+    "_async_verbs": "AsyncAcknowledgement AsyncOrderedReads AsyncOrderedScan AsyncStore "
+    "AsyncWriteStream",
     "_memory": "InMemoryReader",
     "_types": "Document Fields FieldValue Key Keys Value Vector",
 }

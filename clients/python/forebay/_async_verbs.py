@@ -19,7 +19,7 @@ from forebay._errors import Error, pending_of
 
 if TYPE_CHECKING:
     from forebay._answers import BatchOutcome, Definition, StreamSummary, WriteOutcome
-    from forebay._types import Fields, Key
+    from forebay._types import Document, Fields, Key, Keys
 
 Self = TypeVar("Self", bound="AsyncWriteStream")
 
@@ -197,6 +197,14 @@ class AsyncStore:
         """
         return await self._calls.run(pending_of(error).retry())
 
+    def ordered(self) -> AsyncOrderedReads:
+        """Return reads of this store in the order of its keys, from the shards of the node.
+
+        Each costs a round trip, where a `Reader` answers from this process's memory; for that,
+        nothing is held here, and scans are ordered.
+        """
+        return AsyncOrderedReads(self._native.ordered(), self._calls)
+
     def write_stream(
         self,
         *,
@@ -212,6 +220,121 @@ class AsyncStore:
         """
         native = self._native.write_stream(changes_max, bytes_max, deadline)
         return AsyncWriteStream(native, self._calls)
+
+
+class AsyncOrderedReads:
+    """Documents by key, and scans in the order of the keys: bytes and str by bytes, int by value.
+
+    Every read takes `after` (a token: wait until that write is there), `latest` (wait until all
+    that was acknowledged before is there), both at most `timeout` seconds (10 unless set), and
+    `max_age` (raise `Stale` for data older than so many seconds).
+    """
+
+    def __init__(self, native: _native.OrderedReads, calls: Calls) -> None:
+        """Wrap native reads; the store makes these."""
+        self._native = native
+        self._calls = calls
+
+    async def get(
+        self,
+        key: Key,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Document | None:
+        """Return a document, or None."""
+        return await self._calls.run(self._native.get(key, after, latest, max_age, timeout))
+
+    async def get_many(
+        self,
+        keys: Keys,
+        *,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> list[Document | Error | None]:
+        """Return documents in the order of the keys; an error where one cannot be said.
+
+        Those of one partition are of one position.
+        """
+        return await self._calls.run(self._native.get_many(keys, after, latest, max_age, timeout))
+
+    def scan(
+        self,
+        *,
+        partition_key: str | bytes | int | None = None,
+        start: str | bytes | int | None = None,
+        after_start: bool = False,
+        end: str | bytes | int | None = None,
+        with_end: bool = False,
+        prefix: str | bytes | None = None,
+        fields: Sequence[str] | None = None,
+        backward: bool = False,
+        limit: int | None = None,
+        cursor: bytes | None = None,
+        may_move: bool = False,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> AsyncOrderedScan:
+        """Return a scan of all documents, or of a range or a prefix of their primary keys.
+
+        It begins at `start` (behind it with `after_start`) and ends before `end` (behind it with
+        `with_end`), or the other way with `backward`. Each partition is read at one position while
+        the store changes. A store with a declared partition key needs `partition_key` for a range.
+        With the `cursor` of another scan of the same documents it goes on behind that one's last
+        document: at its position, which nodes hold for a minute, else with `may_move` at a later
+        one, and without it `TokenLost` is raised.
+        """
+        native = self._native.scan(
+            partition_key=partition_key,
+            start=start,
+            after_start=after_start,
+            end=end,
+            with_end=with_end,
+            prefix=prefix,
+            fields=None if fields is None else list(fields),
+            backward=backward,
+            limit=limit,
+            cursor=cursor,
+            may_move=may_move,
+            after=after,
+            latest=latest,
+            max_age=max_age,
+            timeout=timeout,
+        )
+        return AsyncOrderedScan(native, self._calls)
+
+
+class AsyncOrderedScan:
+    """Keys and documents in order; iterate over it."""
+
+    _TOGETHER = 512
+
+    def __init__(self, native: _native.OrderedScan, calls: Calls) -> None:
+        """Wrap a native scan; the reads make these."""
+        self._native = native
+        self._calls = calls
+
+    async def take(self, documents_max: int) -> list[tuple[Key, Document]]:
+        """Return the next keys and documents, at most so many; an empty list at the end."""
+        return await self._calls.run(self._native.next(documents_max))
+
+    async def __aiter__(self) -> AsyncIterator[tuple[Key, Document]]:
+        """Yield all that is left."""
+        found = await self.take(self._TOGETHER)
+        while found:
+            for each in found:
+                yield each
+            found = await self.take(self._TOGETHER)
+
+    def cursor(self) -> bytes:
+        """Return where a later scan goes on: behind what was taken, not what was yielded."""
+        return self._native.cursor()
 
 
 class AsyncWriteStream:

@@ -161,12 +161,56 @@ class Store:
     def batch(
         self, changes: Iterable[Change], deadline: float | None = None
     ) -> Call[BatchOutcome]: ...
+    def ordered(self) -> OrderedReads: ...
     def write_stream(
         self,
         changes_max: int | None = None,
         bytes_max: int | None = None,
         deadline: float | None = None,
     ) -> WriteStream: ...
+
+@final
+class OrderedReads:
+    def get(
+        self,
+        key: Key,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Call[Document | None]: ...
+    def get_many(
+        self,
+        keys: Keys,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Call[list[Document | Error | None]]: ...
+    def scan(
+        self,
+        *,
+        partition_key: str | bytes | int | None = None,
+        start: str | bytes | int | None = None,
+        after_start: bool = False,
+        end: str | bytes | int | None = None,
+        with_end: bool = False,
+        prefix: str | bytes | None = None,
+        fields: list[str] | None = None,
+        backward: bool = False,
+        limit: int | None = None,
+        cursor: bytes | None = None,
+        may_move: bool = False,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> OrderedScan: ...
+
+@final
+class OrderedScan:
+    def next(self, documents_max: int) -> Call[list[tuple[Key, Document]]]: ...
+    def cursor(self) -> bytes: ...
 
 @final
 class WriteStream:

@@ -77,6 +77,14 @@ impl How {
         Ok(Self { read, waits: after.is_some() || latest, max_age })
     }
 
+    /// The read itself, for a node that is asked.
+    pub(crate) fn into_read(self) -> Read {
+        match self.max_age {
+            Some(bound) => self.read.max_age(bound),
+            None => self.read,
+        }
+    }
+
     /// What an event loop awaits before it reads these keys.
     pub(crate) fn call(self, reader: &Owned<Reader>, partitions: Vec<PartitionId>) -> Call {
         let reader = reader.to_arc();

@@ -24,6 +24,7 @@ use crate::attached::Opened;
 use crate::client::{NativeClient, NativeStore};
 use crate::fault::{Fault, entry, exception};
 use crate::opening::OpenedReader;
+use crate::ordered::{FoundDocuments, ScannedDocuments};
 use crate::process::{self, ProcessOwned};
 use crate::python::model;
 use crate::schema::definition_object;
@@ -42,6 +43,8 @@ pub(crate) enum Answer {
     Acknowledgement(Acknowledgement),
     Summary(StreamSummary),
     Reader(Box<Opened>),
+    Documents(FoundDocuments),
+    Scanned(ScannedDocuments),
 }
 
 impl Answer {
@@ -63,6 +66,8 @@ impl Answer {
                 Bound::new(py, NativeAcknowledgement::new(acknowledgement))?.into_any()
             }
             Self::Summary(summary) => summary_object(py, &summary)?,
+            Self::Documents(found) => found.into_object(py)?,
+            Self::Scanned(found) => found.into_object(py)?,
             Self::Reader(opened) => Bound::new(py, OpenedReader::new(*opened))?.into_any(),
         })
     }

@@ -9,6 +9,7 @@ use crate::call::{Answer, Call};
 use crate::change::Change;
 use crate::fault::{Fault, entry};
 use crate::log;
+use crate::ordered::NativeOrdered;
 use crate::process::ProcessOwned;
 use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
 use crate::stream::NativeStream;
@@ -161,6 +162,10 @@ impl NativeStore {
             let call = Call::new(async { batch.send().await.map(Answer::Batch) });
             Ok(call.local(store.is_in_memory()))
         })
+    }
+
+    fn ordered(&self) -> Result<NativeOrdered, Fault> {
+        entry(|| NativeOrdered::new(&*self.store.get()?))
     }
 
     #[pyo3(signature = (changes_max=None, bytes_max=None, deadline=None))]

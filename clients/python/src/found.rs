@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use forebay::{
-    CopyOut, Document, DocumentKey, Error, FieldHandle, FieldRead, FieldType, KeyAnswer, KeyList,
-    KeyStatus, PackedValues, Reader, RowRef, ScalarType, Value, View,
+    CopyOut, Definition, Document, DocumentKey, Error, FieldHandle, FieldRead, FieldType,
+    KeyAnswer, KeyList, KeyStatus, PackedValues, Reader, RowRef, ScalarType, Value, View,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyBytes, PyDict, PyFloat, PyInt, PyString};
@@ -236,10 +236,18 @@ pub(crate) fn document_object<'py>(
     document: &Document,
 ) -> Result<Bound<'py, PyAny>, Fault> {
     // Taken after the document, so that it is no older; a field dropped in between is absent.
-    let schema = reader.schema();
+    document_of(py, &reader.schema().definition, document)
+}
+
+/// The same, where a definition names the fields.
+pub(crate) fn document_of<'py>(
+    py: Python<'py>,
+    definition: &Definition,
+    document: &Document,
+) -> Result<Bound<'py, PyAny>, Fault> {
     let fields = PyDict::new(py);
     for cell in document.cells() {
-        let Some(field) = schema.definition.field_by_id(cell.field) else { continue };
+        let Some(field) = definition.field_by_id(cell.field) else { continue };
         let value = cell.value.as_ref().map(|value| object_of(py, value)).transpose()?;
         fields.set_item(&field.name, value)?;
     }

@@ -17,6 +17,7 @@ mod key;
 mod log;
 mod memory;
 mod opening;
+mod ordered;
 mod process;
 mod python;
 mod reader;
@@ -43,6 +44,8 @@ mod _native {
     use crate::memory::NativeMemory;
     #[pymodule_export]
     use crate::opening::{OpenedReader, open_reader};
+    #[pymodule_export]
+    use crate::ordered::{NativeOrdered, NativeOrderedScan};
     #[pymodule_export]
     use crate::process::after_fork_in_child;
     #[pymodule_export]

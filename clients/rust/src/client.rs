@@ -202,9 +202,7 @@ impl ClientInner {
     /// `UnknownOutcome` when there is none.
     pub(crate) async fn within_attempt<T>(&self, answer: impl Future<Output = T>) -> Result<T> {
         let attempt = self.options.attempt;
-        tokio::time::timeout(attempt, answer).await.map_err(|_| {
-            Error::unknown_outcome(format!("the writer gave no answer in {attempt:?}"))
-        })
+        tokio::time::timeout(attempt, answer).await.map_err(|_| no_answer_in(attempt))
     }
 
     pub(crate) fn request<T>(&self, message: T) -> Request<T> {
@@ -226,24 +224,40 @@ impl ClientInner {
         message: Q,
         call: impl AsyncFn(Rpc, Request<Q>) -> Result<Response<A>, Status>,
     ) -> Result<A> {
+        self.read_within(Duration::ZERO, message, call).await
+    }
+
+    /// As [`ClientInner::read`], where the answer itself may wait so long; that it waited in vain
+    /// is its answer.
+    pub(crate) async fn read_within<Q: Clone, A>(
+        &self,
+        wait_max: Duration,
+        message: Q,
+        call: impl AsyncFn(Rpc, Request<Q>) -> Result<Response<A>, Status>,
+    ) -> Result<A> {
         let mut backoff = self.backoff();
         let mut last = None;
+        let attempt = self.options.attempt.saturating_add(wait_max);
         let attempts = async {
             loop {
-                let answer = call(self.rpc(), self.request(message.clone()));
-                let error = match self.within_attempt(answer).await {
+                let mut request = Request::new(message.clone());
+                request.set_timeout(attempt);
+                let answer = tokio::time::timeout(attempt, call(self.rpc(), request)).await;
+                let error = match answer.map_err(|_| no_answer_in(attempt)) {
                     Ok(Ok(response)) => return Ok(response.into_inner()),
                     Ok(Err(status)) => error_of_status(&status),
                     Err(error) => error,
                 };
-                if !is_passing(&error) {
+                let is_overdue = error.code() == ErrorCode::DeadlineExceeded;
+                if !is_passing(&error) || is_overdue && !wait_max.is_zero() {
                     return Err(error);
                 }
                 last = Some(error);
                 tokio::time::sleep(backoff.next_wait(self.entropy())).await;
             }
         };
-        let read = tokio::time::timeout(self.options.deadline, attempts).await;
+        let deadline = self.options.deadline.saturating_add(wait_max);
+        let read = tokio::time::timeout(deadline, attempts).await;
         read.unwrap_or_else(|_| Err(self.no_answer(last)))
     }
 
@@ -257,6 +271,10 @@ impl ClientInner {
             None => Error::unavailable(format!("the writer did not answer in {deadline:?}")),
         }
     }
+}
+
+fn no_answer_in(attempt: Duration) -> Error {
+    Error::unknown_outcome(format!("the writer gave no answer in {attempt:?}"))
 }
 
 /// Whether a call that changes nothing is simply made again.

@@ -17,7 +17,7 @@ use crate::fit::{fit, fit_items};
 #[derive(Clone, Debug)]
 pub(crate) struct GivenKey {
     key_type: KeyType,
-    bytes: Vec<u8>,
+    pub(crate) bytes: Vec<u8>,
 }
 
 impl From<KeyValue<'_>> for GivenKey {
@@ -28,7 +28,7 @@ impl From<KeyValue<'_>> for GivenKey {
 
 impl GivenKey {
     /// Refuses a key of another type: a key is never converted, so that a read finds it again.
-    fn check(&self, declared: KeyType, part: &str) -> Result<()> {
+    pub(crate) fn check(&self, declared: KeyType, part: &str) -> Result<()> {
         if self.key_type == declared {
             return Ok(());
         }
@@ -111,7 +111,11 @@ impl Draft {
         Ok(Routed { partition, change })
     }
 
-    fn route(&self, definition: &Definition) -> Result<(Key, PartitionId)> {
+    /// The document's identity, and its partition.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `LimitExceeded` for a key that the store does not have.
+    pub(crate) fn route(&self, definition: &Definition) -> Result<(Key, PartitionId)> {
         self.key.check(definition.key_type, "key")?;
         let field = definition.partition_key.and_then(|id| definition.field_by_id(id));
         let declared = field.zip(definition.partition_key_type());

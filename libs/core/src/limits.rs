@@ -144,8 +144,10 @@ pub const SCAN_PAGE_ROWS_MAX: usize = 10_000;
 pub const SCAN_VIEW_HELD_MS: u64 = 60_000;
 /// Views that are held for scans of one store.
 pub const SCAN_VIEWS_MAX: usize = 64;
+/// Rows of a get that are in memory at once, beside what is answered.
+pub const ORDERED_GET_KEYS: usize = 64;
 /// Longest wait that an ordered read may ask for, in milliseconds.
-pub const ORDERED_READ_WAIT_MS_MAX: u64 = 60_000;
+pub const ORDERED_READ_WAIT_MS_MAX: u32 = 60_000;
 /// Bytes of writes at which a shard begins a file of them, where the memory allows it.
 pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
 /// Files that one shard holds open at once.

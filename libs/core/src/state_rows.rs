@@ -1,6 +1,7 @@
 //! The fold's state as rows, as a shard keeps it beside its documents: what moves with every entry,
-//! the windows, the sources, the outcomes of the last conditional changes, and the records that were
-//! skipped and are nobody's dead letters yet, each a row of its own. Bytes: `proto/spec/shard.md`.
+//! the windows, the sources, the outcomes of the last conditional changes, and the records that
+//! were skipped and are nobody's dead letters yet, each a row of its own. Bytes:
+//! `proto/spec/shard.md`.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -427,7 +428,7 @@ mod tests {
         }
 
         #[test]
-        fn skipped_records_come_back_from_their_rows(offset: u64, log_id: Option<u64>, why: String) {
+        fn skipped_records_come_back(offset: u64, log_id: Option<u64>, why: String) {
             let record = SkippedRecord { log_id: log_id.map(LogId), reason: Error::corrupt(why) };
             let mut resumed = head().into_resumed();
             let row = skipped_row(record.log_id, &record.reason);

@@ -27,6 +27,14 @@ impl<'a> DocumentKey<'a> {
         Self { primary, partition_key: None }
     }
 
+    /// The key that identity bytes of a store's document stand for.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that identify none of the store.
+    pub fn of_identity(identity: &'a [u8], definition: &Definition) -> Result<Self> {
+        KeyShape::of(definition).name(identity)
+    }
+
     /// The same primary key under this partition key.
     #[must_use]
     pub fn with_partition_key(mut self, partition_key: impl Into<KeyValue<'a>>) -> Self {

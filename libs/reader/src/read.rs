@@ -15,6 +15,7 @@ use forebay_index::{
     ReadAt, Scan, ScannedDocument, View,
 };
 use forebay_wire::token::Token;
+use forebay_wire::v1;
 use futures::future::try_join_all;
 
 use crate::age::check_bound;
@@ -70,8 +71,41 @@ impl Read {
         self
     }
 
+    /// Longest wait that it asks for.
+    pub fn timeout(&self) -> Duration {
+        self.timeout
+    }
+
     pub(crate) fn age_max(&self) -> Option<Duration> {
         self.age_max
+    }
+}
+
+impl From<&Read> for v1::ReadOptions {
+    /// Times beyond 49 days are 49 days.
+    fn from(read: &Read) -> Self {
+        let wait = match &read.wait {
+            Wait::Nothing => None,
+            Wait::Token(token) => Some(v1::read_options::Wait::AfterToken(token.encode())),
+            Wait::Latest => Some(v1::read_options::Wait::Latest(v1::read_options::Latest {})),
+        };
+        let ms = |time: Duration| u32::try_from(time.as_millis()).unwrap_or(u32::MAX);
+        Self { wait, wait_ms: ms(read.timeout), age_ms_max: read.age_max.map(ms) }
+    }
+}
+
+impl TryFrom<v1::ReadOptions> for Read {
+    type Error = Error;
+
+    /// `InvalidArgument` for a token that is none.
+    fn try_from(wire: v1::ReadOptions) -> Result<Self> {
+        let wait = match wire.wait {
+            None => Wait::Nothing,
+            Some(v1::read_options::Wait::AfterToken(token)) => Wait::Token(Token::decode(&token)?),
+            Some(v1::read_options::Wait::Latest(_)) => Wait::Latest,
+        };
+        let ms = |time: u32| Duration::from_millis(time.into());
+        Ok(Self { wait, timeout: ms(wire.wait_ms), age_max: wire.age_ms_max.map(ms) })
     }
 }
 

@@ -67,6 +67,11 @@ impl StoreFollower {
         self.shared().schema()
     }
 
+    /// Whether a partition is among those that are followed.
+    pub fn follows(&self, partition: PartitionId) -> bool {
+        self.shared().partition(partition).is_ok()
+    }
+
     /// How each partition is at this moment.
     pub fn status(&self) -> ReaderStatus {
         self.shared().status()

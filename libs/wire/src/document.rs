@@ -1,9 +1,11 @@
 //! Documents as ordered reads answer them, and the cursors of scans, to and from the messages of
 //! `shard.proto`.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use forebay_core::clock::Timestamp;
-use forebay_core::id::{DocumentVersion, FieldId};
+use forebay_core::id::{DocumentVersion, FieldId, PartitionId};
 use forebay_core::key::Key;
 use forebay_core::row::Document;
 use forebay_core::{Error, Result};
@@ -32,8 +34,8 @@ pub fn document_message(
     }
 }
 
-/// The identity bytes and the document of a message. Whether they are those of a key of the store is
-/// not looked at.
+/// The identity bytes and the document of a message. Whether they are those of a key of the store
+/// is not looked at.
 ///
 /// # Errors
 /// `InvalidArgument`, `LimitExceeded` or `UpgradeNeeded` for what is none.
@@ -54,8 +56,8 @@ pub struct ScanCursor {
     pub view: u64,
     /// Digest of what was asked for; see [`ScanCursor::digest`].
     pub asked: u64,
-    /// Identity bytes of the last document that was answered.
-    pub key: Key,
+    /// The document behind which it goes on; `None` from its beginning.
+    pub key: Option<Key>,
 }
 
 impl ScanCursor {
@@ -66,6 +68,7 @@ impl ScanCursor {
             documents_max: 0,
             cursor: Bytes::new(),
             may_move: false,
+            is_held: false,
             read: None,
             ..request.clone()
         };
@@ -74,7 +77,7 @@ impl ScanCursor {
 
     /// Encodes the cursor.
     pub fn encode(&self) -> Bytes {
-        let key = Bytes::copy_from_slice(self.key.as_bytes());
+        let key = self.key.as_ref().map(|key| Bytes::copy_from_slice(key.as_bytes()));
         v1::ScanCursor { view: self.view, asked: self.asked, key }.encode_to_vec().into()
     }
 
@@ -83,14 +86,56 @@ impl ScanCursor {
     /// # Errors
     /// `InvalidArgument` for other bytes.
     pub fn decode(bytes: &[u8]) -> Result<Self> {
-        let wire = v1::ScanCursor::decode(bytes).map_err(|_| {
-            let message = "the cursor is not one that a scan has answered; pass its bytes on \
-                           unchanged, or begin without a cursor";
-            Error::invalid_argument(message)
-        })?;
-        let key = Key::from_identity_bytes(&wire.key);
+        let wire = v1::ScanCursor::decode(bytes).map_err(|_| no_cursor())?;
+        let key = wire.key.as_deref().map(Key::from_identity_bytes);
         Ok(Self { view: wire.view, asked: wire.asked, key })
     }
+}
+
+/// Where a scan of several partitions goes on: the cursor of each, empty where nothing is left of
+/// it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StoreCursor(pub BTreeMap<PartitionId, Bytes>);
+
+impl StoreCursor {
+    /// The cursor of a partition.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where it has none: it is of another scan.
+    pub fn of(&self, partition: PartitionId) -> Result<Bytes> {
+        let cursor = self.0.get(&partition).cloned();
+        cursor.ok_or_else(|| {
+            let message = "the cursor is of a scan of other partitions; pass it on with the same \
+                           scan, or begin without it";
+            Error::invalid_argument(message).with_partition(partition)
+        })
+    }
+
+    /// Encodes the cursor.
+    pub fn encode(&self) -> Bytes {
+        let partition = |(partition, cursor): (&PartitionId, &Bytes)| v1::PartitionCursor {
+            partition: partition.0,
+            cursor: cursor.clone(),
+        };
+        let partitions = self.0.iter().map(partition).collect();
+        v1::StoreScanCursor { partitions }.encode_to_vec().into()
+    }
+
+    /// Decodes a cursor that a stream has answered.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for other bytes.
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let wire = v1::StoreScanCursor::decode(bytes).map_err(|_| no_cursor())?;
+        let partitions = wire.partitions.into_iter();
+        Ok(Self(partitions.map(|at| (PartitionId(at.partition), at.cursor)).collect()))
+    }
+}
+
+fn no_cursor() -> Error {
+    let message = "the cursor is not one that a scan has answered; pass its bytes on unchanged, or \
+                   begin without a cursor";
+    Error::invalid_argument(message)
 }
 
 #[cfg(test)]
@@ -129,12 +174,14 @@ mod tests {
         fn cursors_come_back_and_other_bytes_are_refused(
             view: u64,
             asked: u64,
-            key in prop::collection::vec(any::<u8>(), 0..64),
+            key: Option<Vec<u8>>,
             bytes: Vec<u8>,
         ) {
-            let cursor = ScanCursor { view, asked, key: Key::from_identity_bytes(&key) };
+            let key = key.as_deref().map(Key::from_identity_bytes);
+            let cursor = ScanCursor { view, asked, key };
             prop_assert_eq!(ScanCursor::decode(&cursor.encode()).unwrap(), cursor);
-            if let Err(error) = ScanCursor::decode(&bytes) {
+            let errors = [ScanCursor::decode(&bytes).err(), StoreCursor::decode(&bytes).err()];
+            for error in errors.into_iter().flatten() {
                 prop_assert_eq!(error.code(), forebay_core::ErrorCode::InvalidArgument);
             }
         }

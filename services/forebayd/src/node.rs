@@ -11,10 +11,10 @@ use forebay_core::entropy::Entropy;
 use forebay_core::id::{ClientId, Epoch, PartitionRef, Position, SchemaVersion, Sequence, StoreId};
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
-use forebay_log::{CatalogFollower, ChangeLog};
+use forebay_log::{Alone, CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
     ChangeStreamService, Heartbeats, Replicas, ReplicatorParts, ReplicatorService, ShardService,
-    StoreMetrics, change_stream,
+    StoreMetrics, change_stream, health,
 };
 use forebay_shard::ShardDirectory;
 use forebay_wire::v1::writer_server::WriterServer;
@@ -41,6 +41,8 @@ pub struct Node {
     change_stream: ChangeStreamService,
     replicator: ReplicatorService,
     ordered: ShardService,
+    /// What the replicas are made of.
+    parts: ReplicatorParts,
     replicas: Arc<Replicas>,
 }
 
@@ -63,14 +65,16 @@ impl Node {
         }));
         let change_stream = ChangeStreamService::new(Arc::clone(&log), Arc::clone(&clock));
         let heartbeats = Arc::new(WriterHeartbeats(Arc::clone(&writer)));
-        let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, shards };
+        let membership = Arc::new(Alone::default());
+        let parts =
+            ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards };
         let followed = Arc::new(Replicas::follow(parts.clone()));
         replicas.get_or_init(|| Arc::downgrade(&followed));
         let ordered = ShardService::new(parts.clone(), Arc::clone(&followed));
-        let replicator = ReplicatorService::new(parts, Arc::clone(&followed));
+        let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&followed));
         writer.start_repairs().await?;
         let writer = WriterService::new(writer);
-        Ok(Self { writer, change_stream, replicator, ordered, replicas: followed })
+        Ok(Self { writer, change_stream, replicator, ordered, parts, replicas: followed })
     }
 
     /// The gRPC services of this node.
@@ -82,6 +86,7 @@ impl Node {
             .add_service(change_stream(self.change_stream.clone()))
             .add_service(self.replicator.clone().into_server())
             .add_service(self.ordered.clone().into_server())
+            .add_service(health(self.parts.clone(), &self.replicas))
     }
 
     /// What the node did for a store as its replicator; `None` before its replica is open.

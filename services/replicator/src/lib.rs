@@ -6,8 +6,10 @@
 //! [`ShardService`] reads documents in the order of their keys.
 
 mod dead_letters;
+mod health;
 mod heartbeat;
 mod ordered;
+mod peers;
 mod replicas;
 mod service;
 mod shards;
@@ -17,6 +19,7 @@ use forebay_wire::v1::change_stream_server::ChangeStreamServer;
 
 pub use dead_letters::DeadLetterCounts;
 pub use forebay_log::serve::ChangeStreamService;
+pub use health::health;
 pub use heartbeat::{Heartbeats, LogHeartbeats};
 pub use ordered::ShardService;
 pub use replicas::{Replicas, ReplicatorParts, StoreMetrics};

@@ -1,21 +1,21 @@
-//! `forebay-replicator`: the replicator as a process of its own, over Kafka. It has the duties of
-//! every partition, so one runs at a time. Loopback only.
+//! `forebay-replicator`: the replicator as a process of its own, over Kafka. Several share the
+//! partitions of all stores: each has the duties of those that the brokers assign to it. Loopback
+//! only.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
-use forebay_core::Result;
 use forebay_core::clock::SystemClock;
-use forebay_core::entropy::SystemEntropy;
+use forebay_core::entropy::{Entropy, SystemEntropy};
 use forebay_core::limits::SHARD_MEMORY_MIB;
-use forebay_log::kafka::KafkaLog;
-use forebay_log::{CatalogFollower, ChangeLog};
+use forebay_core::{Error, Result};
+use forebay_log::{CatalogFollower, ChangeLog, KafkaGroup, KafkaLog};
 use forebay_replicator_service::{
     ChangeStreamService, LogHeartbeats, Replicas, ReplicatorParts, ReplicatorService, ShardService,
-    change_stream,
+    change_stream, health,
 };
 use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
 use forebay_shard::{Resources, ShardDirectory};
@@ -41,24 +41,46 @@ struct Settings {
     shard_memory_mib: u32,
 }
 
+/// What the group knows this process by over restarts: it goes with the shards.
+fn instance(data_dir: &Path, entropy: &dyn Entropy) -> Result<String> {
+    let path = data_dir.join("instance");
+    let refused = |error: std::io::Error| {
+        Error::unavailable(format!("{} cannot be used: {error}", path.display()))
+    };
+    match std::fs::read_to_string(&path) {
+        Ok(held) if u64::from_str_radix(&held, 16).is_ok() => return Ok(held),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(refused(error)),
+        // None yet, or a torn one.
+        _ => {}
+    }
+    let made = format!("{:016x}", entropy.next_u64()?);
+    std::fs::create_dir_all(data_dir).map_err(refused)?;
+    std::fs::write(&path, &made).map_err(refused)?;
+    Ok(made)
+}
+
 async fn run(settings: Settings) -> Result<()> {
     check_loopback(PROGRAM, settings.listen)?;
+    let (listener, address) = bind(settings.listen).await?;
     let options = settings.kafka.options()?;
-    let log: Arc<dyn ChangeLog> = Arc::new(KafkaLog::open(options).await?);
+    let log: Arc<dyn ChangeLog> = Arc::new(KafkaLog::open(options.clone()).await?);
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+    let instance = instance(&settings.data_dir, &*entropy)?;
+    let name = format!("{PROGRAM}@{address}");
+    let membership = Arc::new(KafkaGroup::join(&options, "replicators", &name, &instance)?);
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
     let stream = ChangeStreamService::new(Arc::clone(&log), clock.clone());
     let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), entropy.clone()));
     let resources = Resources::new((settings.shard_memory_mib as usize) << 20)?;
     let shards = Some(ShardDirectory::new(settings.data_dir.join("shards"), resources));
-    let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, shards };
+    let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards };
     let replicas = Arc::new(Replicas::follow(parts.clone()));
     let ordered = ShardService::new(parts.clone(), Arc::clone(&replicas));
-    let replicator = ReplicatorService::new(parts, Arc::clone(&replicas));
+    let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&replicas));
     let routes = Routes::new(replicator.into_server())
         .add_service(ordered.into_server())
+        .add_service(health(parts, &replicas))
         .add_service(change_stream(stream.clone()));
-    let (listener, address) = bind(settings.listen).await?;
     let signals = Signals::listen()?;
     println!("{PROGRAM} ready http://{address}");
     let served = serve(listener, routes, signals.received(), || stream.end_streams()).await;

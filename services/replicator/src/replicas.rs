@@ -1,20 +1,21 @@
 //! The replicator's own replica of every store: shards that it follows the logs into, which tell
 //! outcomes, how long a partition has been silent, and which records were skipped.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_core::Result;
 use forebay_core::catalog::{Catalog, SchemaAt};
 use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
-use forebay_core::id::{ClientId, PartitionRef, Position, Sequence, StoreId};
+use forebay_core::id::{ClientId, PartitionId, PartitionRef, Position, Sequence, StoreId};
 use forebay_core::outcome::Verdict;
+use forebay_core::{ErrorCode, Result};
 use forebay_index::Index;
-use forebay_log::{CatalogFollower, ChangeLog};
+use forebay_log::{Assigned, CatalogFollower, ChangeLog, Membership};
 use forebay_reader::{
-    LogBarriers, OnSkipped, ReaderOptions, ReaderParts, ReaderStatus, Storage, StoreFollower,
+    LogBarriers, OnSkipped, PartitionFilter, ReaderOptions, ReaderParts, ReaderStatus, Storage,
+    StoreFollower,
 };
 use forebay_shard::ShardDirectory;
 use tokio::sync::{Notify, watch};
@@ -46,6 +47,8 @@ pub struct ReplicatorParts {
     pub entropy: Arc<dyn Entropy>,
     /// How heartbeats get into the log.
     pub heartbeats: Arc<dyn Heartbeats>,
+    /// Which partitions are this process's.
+    pub membership: Arc<dyn Membership>,
     /// Where the shards lie; without it documents are held in memory, and folded anew by the next
     /// process.
     pub shards: Option<ShardDirectory>,
@@ -61,6 +64,7 @@ pub struct StoreMetrics {
 }
 
 struct Replica {
+    partitions: BTreeSet<PartitionId>,
     follower: StoreFollower,
     shards: Option<StoreShards>,
     tasks: Vec<JoinHandle<()>>,
@@ -117,15 +121,24 @@ impl Replicas {
         wait_max: Duration,
     ) -> Option<Verdict> {
         let deadline = Instant::now() + wait_max;
-        let opening = self.await_replica(at.store, |replica| replica.follower.clone());
-        let follower = tokio::time::timeout_at(deadline, opening).await.ok()??;
-        let left = deadline.saturating_duration_since(Instant::now());
-        follower.wait_applied(at.partition, position, left).await.ok()?;
-        follower.outcome(at.partition, client, sequence).ok()?.map(|outcome| outcome.verdict)
+        loop {
+            let opening = self.await_replica(at.store, |replica| replica.follower.clone());
+            let follower = tokio::time::timeout_at(deadline, opening).await.ok()??;
+            let left = deadline.saturating_duration_since(Instant::now());
+            match follower.wait_applied(at.partition, position, left).await {
+                Ok(()) => {
+                    let outcome = follower.outcome(at.partition, client, sequence).ok()?;
+                    return outcome.map(|outcome| outcome.verdict);
+                }
+                // It has given way to another.
+                Err(error) if error.code() == ErrorCode::Closed => {}
+                Err(_) => return None,
+            }
+        }
     }
 
-    /// What ordered reads of a store are answered from, as soon as it is open here; `None` when it is
-    /// not in time, or has no shards.
+    /// What ordered reads of a store are answered from, as soon as it is open here; `None` when it
+    /// is not in time, or has no shards.
     pub(crate) async fn ordered(
         &self,
         store: StoreId,
@@ -137,8 +150,8 @@ impl Replicas {
         Some((follower, shards?))
     }
 
-    /// Something of the replica of a store, as soon as that is open; `None` when replicas are opened
-    /// no more.
+    /// Something of the replica of a store, as soon as that is open; `None` when replicas are
+    /// opened no more.
     async fn await_replica<T>(&self, store: StoreId, take: impl Fn(&Replica) -> T) -> Option<T> {
         let mut opened = self.opened.subscribe();
         loop {
@@ -159,6 +172,22 @@ impl Replicas {
         };
         let dead_letters = waiting.map(|waiting| waiting.counts());
         Some(StoreMetrics { replica: follower.status(), dead_letters })
+    }
+
+    /// Whether all partitions that are this process's answer inside the readiness bound.
+    pub(crate) fn are_ready(&self, parts: &ReplicatorParts) -> bool {
+        let catalog = parts.catalog.catalog();
+        let ours = parts.membership.assigned().borrow().clone();
+        let replicas = lock(&self.replicas);
+        let mut wanted = catalog.living().filter_map(|schema| {
+            let definition = &schema.definition;
+            let partitions = ours.of(definition.store, definition.partitions);
+            (!partitions.is_empty()).then_some((definition.store, partitions))
+        });
+        wanted.all(|(store, partitions)| {
+            let replica = replicas.get(&store).filter(|replica| replica.partitions == partitions);
+            replica.is_some_and(|replica| replica.follower.status().is_ready)
+        })
     }
 
     /// Closes every replica and ends the duties.
@@ -193,36 +222,51 @@ struct Keeper {
 
 impl Keeper {
     async fn run(self) {
+        let mut assigned = self.parts.membership.assigned();
         loop {
             let changed = self.parts.catalog.changes();
-            if !self.refresh().await {
+            let ours = assigned.borrow_and_update().clone();
+            if !self.refresh(&ours).await {
                 tokio::time::sleep(REOPEN_WAIT).await;
                 continue;
             }
             tokio::select! {
                 biased;
                 () = self.reopen.notified() => {}
+                Ok(()) = assigned.changed() => {}
                 is_alive = changed => if !is_alive { return },
             }
         }
     }
 
     /// Opens what is new and closes what is gone; whether all of it worked.
-    async fn refresh(&self) -> bool {
+    async fn refresh(&self, ours: &Assigned) -> bool {
         let now = self.parts.catalog.catalog();
         let living: BTreeMap<_, _> =
             now.living().map(|schema| (schema.definition.store, Arc::clone(schema))).collect();
-        self.close_dropped(&now, |store| living.contains_key(&store)).await;
         let mut complete = true;
+        if let Err(error) = self.parts.membership.take_part(&living.keys().copied().collect()) {
+            warn!(%error, "takes no part in the newest stores yet");
+            complete = false;
+        }
+        self.close_dropped(&now, |store| living.contains_key(&store)).await;
+        let mut to_open = Vec::new();
         for (store, schema) in living {
-            let Some(before) = self.make_way(store).await else { continue };
-            match self.open(&schema, before).await {
+            let partitions = ours.of(store, schema.definition.partitions);
+            if let Some(before) = self.make_way(store, &partitions).await {
+                to_open.push((schema, partitions, before));
+            }
+        }
+        self.parts.membership.note_held(ours);
+        to_open.retain(|(_, partitions, _)| !partitions.is_empty());
+        for (schema, partitions, before) in to_open {
+            let name = &schema.definition.name;
+            match self.open(&schema, partitions, before).await {
                 Ok(replica) => {
-                    lock(&self.replicas).insert(store, replica);
+                    lock(&self.replicas).insert(schema.definition.store, replica);
                     self.opened.send_replace(());
                 }
                 Err(error) => {
-                    let name = &schema.definition.name;
                     warn!(store = %name, %error, "the replicator's replica is not open yet");
                     complete = false;
                 }
@@ -258,18 +302,23 @@ impl Keeper {
         drop(removal.await);
     }
 
-    /// `None` where a store has a replica that stays; else what the one before it had waiting, if
-    /// there was one, which has ended then.
-    async fn make_way(&self, store: StoreId) -> Option<Option<Arc<Waiting>>> {
+    /// `None` where a store has a replica of these partitions that stays; else what the one before
+    /// it had waiting, if there was one, which has ended then.
+    async fn make_way(
+        &self,
+        store: StoreId,
+        partitions: &BTreeSet<PartitionId>,
+    ) -> Option<Option<Arc<Waiting>>> {
         let (replica, waiting) = {
             let mut replicas = lock(&self.replicas);
             let Some(replica) = replicas.get(&store) else { return Some(None) };
             let must_look_again = replica.waiting.as_ref().is_some_and(|it| it.must_reopen());
             let have_failed = replica.shards.as_ref().is_some_and(StoreShards::have_failed);
-            if !must_look_again && !have_failed {
+            let is_divided_anew = replica.partitions != *partitions;
+            if !must_look_again && !have_failed && !is_divided_anew {
                 return None;
             }
-            info!(%store, must_look_again, have_failed, "the replica is opened again");
+            info!(%store, must_look_again, have_failed, is_divided_anew, "the replica gives way");
             let replica = replicas.remove(&store)?;
             let waiting = replica.waiting.clone();
             (replica, waiting)
@@ -279,7 +328,12 @@ impl Keeper {
         Some(waiting)
     }
 
-    async fn open(&self, schema: &Arc<SchemaAt>, before: Option<Arc<Waiting>>) -> Result<Replica> {
+    async fn open(
+        &self,
+        schema: &Arc<SchemaAt>,
+        partitions: BTreeSet<PartitionId>,
+        before: Option<Arc<Waiting>>,
+    ) -> Result<Replica> {
         let definition = &schema.definition;
         let versions = self.versions(definition.store);
         let shards = self.parts.shards.clone();
@@ -293,7 +347,7 @@ impl Keeper {
                 Arc::new(Index::new(versions, definition.partitions.partitions(), seed)?)
             }
         };
-        let copier = self.copier(schema, before, shards.clone()).await?;
+        let copier = self.copier(schema, &partitions, before, shards.clone()).await?;
         let waiting = copier.as_ref().map(|copier| Arc::clone(copier.waiting()));
         let on_skipped = waiting.clone().map(|waiting| {
             let on_skipped: OnSkipped = Arc::new(move |skipped| waiting.push(skipped));
@@ -301,6 +355,7 @@ impl Keeper {
         });
         let mut options = ReaderOptions::new(&definition.name);
         options.keep_outcomes = true;
+        options.partitions = PartitionFilter::Only(partitions.clone());
         let ReplicatorParts { log, catalog, clock, entropy, heartbeats, .. } = self.parts.clone();
         let barriers = Arc::new(LogBarriers(Arc::clone(&log)));
         let parts = ReaderParts { log, catalog, clock, entropy, barriers, on_skipped, disk: None };
@@ -309,7 +364,7 @@ impl Keeper {
         let mut tasks = vec![tokio::spawn(beats)];
         tasks.extend(copier.map(|copier| tokio::spawn(copier.run())));
         tasks.extend(shards.clone().map(|shards| tokio::spawn(keep_on_disk(shards))));
-        Ok(Replica { follower, shards, tasks, waiting })
+        Ok(Replica { partitions, follower, shards, tasks, waiting })
     }
 
     /// All definitions of a store that the catalog knows.
@@ -322,6 +377,7 @@ impl Keeper {
     async fn copier(
         &self,
         schema: &SchemaAt,
+        partitions: &BTreeSet<PartitionId>,
         before: Option<Arc<Waiting>>,
         shards: Option<StoreShards>,
     ) -> Result<Option<Copier>> {
@@ -329,7 +385,7 @@ impl Keeper {
         let Some(letters) = definition.store.dead_letters() else { return Ok(None) };
         let (waiting, reopen) = (before.unwrap_or_default(), Arc::clone(&self.reopen));
         let mut copier = Copier::new(&self.parts, definition, letters, waiting, reopen, shards);
-        copier.read_back().await?;
+        copier.read_back(partitions).await?;
         Ok(Some(copier))
     }
 }

@@ -6,15 +6,18 @@ use std::time::Duration;
 use forebay_core::id::{ClientId, PartitionId, PartitionRef, Position, Sequence, StoreId};
 use forebay_core::limits::{DEAD_LETTERS_PAGE_MAX, MESSAGE_BYTES_MAX};
 use forebay_core::{Error, Result};
+use forebay_reader::PartitionStatus;
 use forebay_wire::dead_letter::Cursor;
 use forebay_wire::outcome::ChangeResult;
-use forebay_wire::status::status_of_error;
+use forebay_wire::status::{error_of_status, status_of_error};
 use forebay_wire::v1;
+use forebay_wire::v1::replicator_client::ReplicatorClient;
 use forebay_wire::v1::replicator_server::{Replicator, ReplicatorServer};
 use tonic::{Request, Response, Status};
 
 use crate::dead_letters;
-use crate::replicas::{Replicas, ReplicatorParts};
+use crate::peers::{Owner, Peers, forwarded};
+use crate::replicas::{Replicas, ReplicatorParts, StoreMetrics};
 
 /// Longest wait for an outcome that a request may ask for.
 const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(60);
@@ -28,12 +31,14 @@ const FOLD_WAIT: Duration = Duration::from_secs(5);
 pub struct ReplicatorService {
     parts: ReplicatorParts,
     replicas: Arc<Replicas>,
+    peers: Arc<Peers>,
 }
 
 impl ReplicatorService {
     /// The service over these replicas and what they are made of.
     pub fn new(parts: ReplicatorParts, replicas: Arc<Replicas>) -> Self {
-        Self { parts, replicas }
+        let peers = Arc::new(Peers::new(Arc::clone(&parts.membership)));
+        Self { parts, replicas, peers }
     }
 
     /// The service for a server, with our message limits.
@@ -43,11 +48,19 @@ impl ReplicatorService {
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
 
-    async fn answer_outcome(&self, request: v1::OutcomeRequest) -> Result<v1::OutcomeResponse> {
+    async fn answer_outcome(
+        &self,
+        request: Request<v1::OutcomeRequest>,
+    ) -> Result<v1::OutcomeResponse> {
+        let (came_with, _, request) = request.into_parts();
         let at = PartitionRef {
             store: StoreId(request.store_id),
             partition: PartitionId(request.partition),
         };
+        if let Owner::Peer(peer) = self.peers.owner(at, &came_with).await? {
+            let answer = ReplicatorClient::new(peer).outcome(forwarded(request)).await;
+            return Ok(answer.map_err(|status| error_of_status(&status))?.into_inner());
+        }
         let position = request.position.ok_or_else(|| {
             Error::invalid_argument("name the position that the change has in the log")
         })?;
@@ -98,14 +111,51 @@ impl ReplicatorService {
     }
 }
 
+fn status(metrics: StoreMetrics) -> v1::StatusResponse {
+    let StoreMetrics { replica, dead_letters } = metrics;
+    let dead_letters = dead_letters
+        .map(|counts| v1::DeadLetterStatus { copied: counts.copied, waiting: counts.waiting });
+    let replicas = replica.partitions.into_iter().map(replica_status).collect();
+    v1::StatusResponse { is_ready: replica.is_ready, replicas, dead_letters }
+}
+
+fn replica_status(at: PartitionStatus) -> v1::ReplicaStatus {
+    v1::ReplicaStatus {
+        partition: at.partition.0,
+        phase: at.phase.name().to_owned(),
+        log_id: at.log_id.map(|log_id| log_id.0),
+        position: at.position.map(Into::into),
+        offset_applied: at.offset_applied.0,
+        end: at.end.0,
+        lag_records: at.lag_records,
+        age_ms: at.age.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX)),
+        documents: at.documents,
+        bytes: at.bytes,
+        skipped: at.counts.skipped,
+        trouble: at.halted.or(at.trouble).map(|error| (&error).into()),
+    }
+}
+
 #[tonic::async_trait]
 impl Replicator for ReplicatorService {
     async fn outcome(
         &self,
         request: Request<v1::OutcomeRequest>,
     ) -> Result<Response<v1::OutcomeResponse>, Status> {
-        let answer = self.answer_outcome(request.into_inner()).await;
+        let answer = self.answer_outcome(request).await;
         answer.map(Response::new).map_err(|error| status_of_error(&error))
+    }
+
+    async fn status(
+        &self,
+        request: Request<v1::StatusRequest>,
+    ) -> Result<Response<v1::StatusResponse>, Status> {
+        let store = request.into_inner().store;
+        let schema = self.parts.catalog.catalog().by_name(&store).map(Arc::clone);
+        let schema = schema.map_err(|error| status_of_error(&error.with_store(&store)))?;
+        // Before it is open, nothing is here.
+        let metrics = self.replicas.metrics(schema.definition.store);
+        Ok(Response::new(metrics.map(status).unwrap_or_default()))
     }
 
     async fn list_dead_letters(

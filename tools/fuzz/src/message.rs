@@ -5,10 +5,13 @@ use forebay_core::catalog::ControlRecord;
 use forebay_core::change::{Change, ClientBatch, Condition, FieldChange, Source};
 use forebay_core::dead_letter::DeadLetter;
 use forebay_core::id::Position;
+use forebay_core::key::Key;
+use forebay_core::row::Document;
 use forebay_core::schema::{Alteration, Definition, Field, FieldSpec, StoreSpec};
 use forebay_core::value::{FieldType, Value};
 use forebay_core::{ErrorCode, Result};
 use forebay_wire::dead_letter::Cursor;
+use forebay_wire::document::{ScanCursor, StoreCursor, document_message, document_of};
 use forebay_wire::outcome::ChangeResult;
 use forebay_wire::status::{error_of_status, status_of_error, write_error_of_status};
 use forebay_wire::v1;
@@ -20,7 +23,7 @@ use tonic::{Code, Status};
 pub type Decode = fn(&[u8]);
 
 /// The messages that a service or a client takes from outside, by their numbers in an input.
-pub const MESSAGES: [(&str, Decode); 18] = [
+pub const MESSAGES: [(&str, Decode); 19] = [
     ("value", |bytes| back(bytes, Value::try_from, |of| v1::Value::from(of))),
     ("nullable-value", |bytes| back(bytes, nullable_value, |v| nullable_value_message(v.as_ref()))),
     ("field-type", |bytes| back(bytes, FieldType::try_from, |of| v1::FieldType::from(*of))),
@@ -41,6 +44,12 @@ pub const MESSAGES: [(&str, Decode); 18] = [
     ("change-result", |bytes| back(bytes, ChangeResult::try_from, |of| v1::ChangeResult::from(of))),
     ("dead-letter", |bytes| back(bytes, DeadLetter::try_from, |of| v1::DeadLetter::from(of))),
     ("details", details),
+    ("document", |bytes| {
+        let give = |(key, document): &(Key, Document)| {
+            document_message(key.as_bytes(), document, |_| true)
+        };
+        back(bytes, document_of, give);
+    }),
 ];
 
 /// Input: which message u8, then its bytes.
@@ -80,7 +89,7 @@ fn back<D, W: Message + Default>(
     }
 }
 
-/// The details of a status, and the cursor of a listing: both are a peer's bytes.
+/// The details of a status, and the cursors of listings and scans: all are a peer's bytes.
 fn details(bytes: &[u8]) {
     for code in [Code::Unavailable, Code::Internal, Code::InvalidArgument] {
         let status = Status::with_details(code, "a message", bytes.to_vec().into());
@@ -90,6 +99,14 @@ fn details(bytes: &[u8]) {
     }
     match Cursor::decode(bytes) {
         Ok(cursor) => assert_eq!(Cursor::decode(&cursor.encode()), Ok(cursor)),
+        Err(error) => assert_eq!(error.code(), ErrorCode::InvalidArgument),
+    }
+    match ScanCursor::decode(bytes) {
+        Ok(cursor) => assert_eq!(ScanCursor::decode(&cursor.encode()), Ok(cursor)),
+        Err(error) => assert_eq!(error.code(), ErrorCode::InvalidArgument),
+    }
+    match StoreCursor::decode(bytes) {
+        Ok(cursor) => assert_eq!(StoreCursor::decode(&cursor.encode()), Ok(cursor)),
         Err(error) => assert_eq!(error.code(), ErrorCode::InvalidArgument),
     }
 }

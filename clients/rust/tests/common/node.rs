@@ -6,9 +6,12 @@ use std::sync::atomic::{AtomicU8, Ordering};
 
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
+use forebay_core::limits::SHARD_MEMORY_BYTES_MIN;
 use forebay_log::ChangeLog;
+use forebay_shard::{Resources, ShardDirectory};
 use forebayd::{Node, NodeParts};
 use futures::future::BoxFuture;
+use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
@@ -22,6 +25,8 @@ type OpenLog = dyn Fn() -> BoxFuture<'static, Arc<dyn ChangeLog>> + Send + Sync;
 pub struct TestNode {
     open_log: Arc<OpenLog>,
     address: SocketAddr,
+    /// Where its shards lie.
+    data: Arc<TempDir>,
     /// A runtime of its own, so that a kill takes everything with it, in the middle of anything.
     runtime: Option<Runtime>,
 }
@@ -36,7 +41,8 @@ impl TestNode {
         let host = HOSTS.fetch_add(1, Ordering::Relaxed);
         let address = SocketAddr::from(([127, 0, 1, host], 0));
         let open_log = Arc::new(move || -> BoxFuture<'static, _> { Box::pin(open_log()) });
-        let mut node = Self { open_log, address, runtime: None };
+        let data = Arc::new(tempfile::tempdir().unwrap());
+        let mut node = Self { open_log, address, data, runtime: None };
         node.restart().await;
         node
     }
@@ -50,7 +56,7 @@ impl TestNode {
             .build()
             .unwrap();
         let (ready, address) = oneshot::channel();
-        runtime.spawn(serve(self.open_log.clone(), self.address, ready));
+        runtime.spawn(serve(self.open_log.clone(), self.address, self.data.clone(), ready));
         self.runtime = Some(runtime);
         self.address = address.await.unwrap();
     }
@@ -74,14 +80,20 @@ impl Drop for TestNode {
     }
 }
 
-async fn serve(open_log: Arc<OpenLog>, address: SocketAddr, ready: oneshot::Sender<SocketAddr>) {
+async fn serve(
+    open_log: Arc<OpenLog>,
+    address: SocketAddr,
+    data: Arc<TempDir>,
+    ready: oneshot::Sender<SocketAddr>,
+) {
     let log = open_log().await;
     let listener = TcpListener::bind(address).await.unwrap();
+    let shards = ShardDirectory::new(data.path(), Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap());
     let parts = NodeParts {
         log,
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
-        shards: None,
+        shards: Some(shards),
     };
     let node = loop {
         // A fault may hit what a start reads; a supervisor would try again.

@@ -8,6 +8,7 @@ mod follower;
 mod gate;
 mod keepers_test;
 mod kill_test;
+mod ordered_test;
 mod stream_test;
 mod value_test;
 mod world;

@@ -10,9 +10,11 @@
 
 mod admin;
 mod appender;
+mod assignments;
 mod catch_up;
 mod client;
 mod follower;
+mod group;
 mod lineages;
 mod options;
 mod readers;
@@ -35,6 +37,7 @@ use tokio::time::{sleep, timeout};
 use self::appender::{Appender, Failure, Sent, located, unknown};
 use self::catch_up::CatchUp;
 use self::client::unavailable;
+pub use self::group::KafkaGroup;
 use self::lineages::Lineages;
 pub use self::options::KafkaOptions;
 use self::readers::{Open, Readers};

@@ -59,6 +59,17 @@ impl Topic {
     }
 }
 
+/// The store of a topic of a log; `None` for the control log's, and for others.
+pub(super) fn store_of(topic_prefix: &str, topic: &str) -> Option<StoreId> {
+    let number = topic.strip_prefix(topic_prefix)?.strip_prefix(".store-")?;
+    number.parse().ok().map(StoreId)
+}
+
+/// The topic of a store.
+pub(super) fn topic_of(topic_prefix: &str, store: StoreId) -> String {
+    format!("{topic_prefix}.store-{}", store.0)
+}
+
 impl Topics {
     /// Checks brokers and control log, making the latter when it is not there.
     pub(super) async fn open(options: KafkaOptions) -> Result<Self> {
@@ -89,7 +100,7 @@ impl Topics {
         if store == PartitionRef::CONTROL.store {
             format!("{prefix}.control")
         } else {
-            format!("{prefix}.store-{}", store.0)
+            topic_of(prefix, store)
         }
     }
 

@@ -106,7 +106,7 @@ async fn damage_in_a_sealed_segment_ends_the_process_when_it_is_read() {
     assert!(!ended.success());
     assert!(fresh.get(0_i64).is_err(), "absent is not said of what cannot be read");
     assert!(served.get(0_i64).unwrap().is_some(), "what was read before is served");
-    // At start: open reads no sealed segment, the node's own replica does, once its shards are gone.
+    // At start: open reads no sealed segment, the node's own replica does where it has no shards.
     std::fs::remove_dir_all(data.path().join("shards")).unwrap();
     assert_names(&refused_on(data.path()), &files[0]);
 }

@@ -2,17 +2,25 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
 
 use forebay::{
-    Client, ClientOptions, Error, ErrorCode, FieldType, KeyType, Reader, ReaderOptions, ScalarType,
-    Store, StoreSpec, Token, Value,
+    Client, ClientOptions, Error, ErrorCode, FieldType, KeyType, Read, Reader, ReaderOptions,
+    ScalarType, Store, StoreSpec, Token, Value,
 };
+use forebay_core::clock::SystemClock;
+use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_log::{ChangeLog, MemoryLog};
 
 use crate::daemon::{Daemon, LONG};
+use crate::served::{Served, is_caught_up};
 
 const DISK_BYTES: usize = 12 << 20;
 const FILLER_BYTES: usize = 3 << 20;
 const BLOB_BYTES: usize = 100_000;
+/// Blobs that the shards find room for.
+const BLOBS_FITTING: usize = 30;
 /// Set where the test runs again inside a namespace in which it may mount.
 const INNER: &str = "FOREBAY_TEST_MAY_MOUNT";
 
@@ -186,4 +194,46 @@ async fn disk_fills_again(disk: &SmallDisk, acknowledged: &mut Acknowledged, sto
     std::fs::write(disk.filler(), vec![1; FILLER_BYTES / 2]).unwrap();
     acknowledged.increment(store).await.unwrap();
     assert_eq!(acknowledged.blobs, before);
+}
+
+/// Bytes that no compression makes smaller.
+fn noise(key: i64) -> Vec<u8> {
+    let entropy = SeededEntropy::new(key as u64);
+    let words = (0..BLOB_BYTES / 8).map(|_| entropy.next_u64().unwrap().to_le_bytes());
+    words.flatten().collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shards_on_a_full_disk_stop_no_write_and_catch_up_when_there_is_room() {
+    let Some(disk) = SmallDisk::mount() else {
+        let test = "full_disk::shards_on_a_full_disk_stop_no_write_and_catch_up_when_there_is_room";
+        return run_again_where_mounting_is_permitted(test);
+    };
+    std::fs::write(disk.filler(), vec![1; DISK_BYTES - BLOBS_FITTING * BLOB_BYTES]).unwrap();
+    let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+    let mut served = Served::start(&log, &disk.data_dir()).await;
+    let store = served.client().await.create_store(&spec()).await.unwrap();
+    let id = store.definition().store;
+    served.replica(id, is_caught_up).await;
+    let blobs = 2 * BLOBS_FITTING as i64;
+    for key in 0..blobs {
+        store.upsert(key).set("blob", Value::Bytes(noise(key))).send().await.unwrap();
+    }
+    // Its next look at the disk finds it full: the shards are closed, and cannot be opened again.
+    let is_gone = async {
+        while served.node.metrics(id).is_some_and(|metrics| is_caught_up(&metrics.replica)) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, is_gone).await.expect("it has room for what does not fit");
+    store.upsert(-1_i64).increment("count", 1).send().await.unwrap();
+    disk.free();
+    served.replica(id, is_caught_up).await;
+    let ordered = store.ordered().unwrap();
+    let blob = store.definition().field("blob").unwrap().id;
+    for key in 0..blobs {
+        let found = ordered.get(&Read::latest(LONG), key).await.unwrap().unwrap();
+        assert!(found.value(blob) == Some(&Value::Bytes(noise(key))), "key {key}");
+    }
+    served.end().await;
 }

@@ -3,6 +3,7 @@
 
 #[path = "../served/mod.rs"]
 mod served;
+mod status;
 
 use std::collections::BTreeMap;
 use std::path::Path;

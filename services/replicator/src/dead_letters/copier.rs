@@ -1,6 +1,6 @@
 //! The copier of one store: appends what its replica skipped, in order, and never twice.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -72,13 +72,13 @@ impl Copier {
         &self.waiting
     }
 
-    /// Reads back how far an earlier copier came, so that what it copied never waits again. Call it
-    /// before the replica is opened.
+    /// Reads back how far an earlier copier came in these partitions, so that what it copied never
+    /// waits again. Call it before the replica is opened.
     ///
     /// # Errors
     /// Those of the log.
-    pub(crate) async fn read_back(&mut self) -> Result<()> {
-        for partition in self.partitions.partitions() {
+    pub(crate) async fn read_back(&mut self, partitions: &BTreeSet<PartitionId>) -> Result<()> {
+        for partition in partitions.iter().copied() {
             let at = PartitionRef { store: self.letters, partition };
             // All of them are made at once.
             let Some(tail) = read_back(&*self.log, at).await? else { return Ok(()) };

@@ -14,7 +14,7 @@ use forebay_core::key::KeyType;
 use forebay_core::limits::{DEAD_LETTER_RECORDS_KEPT, DEAD_LETTERS_PER_RECORD_MAX};
 use forebay_core::schema::{Definition, StoreSpec};
 use forebay_log::faulty::FaultRates;
-use forebay_log::{CatalogFollower, ChangeLog, FaultyLog, MemoryLog};
+use forebay_log::{Alone, CatalogFollower, ChangeLog, FaultyLog, MemoryLog};
 use forebay_reader::Skipped;
 
 use super::*;
@@ -35,7 +35,8 @@ fn parts(log: Arc<dyn ChangeLog>, seed: u64) -> ReplicatorParts {
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy)));
     let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1)));
     let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), Arc::clone(&entropy)));
-    ReplicatorParts { log, catalog, clock, entropy, heartbeats, shards: None }
+    let membership = Arc::new(Alone::default());
+    ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards: None }
 }
 
 fn memory() -> Arc<MemoryLog> {
@@ -58,7 +59,8 @@ async fn start(parts: &ReplicatorParts) -> (Arc<Waiting>, tokio::task::JoinHandl
     let waiting = Arc::new(Waiting::default());
     let reopen = Arc::default();
     let mut copier = Copier::new(parts, &definition(), LETTERS, Arc::clone(&waiting), reopen, None);
-    while copier.read_back().await.is_err() {}
+    let partitions = definition().partitions.partitions().collect();
+    while copier.read_back(&partitions).await.is_err() {}
     (waiting, tokio::spawn(copier.run()))
 }
 

@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
-use std::time::Duration;
 
 use forebay_core::id::{FieldId, PartitionId};
 use forebay_core::key::Key;
@@ -12,7 +11,6 @@ use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_reader::Read;
-use forebay_wire::token::Token;
 use forebay_wire::v1;
 
 /// The fields that are told of each document.
@@ -66,27 +64,14 @@ fn bound(wire: Option<&v1::Bound>) -> Bound<&[u8]> {
     }
 }
 
-/// How long a request may wait.
-pub(super) fn wait_of(wire: Option<&v1::ReadOptions>) -> Duration {
-    let wait_ms = wire.map_or(0, |read| u64::from(read.wait_ms));
-    Duration::from_millis(wait_ms.min(ORDERED_READ_WAIT_MS_MAX))
-}
-
-/// How a request wants to read.
+/// How a request wants to read; it waits no longer than it may.
 ///
 /// # Errors
 /// `InvalidArgument` for a token that is none.
 pub(super) fn read_of(wire: Option<v1::ReadOptions>) -> Result<Read> {
-    use v1::read_options::Wait;
-    let Some(wire) = wire else { return Ok(Read::local()) };
-    let wait_max = wait_of(Some(&wire));
-    let read = match wire.wait {
-        None => Read::local(),
-        Some(Wait::AfterToken(token)) => Read::after_token(Token::decode(&token)?, wait_max),
-        Some(Wait::Latest(_)) => Read::latest(wait_max),
-    };
-    let age_max = wire.age_ms_max.map(|bound| Duration::from_millis(bound.into()));
-    Ok(age_max.into_iter().fold(read, Read::max_age))
+    let mut wire = wire.unwrap_or_default();
+    wire.wait_ms = wire.wait_ms.min(ORDERED_READ_WAIT_MS_MAX);
+    wire.try_into()
 }
 
 /// The partition of a document.

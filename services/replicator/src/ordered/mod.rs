@@ -2,8 +2,11 @@
 //! that go on from page to page at one position.
 
 mod asked;
+mod get;
 mod held;
+mod here;
 mod pages;
+mod scan;
 mod service;
 
 pub(crate) use held::HeldViews;

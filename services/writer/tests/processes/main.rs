@@ -1,110 +1,22 @@
 //! `forebay-writer` and `forebay-replicator` as processes on a real Kafka broker: two writers and
-//! one replicator, races between them, kills, wrong settings.
+//! one replicator, races between them, kills, wrong settings; and several replicators that share
+//! the partitions.
 
-use std::io::{BufRead, BufReader};
+mod group;
+mod service;
+
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::OnceLock;
+use std::process::Command;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay::{
-    Client, ClientOptions, DeadLetter, FieldType, KeyType, Reader, ReaderOptions, ScalarType,
-    Store, StoreSpec, Value, WriteResult,
-};
+use forebay::{DeadLetter, Reader, ReaderOptions, Store, Value, WriteResult};
 use forebay_core::id::PartitionRef;
 use forebay_core::partition::partition_of;
 use forebay_log::ChangeLog;
 use forebay_log::kafka::{KafkaLog, KafkaOptions};
-use forebay_testkit::brokers::Brokers;
-use forebay_testkit::tree;
 
-const WRITER: &str = env!("CARGO_BIN_EXE_forebay-writer");
-const LONG: Duration = Duration::from_secs(60);
-
-static BROKERS: OnceLock<Brokers> = OnceLock::new();
-
-fn brokers() -> String {
-    BROKERS.get_or_init(|| Brokers::start(1).unwrap()).bootstrap()
-}
-
-/// Cargo builds it with its own package's tests.
-fn replicator() -> PathBuf {
-    tree::built("forebay-replicator").unwrap()
-}
-
-/// A running service; killed when the test ends.
-struct Service {
-    child: Child,
-    address: String,
-    /// Where its shards lie; none of a writer.
-    data: Option<tempfile::TempDir>,
-}
-
-impl Service {
-    fn start(program: PathBuf, arguments: &[&str]) -> Self {
-        let mut child = Command::new(&program)
-            .args(arguments)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::null())
-            .spawn()
-            .unwrap();
-        let mut first = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
-        let address = first.trim().split_once(" ready http://").map(|(_, address)| address);
-        let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}")).to_owned();
-        Self { child, address, data: None }
-    }
-
-    fn replicator(prefix: &str, listen: &str) -> Self {
-        let data = tempfile::tempdir().unwrap();
-        let own = ["--listen", listen, "--data-dir", data.path().to_str().unwrap()];
-        let brokers = brokers();
-        let arguments = [&own[..], &on_kafka(prefix, &brokers)].concat();
-        let mut started = Self::start(replicator(), &arguments);
-        started.data = Some(data);
-        started
-    }
-
-    fn writer(prefix: &str, listen: &str, replicator: &Self) -> Self {
-        let own = ["--listen", listen, "--replicator", &replicator.address];
-        Self::start(WRITER.into(), &[&own[..], &on_kafka(prefix, &brokers())].concat())
-    }
-
-    /// Kills it as `kill -9` does; returns where it listened.
-    fn kill(mut self) -> String {
-        self.child.kill().unwrap();
-        self.child.wait().unwrap();
-        self.address.clone()
-    }
-
-    fn terminate(mut self) -> ExitStatus {
-        let pid = self.child.id().to_string();
-        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
-        self.child.wait().unwrap()
-    }
-}
-
-impl Drop for Service {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-fn on_kafka<'a>(prefix: &'a str, brokers: &'a str) -> [&'a str; 5] {
-    ["--dev", "--topic-prefix", prefix, "--brokers", brokers]
-}
-
-async fn client(address: &str) -> Client {
-    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
-    Client::connect(address, options).await.unwrap()
-}
-
-fn spec() -> StoreSpec {
-    StoreSpec::documents("counts", KeyType::Int64, 2)
-        .field("count", FieldType::Scalar(ScalarType::Int64))
-}
+use crate::service::{LONG, Service, WRITER, brokers, client, replicator, spec};
 
 async fn race(store: &Store, key: i64, who: i64) -> bool {
     let written = store.upsert(key).set("count", who).if_absent().send().await.unwrap();

@@ -1,0 +1,274 @@
+//! A group of processes among which the brokers divide the partitions of stores.
+//!
+//! It is a consumer group whose consumers read nothing: what they are assigned is what their
+//! process has the duties of. A partition that goes to another process is let go of here first,
+//! unless that takes too long: two that have the duties of one partition for a moment harm nobody.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_core::{Error, Result};
+use parking_lot::{Condvar, Mutex};
+use rdkafka::TopicPartitionList;
+use rdkafka::client::ClientContext;
+use rdkafka::consumer::{BaseConsumer, Consumer, ConsumerContext, Rebalance};
+use rdkafka::error::KafkaError;
+use tokio::sync::watch;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use super::KafkaOptions;
+use super::assignments::assigned_to;
+use super::client::{base_config, blocking, not_made, unavailable};
+use super::topics::{store_of, topic_of};
+use crate::membership::{Assigned, Membership};
+
+/// Time between two looks at whether the process ends.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long the brokers' word on who has which partition is believed.
+const OWNERS_FRESH: Duration = Duration::from_millis(500);
+/// Longest wait for the duties of a partition to end that goes to another process.
+const RELEASE_WAIT: Duration = Duration::from_secs(5);
+
+/// A member of a group. Dropping it leaves the group.
+pub struct KafkaGroup {
+    shared: Arc<Shared>,
+    consumer: Arc<BaseConsumer<Member>>,
+    group: String,
+    call_timeout: Duration,
+    /// Who has which partition, as the brokers have said last.
+    owners: tokio::sync::Mutex<Owners>,
+    /// Answers the brokers, and calls back when they divide anew.
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Default)]
+struct Owners {
+    asked: Option<Instant>,
+    owners: BTreeMap<PartitionRef, String>,
+}
+
+struct Shared {
+    topic_prefix: String,
+    assigned: watch::Sender<Assigned>,
+    /// What the process has the duties of, as it said last.
+    held: Mutex<Assigned>,
+    held_changed: Condvar,
+    /// Stores that it takes part in.
+    stores: Mutex<BTreeSet<StoreId>>,
+    is_over: AtomicBool,
+}
+
+/// What the brokers' client calls back.
+struct Member(Arc<Shared>);
+
+impl KafkaGroup {
+    /// Joins the group of this name among the processes of a log. `name` is what others learn of
+    /// this member. `instance` stays over restarts: one that comes back in time has its partitions
+    /// again, and nobody else moves.
+    ///
+    /// # Errors
+    /// `Internal` when the client cannot be made.
+    pub fn join(options: &KafkaOptions, group: &str, name: &str, instance: &str) -> Result<Self> {
+        let shared = Arc::new(Shared {
+            topic_prefix: options.topic_prefix.clone(),
+            assigned: watch::Sender::new(Assigned::Only(BTreeSet::new())),
+            held: Mutex::new(Assigned::Only(BTreeSet::new())),
+            held_changed: Condvar::new(),
+            stores: Mutex::default(),
+            is_over: AtomicBool::new(false),
+        });
+        let mut config = base_config(options);
+        let group_id = format!("{}.{group}", options.topic_prefix);
+        for (name, value) in [
+            ("group.id", group_id.as_str()),
+            ("client.id", name),
+            ("group.instance.id", instance),
+            ("partition.assignment.strategy", "cooperative-sticky"),
+            ("session.timeout.ms", "6000"),
+            ("heartbeat.interval.ms", "1000"),
+            ("enable.auto.commit", "false"),
+            ("enable.auto.offset.store", "false"),
+            ("auto.offset.reset", "latest"),
+            ("fetch.message.max.bytes", "1024"),
+            ("queued.min.messages", "1"),
+            // A store that was made a moment ago.
+            ("topic.metadata.refresh.interval.ms", "1000"),
+        ] {
+            config.set(name, value);
+        }
+        let member = Member(Arc::clone(&shared));
+        let consumer = config.create_with_context::<_, BaseConsumer<Member>>(member);
+        let consumer = Arc::new(consumer.map_err(|error| not_made("group member", &error))?);
+        let (polled, ended) = (Arc::clone(&consumer), Arc::clone(&shared));
+        let thread = std::thread::Builder::new().name("forebay-group".to_owned());
+        let thread = thread.spawn(move || poll(&polled, &ended)).map_err(|error| {
+            Error::internal(format!("the thread of a group member was not started: {error}"))
+        })?;
+        let (call_timeout, owners) = (options.call_timeout, tokio::sync::Mutex::default());
+        Ok(Self { shared, consumer, group: group_id, call_timeout, owners, thread: Some(thread) })
+    }
+}
+
+#[async_trait]
+impl Membership for KafkaGroup {
+    fn assigned(&self) -> watch::Receiver<Assigned> {
+        self.shared.assigned.subscribe()
+    }
+
+    fn take_part(&self, stores: &BTreeSet<StoreId>) -> Result<()> {
+        let mut held = self.shared.stores.lock();
+        if *held == *stores {
+            return Ok(());
+        }
+        let prefix = &self.shared.topic_prefix;
+        let topics: Vec<_> = stores.iter().map(|store| topic_of(prefix, *store)).collect();
+        let topics: Vec<&str> = topics.iter().map(String::as_str).collect();
+        let taken = match topics.is_empty() {
+            true => {
+                self.consumer.unsubscribe();
+                Ok(())
+            }
+            false => self.consumer.subscribe(&topics),
+        };
+        taken.map_err(|error| unavailable("take part in stores", &error))?;
+        held.clone_from(stores);
+        Ok(())
+    }
+
+    async fn owner(&self, at: PartitionRef) -> Result<Option<String>> {
+        let mut owners = self.owners.lock().await;
+        if owners.asked.is_none_or(|asked| asked.elapsed() >= OWNERS_FRESH) {
+            let (consumer, prefix) = (Arc::clone(&self.consumer), self.shared.topic_prefix.clone());
+            let (group, wait_max) = (self.group.clone(), self.call_timeout);
+            let asking = blocking(move || ask_owners(&consumer, &group, &prefix, wait_max));
+            *owners = Owners { asked: Some(Instant::now()), owners: asking.await?? };
+        }
+        Ok(owners.owners.get(&at).cloned())
+    }
+
+    fn note_held(&self, held: &Assigned) {
+        *self.shared.held.lock() = held.clone();
+        self.shared.held_changed.notify_all();
+    }
+}
+
+impl Drop for KafkaGroup {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        self.shared.held_changed.notify_all();
+        if let Some(thread) = self.thread.take()
+            && thread.join().is_err()
+        {
+            warn!("the thread of a group member has panicked");
+        }
+    }
+}
+
+/// Who has which partition.
+fn ask_owners(
+    consumer: &BaseConsumer<Member>,
+    group: &str,
+    topic_prefix: &str,
+    wait_max: Duration,
+) -> Result<BTreeMap<PartitionRef, String>> {
+    let found = consumer.fetch_group_list(Some(group), wait_max);
+    let found = found.map_err(|error| unavailable("ask who has a partition", &error))?;
+    let mut owners = BTreeMap::new();
+    for member in found.groups().iter().flat_map(|group| group.members()) {
+        let assigned = member.assignment().and_then(|bytes| assigned_to(topic_prefix, bytes));
+        let name = member.client_id();
+        owners.extend(assigned.into_iter().flatten().map(|at| (at, name.to_owned())));
+    }
+    Ok(owners)
+}
+
+fn poll(consumer: &BaseConsumer<Member>, shared: &Shared) {
+    while !shared.is_over.load(Ordering::Acquire) {
+        match consumer.poll(LOOK_EVERY) {
+            None | Some(Ok(_)) => {}
+            Some(Err(error)) => debug!(%error, "a group member was told of an error"),
+        }
+    }
+    consumer.unsubscribe();
+}
+
+impl Shared {
+    /// The partitions of a list.
+    fn partitions(&self, list: &TopicPartitionList) -> BTreeSet<PartitionRef> {
+        let elements = list.elements();
+        let partitions = elements.iter().filter_map(|element| {
+            let store = store_of(&self.topic_prefix, element.topic())?;
+            let partition = PartitionId(u32::try_from(element.partition()).ok()?);
+            Some(PartitionRef { store, partition })
+        });
+        partitions.collect()
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BTreeSet<PartitionRef>)) -> BTreeSet<PartitionRef> {
+        let mut now = BTreeSet::new();
+        self.assigned.send_modify(|assigned| {
+            if let Assigned::Only(partitions) = assigned {
+                change(partitions);
+                now.clone_from(partitions);
+            }
+        });
+        now
+    }
+
+    /// Waits until the process has let go of these.
+    fn await_release(&self, gone: &BTreeSet<PartitionRef>) {
+        let deadline = Instant::now() + RELEASE_WAIT;
+        let mut held = self.held.lock();
+        let is_held = |held: &Assigned| match held {
+            Assigned::All => true,
+            Assigned::Only(held) => held.intersection(gone).next().is_some(),
+        };
+        while is_held(&held) && !self.is_over.load(Ordering::Acquire) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            if self.held_changed.wait_for(&mut held, left).timed_out() {
+                warn!("partitions go to another process before their duties have ended here");
+                return;
+            }
+        }
+    }
+}
+
+impl ClientContext for Member {
+    fn error(&self, error: KafkaError, reason: &str) {
+        debug!(target: "librdkafka", %error, reason);
+    }
+}
+
+impl ConsumerContext for Member {
+    fn pre_rebalance(&self, _consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let Rebalance::Revoke(list) = rebalance else { return };
+        let gone = self.0.partitions(list);
+        let left = self.0.change(|assigned| assigned.retain(|at| !gone.contains(at)));
+        info!(gone = gone.len(), left = left.len(), "partitions go to another process");
+        self.0.await_release(&gone);
+    }
+
+    fn post_rebalance(&self, consumer: &BaseConsumer<Self>, rebalance: &Rebalance<'_>) {
+        let list = match rebalance {
+            Rebalance::Assign(list) => list,
+            Rebalance::Revoke(_) => return,
+            Rebalance::Error(error) => {
+                warn!(%error, "the brokers could not divide the partitions anew");
+                return;
+            }
+        };
+        // Their records are read elsewhere.
+        if let Err(error) = consumer.pause(list) {
+            debug!(%error, "partitions of a group are fetched in vain");
+        }
+        let come = self.0.partitions(list);
+        let now = self.0.change(|assigned| assigned.extend(come.iter().copied()));
+        info!(come = come.len(), now = now.len(), "partitions came to this process");
+    }
+}

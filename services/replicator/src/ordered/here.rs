@@ -1,0 +1,51 @@
+//! A store whose shards are in this process.
+
+use std::sync::Arc;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::id::PartitionId;
+use forebay_core::{Error, Result};
+use forebay_reader::{Read, StoreFollower};
+use forebay_shard::{OwnedView, View};
+use forebay_wire::token::Token;
+
+use crate::shards::StoreShards;
+
+/// What ordered reads of a store are answered from.
+pub(super) struct Here {
+    pub schema: Arc<SchemaAt>,
+    pub follower: StoreFollower,
+    pub shards: StoreShards,
+}
+
+impl Here {
+    /// The documents of a partition, as fresh as asked for.
+    ///
+    /// # Errors
+    /// As [`StoreFollower::admit`]; `Unavailable` where its shard is elsewhere.
+    pub async fn view(&self, read: &Read, partition: PartitionId) -> Result<OwnedView> {
+        if !self.follower.follows(partition) {
+            return Err(elsewhere());
+        }
+        self.follower.admit(read, &[partition]).await?;
+        let shard = self.shards.shard(partition).ok_or_else(elsewhere)?;
+        OwnedView::open(shard)
+    }
+
+    /// The position of a view, as a token.
+    ///
+    /// # Errors
+    /// None that happens: one partition has one log.
+    pub fn token(&self, partition: PartitionId, view: &View<'_>) -> Result<Token> {
+        let mut token = Token::new(self.schema.definition.store);
+        if let Some(log_id) = view.log_id() {
+            token.advance(partition, log_id, view.position())?;
+        }
+        Ok(token)
+    }
+}
+
+/// What is said of shards that are not open in this process.
+pub(super) fn elsewhere() -> Error {
+    Error::unavailable("its shard is not open in this process; try again, or ask another one")
+}

@@ -1,0 +1,137 @@
+//! Scans of a partition: each reads a view that is held for it, page by page.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_core::clock::Timestamp;
+use forebay_core::entropy::Entropy;
+use forebay_core::id::PartitionId;
+use forebay_core::key::Key;
+use forebay_core::{Error, Result};
+use forebay_reader::{Read, Storage};
+use forebay_wire::document::ScanCursor;
+use forebay_wire::v1;
+
+use super::asked::Asked;
+use super::here::Here;
+use super::pages::{Page, blocking, read_page};
+
+/// A scan between two of its pages.
+pub(super) struct Scanning {
+    here: Here,
+    partition: PartitionId,
+    asked: Arc<Asked>,
+    digest: u64,
+    view: u64,
+    behind: Option<Key>,
+    /// Whether its view stays behind its end.
+    is_held: bool,
+    /// Documents that may still be told.
+    left: u64,
+}
+
+impl Scanning {
+    /// Begins a scan, or goes on with one.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what the store does not have and for a cursor of something else,
+    /// `TokenLost` for one whose view is gone, `LimitExceeded` where many scans are under way, and
+    /// those of [`Here::view`].
+    pub async fn begin(
+        here: Here,
+        request: &v1::ScanRequest,
+        read: &Read,
+        entropy: &dyn Entropy,
+    ) -> Result<Self> {
+        let definition = &here.schema.definition;
+        let partition = PartitionId(request.partition);
+        if partition.0 >= definition.partitions.0 {
+            let message = format!("the store has {} partitions, from 0", definition.partitions);
+            return Err(Error::invalid_argument(message));
+        }
+        let asked = Arc::new(Asked::of(request, definition)?);
+        let digest = ScanCursor::digest(request);
+        let cursor = cursor_of(request, digest)?;
+        let held = cursor.as_ref().map(|cursor| cursor.view);
+        let held = held.filter(|number| here.shards.views().get(*number).is_some());
+        let view = match (held, &cursor) {
+            (Some(number), _) => number,
+            (None, Some(_)) if !request.may_move => return Err(moved()),
+            (None, _) => {
+                let view = Arc::new(here.view(read, partition).await?);
+                let number = entropy.next_u64()?;
+                here.shards.views().hold(number, view)?;
+                number
+            }
+        };
+        let behind = cursor.and_then(|cursor| cursor.key);
+        let left = match request.documents_max {
+            0 => u64::MAX,
+            documents => documents,
+        };
+        let is_held = request.is_held;
+        Ok(Self { here, partition, asked, digest, view, behind, is_held, left })
+    }
+
+    /// The next page; what is left behind it, unless the scan ends there.
+    ///
+    /// # Errors
+    /// `TokenLost` where its view is gone, else as [`read_page`].
+    pub async fn next(mut self, clock: Timestamp) -> Result<(v1::ScanResponse, Option<Self>)> {
+        let view = self.here.shards.views().get(self.view).ok_or_else(moved)?;
+        let (asked, left) = (Arc::clone(&self.asked), self.left);
+        let (shards, behind) = (self.here.shards.clone(), self.behind.clone());
+        let reading = {
+            let view = Arc::clone(&view);
+            move || {
+                let (view, behind) = (view.view(), behind.as_ref());
+                read_page(view, shards.schemas(), &asked, behind, left, clock)
+            }
+        };
+        let Page { documents, last, is_end } = blocking(reading).await?;
+        self.left -= documents.len() as u64;
+        self.behind = last.or(self.behind);
+        let view = view.view();
+        let answer = v1::ScanResponse {
+            documents,
+            cursor: self.cursor(is_end),
+            token: self.here.token(self.partition, view)?.encode(),
+            schema_version: view.schema_version().0,
+            is_end,
+        };
+        let goes_on = !is_end && self.left > 0;
+        Ok((answer, goes_on.then_some(self)))
+    }
+
+    /// Where it goes on; lets go of the view where nobody will.
+    fn cursor(&self, is_end: bool) -> Bytes {
+        if is_end && !self.is_held {
+            self.here.shards.views().end(self.view);
+            return Bytes::new();
+        }
+        ScanCursor { view: self.view, asked: self.digest, key: self.behind.clone() }.encode()
+    }
+}
+
+/// The cursor of a request, if it has one.
+///
+/// # Errors
+/// `InvalidArgument` for one of a scan that asked for something else.
+fn cursor_of(request: &v1::ScanRequest, digest: u64) -> Result<Option<ScanCursor>> {
+    if request.cursor.is_empty() {
+        return Ok(None);
+    }
+    let cursor = ScanCursor::decode(&request.cursor)?;
+    if cursor.asked != digest {
+        let message = "the cursor is of a scan that asked for something else; pass it on with the \
+                       same request, or begin without it";
+        return Err(Error::invalid_argument(message));
+    }
+    Ok(Some(cursor))
+}
+
+fn moved() -> Error {
+    let message = "the scan's position is no longer held; go on with `may_move` at a later one, or \
+                   begin anew";
+    Error::token_lost(message)
+}

@@ -1,0 +1,116 @@
+//! Several replicators that share the partitions of a store: any of them answers for all, and when
+//! one dies, leaves or comes the others go on.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay::{FieldType, KeyType, ScalarType, Store, StoreSpec, WriteResult};
+use forebay_wire::v1;
+use forebay_wire::v1::found::Answer;
+use forebay_wire::v1::shards_client::ShardsClient;
+use tonic::Request;
+use tonic::metadata::MetadataValue;
+
+use crate::service::{LONG, Service, client};
+
+const PARTITIONS: u32 = 6;
+const KEYS: i64 = 60;
+
+fn spec() -> StoreSpec {
+    StoreSpec::documents("counts", KeyType::Int64, PARTITIONS)
+        .field("count", FieldType::Scalar(ScalarType::Int64))
+}
+
+/// The keys that a replicator finds; with `alone` those that it finds itself.
+async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
+    let url = format!("http://{}", replicator.address);
+    let Ok(mut shards) = ShardsClient::connect(url).await else { return Vec::new() };
+    let mut request = Request::new(v1::GetRequest {
+        store: "counts".into(),
+        keys: (0..KEYS).map(|key| Bytes::copy_from_slice(&key.to_le_bytes())).collect(),
+        fields: Vec::new(),
+        read: None,
+    });
+    if alone {
+        request.metadata_mut().insert("forebay-forwarded", MetadataValue::from_static("1"));
+    }
+    let Ok(answer) = shards.get(request).await else { return Vec::new() };
+    let found = (0..KEYS).zip(answer.into_inner().found);
+    let is_there = |found: &v1::Found| matches!(found.answer, Some(Answer::Document(_)));
+    found.filter(|(_, found)| is_there(found)).map(|(key, _)| key).collect()
+}
+
+/// Waits until every replicator answers for all keys, and each has keys that no other one has.
+async fn settled(replicators: &[&Service]) {
+    let all: Vec<_> = (0..KEYS).collect();
+    let wait = async {
+        loop {
+            let (mut own, mut complete) = (Vec::new(), true);
+            for replicator in replicators {
+                complete &= found(replicator, false).await == all;
+                own.push(found(replicator, true).await);
+            }
+            let mut together: Vec<_> = own.iter().flatten().copied().collect();
+            together.sort_unstable();
+            if complete && together == all && own.iter().all(|own| !own.is_empty()) {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("the partitions are not divided")
+}
+
+/// Adds one to each key, on the condition of its first document the first time.
+async fn write(store: &Store, is_first: bool) {
+    for key in 0..KEYS {
+        let write = store.upsert(key).increment("count", 1);
+        let write = if is_first { write.if_absent() } else { write };
+        let written = write.send().await.unwrap();
+        let wanted = if is_first { WriteResult::Applied } else { WriteResult::Appended };
+        assert_eq!(written.result, wanted, "key {key}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn partitions_are_divided_and_each_answers_for_all() {
+    let one = Service::replicator("group", "127.0.0.1:0");
+    let other = Service::replicator("group", "127.0.0.1:0");
+    let writer = Service::writer("group", "127.0.0.1:0", &one);
+    let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
+    write(&store, true).await;
+    settled(&[&one, &other]).await;
+
+    // A third one takes its part, and its outcomes are known through the first.
+    let third = Service::replicator("group", "127.0.0.1:0");
+    settled(&[&one, &other, &third]).await;
+    write(&store, false).await;
+
+    // One dies: the others take its part. It comes back, and so does its part.
+    let address = other.kill();
+    settled(&[&one, &third]).await;
+    let written = store.upsert(0_i64).set("count", 0).if_absent().send().await.unwrap();
+    assert!(matches!(written.result, WriteResult::NotMet(_)), "{:?}", written.result);
+    let other = Service::replicator("group", &address);
+    settled(&[&one, &other, &third]).await;
+    write(&store, false).await;
+
+    // One leaves.
+    assert!(tokio::task::spawn_blocking(|| third.terminate()).await.unwrap().success());
+    settled(&[&one, &other]).await;
+    write(&store, false).await;
+    settled(&[&one, &other]).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_is_killed_and_comes_back_goes_on_with_its_shards() {
+    let mut replicator = Service::replicator("back", "127.0.0.1:0");
+    let writer = Service::writer("back", "127.0.0.1:0", &replicator);
+    let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
+    write(&store, true).await;
+    for _ in 0..3 {
+        replicator = replicator.killed_and_back("back");
+        write(&store, false).await;
+        settled(&[&replicator]).await;
+    }
+}

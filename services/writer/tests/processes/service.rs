@@ -1,0 +1,110 @@
+//! The services as processes of their own.
+
+use std::io::{BufRead, BufReader};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, FieldType, KeyType, ScalarType, StoreSpec};
+use forebay_testkit::brokers::Brokers;
+use forebay_testkit::tree;
+use tempfile::TempDir;
+
+pub const WRITER: &str = env!("CARGO_BIN_EXE_forebay-writer");
+pub const LONG: Duration = Duration::from_secs(60);
+
+static BROKERS: OnceLock<Brokers> = OnceLock::new();
+
+pub fn brokers() -> String {
+    BROKERS.get_or_init(|| Brokers::start(1).unwrap()).bootstrap()
+}
+
+/// Cargo builds it with its own package's tests.
+pub fn replicator() -> PathBuf {
+    tree::built("forebay-replicator").unwrap()
+}
+
+/// A running service; killed when the test ends.
+pub struct Service {
+    child: Child,
+    pub address: String,
+    /// Where its shards lie; none of a writer.
+    data: Option<TempDir>,
+}
+
+impl Service {
+    fn start(program: PathBuf, arguments: &[&str]) -> Self {
+        let mut child = Command::new(&program)
+            .args(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut first = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let address = first.trim().split_once(" ready http://").map(|(_, address)| address);
+        let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}")).to_owned();
+        Self { child, address, data: None }
+    }
+
+    pub fn replicator(prefix: &str, listen: &str) -> Self {
+        Self::replicator_in(tempfile::tempdir().unwrap(), prefix, listen)
+    }
+
+    /// A replicator over these shards.
+    pub fn replicator_in(data: TempDir, prefix: &str, listen: &str) -> Self {
+        let own = ["--listen", listen, "--data-dir", data.path().to_str().unwrap()];
+        let brokers = brokers();
+        let arguments = [&own[..], &on_kafka(prefix, &brokers)].concat();
+        let mut started = Self::start(replicator(), &arguments);
+        started.data = Some(data);
+        started
+    }
+
+    pub fn writer(prefix: &str, listen: &str, replicator: &Self) -> Self {
+        let own = ["--listen", listen, "--replicator", &replicator.address];
+        Self::start(WRITER.into(), &[&own[..], &on_kafka(prefix, &brokers())].concat())
+    }
+
+    /// Kills a replicator and starts it again, over its shards, where it listened.
+    pub fn killed_and_back(mut self, prefix: &str) -> Self {
+        let data = self.data.take().unwrap();
+        let address = self.kill();
+        Self::replicator_in(data, prefix, &address)
+    }
+
+    /// Kills it as `kill -9` does; returns where it listened.
+    pub fn kill(mut self) -> String {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+        self.address.clone()
+    }
+
+    pub fn terminate(mut self) -> ExitStatus {
+        let pid = self.child.id().to_string();
+        assert!(Command::new("kill").args(["-TERM", &pid]).status().unwrap().success());
+        self.child.wait().unwrap()
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+pub fn on_kafka<'a>(prefix: &'a str, brokers: &'a str) -> [&'a str; 5] {
+    ["--dev", "--topic-prefix", prefix, "--brokers", brokers]
+}
+
+pub async fn client(address: &str) -> Client {
+    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    Client::connect(address, options).await.unwrap()
+}
+
+pub fn spec() -> StoreSpec {
+    StoreSpec::documents("counts", KeyType::Int64, 2)
+        .field("count", FieldType::Scalar(ScalarType::Int64))
+}
