@@ -24,6 +24,7 @@ mod native;
 pub mod outcome;
 pub mod partition;
 pub mod row;
+pub mod rows_digest;
 pub mod schema;
 pub mod state_rows;
 pub mod value;

@@ -150,6 +150,27 @@ pub const ORDERED_GET_KEYS: usize = 64;
 pub const ORDERED_READ_WAIT_MS_MAX: u32 = 60_000;
 /// Bytes of writes at which a shard begins a file of them, where the memory allows it.
 pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
+/// Bytes at which a block of a copy's rows ends, behind the row that comes there.
+pub const COPY_BLOCK_BYTES: usize = 1024 * 1024;
+/// Bytes of such a block, which may be one large row.
+pub const COPY_BLOCK_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Parts that a copy's bytes are divided into, as far as their sizes allow: what is lost of one
+/// that breaks off is part of a part for each stream.
+pub const COPY_PARTS: u64 = 256;
+/// Least bytes of a part of a copy.
+pub const COPY_PART_BYTES_MIN: u64 = 1024 * 1024;
+/// Most bytes of a part of a copy.
+pub const COPY_PART_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Bytes of what is noted of a part.
+pub const COPY_PART_RECORD_BYTES_MAX: usize = 1024 * 1024;
+/// Ranges that a copy is divided into, at most.
+pub const COPY_RANGES_MAX: usize = 64;
+/// Shards that are frozen for copies at once.
+pub const COPIES_MAX: usize = 8;
+/// How long a shard stays frozen that nobody reads, in milliseconds.
+pub const COPY_HELD_MS: u64 = 15 * 60 * 1_000;
+/// Bytes of rows on their way, for each stream of a copy.
+pub const COPY_STREAM_BYTES: u32 = 4 * 1024 * 1024;
 /// Files that one shard holds open at once.
 pub const SHARD_FILES_OPEN_MAX: i32 = 256;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.

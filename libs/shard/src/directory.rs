@@ -13,12 +13,17 @@ use forebay_core::state_rows::Resumed;
 use forebay_core::{Error, ErrorCode, Result};
 use rocksdb::{DB, Options};
 
+use forebay_wire::v1::CopyPlan;
+
+use crate::copy::Import;
 use crate::error::explained;
 use crate::resources::Resources;
 use crate::shard::Shard;
 use crate::writer::ShardWriter;
 
 const PREFIX: &str = "shard-";
+const IMPORT: &str = "copy-";
+const EXPORTS: &str = "copies";
 
 /// Where the shards of a process lie.
 #[derive(Clone)]
@@ -89,6 +94,48 @@ impl ShardDirectory {
         Ok(ShardWriter::new(Shard::open(&path, at, order, &self.resources)?))
     }
 
+    /// Goes on with what was copied of a partition of this store.
+    ///
+    /// # Errors
+    /// As [`ShardDirectory::resume`].
+    pub fn resume_import(&self, store: &str, partition: PartitionId) -> Result<Option<Import>> {
+        for (at, path) in self.imports()? {
+            if at.partition != partition {
+                continue;
+            }
+            let import = Import::resume(&path)?;
+            if import.as_ref().is_some_and(|import| import.plan().store == store) {
+                return Ok(import);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Begins to copy a partition as planned; what was copied of it before is gone.
+    ///
+    /// # Errors
+    /// `Corrupt` for a plan that leaves keys out, else as [`ShardDirectory::resume`].
+    pub fn begin_import(&self, plan: CopyPlan) -> Result<Import> {
+        let (store, partition) = (StoreId(plan.store_id), PartitionId(plan.partition));
+        Import::begin(&self.import_path(PartitionRef { store, partition }), plan)
+    }
+
+    /// Makes a shard of what was copied, the newest of its partition.
+    ///
+    /// # Errors
+    /// `Unavailable` for a copy that has not ended, `Corrupt` for one that makes no shard, else as
+    /// [`ShardDirectory::resume`].
+    pub fn take_in(&self, import: Import) -> Result<()> {
+        let at = import.partition();
+        let number = self.copies(at)?.last().map_or(1, |last| last + 1);
+        import.finish(&self.path(at, number))
+    }
+
+    /// Where shards are frozen for copies: on the disk of their files.
+    pub fn exports(&self) -> PathBuf {
+        self.dir.join(EXPORTS)
+    }
+
     /// Removes a copy and its files; answers its writer while somebody still reads it.
     ///
     /// # Errors
@@ -129,6 +176,10 @@ impl ShardDirectory {
     }
 
     fn names(&self) -> Result<Vec<(PartitionRef, u32)>> {
+        Ok(self.file_names()?.iter().filter_map(|name| parse(name)).collect())
+    }
+
+    fn file_names(&self) -> Result<Vec<String>> {
         let entries = match std::fs::read_dir(&self.dir) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
             entries => entries.map_err(|error| self.refused(&error))?,
@@ -136,7 +187,7 @@ impl ShardDirectory {
         let mut names = Vec::new();
         for entry in entries {
             let entry = entry.map_err(|error| self.refused(&error))?;
-            names.extend(entry.file_name().to_str().and_then(parse));
+            names.extend(entry.file_name().into_string());
         }
         Ok(names)
     }
@@ -144,6 +195,19 @@ impl ShardDirectory {
     fn path(&self, at: PartitionRef, number: u32) -> PathBuf {
         let PartitionRef { store, partition } = at;
         self.dir.join(format!("{PREFIX}{:016x}-{:04}-{number}", store.0, partition.0))
+    }
+
+    fn imports(&self) -> Result<Vec<(PartitionRef, PathBuf)>> {
+        let names = self.file_names()?.into_iter();
+        let copies = names.filter_map(|name| {
+            let (store, partition) = name.strip_prefix(IMPORT)?.split_once('-')?;
+            Some((partition_ref(store, partition)?, self.dir.join(&name)))
+        });
+        Ok(copies.collect())
+    }
+
+    fn import_path(&self, at: PartitionRef) -> PathBuf {
+        self.dir.join(format!("{IMPORT}{:016x}-{:04}", at.store.0, at.partition.0))
     }
 
     fn refused(&self, error: &std::io::Error) -> Error {
@@ -154,9 +218,13 @@ impl ShardDirectory {
 
 fn parse(name: &str) -> Option<(PartitionRef, u32)> {
     let mut parts = name.strip_prefix(PREFIX)?.splitn(3, '-');
-    let store = StoreId(u64::from_str_radix(parts.next()?, 16).ok()?);
-    let partition = PartitionId(parts.next()?.parse().ok()?);
-    Some((PartitionRef { store, partition }, parts.next()?.parse().ok()?))
+    let at = partition_ref(parts.next()?, parts.next()?)?;
+    Some((at, parts.next()?.parse().ok()?))
+}
+
+fn partition_ref(store: &str, partition: &str) -> Option<PartitionRef> {
+    let store = StoreId(u64::from_str_radix(store, 16).ok()?);
+    Some(PartitionRef { store, partition: PartitionId(partition.parse().ok()?) })
 }
 
 fn destroy(path: &Path) -> Result<()> {

@@ -34,6 +34,7 @@
 //! # Ok::<(), forebay_core::Error>(())
 //! ```
 
+mod copy;
 mod directory;
 mod error;
 mod expiry;
@@ -43,6 +44,7 @@ mod shard;
 mod view;
 mod writer;
 
+pub use copy::{Export, ExportRows, Import, PartEnd, PartSource, RangeDone};
 pub use directory::ShardDirectory;
 pub use owned_view::OwnedView;
 pub use resources::Resources;

@@ -8,6 +8,8 @@ use crate::expiry::DurableTime;
 
 /// Bits of a filter for each key, as the engine's manual advises.
 const FILTER_BITS: f64 = 10.0;
+/// Cache of a database that only copies read or write: of its files' indexes.
+const EXPORT_CACHE_BYTES: usize = 8 << 20;
 /// Part of the memory that writes may take before they go to disk.
 const WRITES_SHARE: usize = 4;
 
@@ -45,30 +47,49 @@ impl Resources {
 
     /// Options of one shard.
     pub(crate) fn options(&self, durable: &DurableTime) -> Options {
-        let mut blocks = BlockBasedOptions::default();
-        blocks.set_block_cache(&self.cache);
-        blocks.set_bloom_filter(FILTER_BITS, false);
-        blocks.set_cache_index_and_filter_blocks(true);
-        blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
-        let mut options = Options::default();
+        let mut options = with_files(&self.cache);
         options.create_if_missing(true);
-        options.set_block_based_table_factory(&blocks);
         options.set_write_buffer_manager(&self.writes);
         options.set_write_buffer_size(self.table_bytes);
-        options.set_compression_type(DBCompressionType::Lz4);
         options.set_bottommost_compression_type(DBCompressionType::Zstd);
         options.set_level_compaction_dynamic_level_bytes(true);
-        options.set_max_open_files(SHARD_FILES_OPEN_MAX);
-        // A store has many shards, and most of them are small.
-        options.set_manifest_preallocation_size(64 << 10);
-        options.set_skip_stats_update_on_db_open(true);
-        options.set_log_level(LogLevel::Warn);
-        options.set_keep_log_file_num(2);
-        options.set_max_log_file_size(1 << 20);
         let durable = durable.clone();
         options.set_compaction_filter("forebay expiry", move |_level, key, row| {
             durable.decide(key, row)
         });
         options
     }
+
+    /// Options of a frozen shard, which is read through.
+    pub(crate) fn export_options() -> Options {
+        with_files(&Cache::new_lru_cache(EXPORT_CACHE_BYTES))
+    }
+
+    /// Options of a database that takes in the files of a copy, and of those files. Compactions
+    /// press them harder later.
+    pub(crate) fn import_options() -> Options {
+        let mut options = with_files(&Cache::new_lru_cache(EXPORT_CACHE_BYTES));
+        options.create_if_missing(true);
+        options.set_disable_auto_compactions(true);
+        options
+    }
+}
+
+fn with_files(cache: &Cache) -> Options {
+    let mut blocks = BlockBasedOptions::default();
+    blocks.set_block_cache(cache);
+    blocks.set_bloom_filter(FILTER_BITS, false);
+    blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
+    let mut options = Options::default();
+    options.set_block_based_table_factory(&blocks);
+    options.set_compression_type(DBCompressionType::Lz4);
+    options.set_max_open_files(SHARD_FILES_OPEN_MAX);
+    // A store has many shards, and most of them are small.
+    options.set_manifest_preallocation_size(64 << 10);
+    options.set_skip_stats_update_on_db_open(true);
+    options.set_log_level(LogLevel::Warn);
+    options.set_keep_log_file_num(2);
+    options.set_max_log_file_size(1 << 20);
+    options
 }

@@ -22,6 +22,7 @@ pub mod error;
 pub mod outcome;
 mod refusal;
 pub mod schema;
+pub mod shard_copy;
 pub mod status;
 pub mod token;
 pub mod value;

@@ -1,6 +1,7 @@
 //! The `forebayd` command: one process that serves all of Forebay on loopback.
 
 mod change_log;
+mod copy;
 mod dev;
 
 use std::net::SocketAddr;
@@ -23,6 +24,8 @@ struct Cli {
 enum Command {
     /// Run writer, change log and change stream on loopback, for development.
     Dev(Settings),
+    /// Make a shard here that is a copy of a running replicator's.
+    Copy(copy::CopySettings),
     /// Check and print the configuration that `dev` would run with.
     Config {
         #[command(subcommand)]
@@ -95,6 +98,7 @@ fn main() -> ExitCode {
         .init();
     let result = match cli.command {
         Command::Dev(settings) => settings.resolve().and_then(dev::run),
+        Command::Copy(settings) => copy::run(settings),
         Command::Config { command: ConfigCommand::Check(settings) } => {
             settings.resolve().map(|config| println!("{config:#?}"))
         }

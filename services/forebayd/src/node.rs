@@ -13,8 +13,8 @@ use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
 use forebay_log::{Alone, CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
-    ChangeStreamService, Heartbeats, Replicas, ReplicatorParts, ReplicatorService, ShardService,
-    StoreMetrics, change_stream, health,
+    ChangeStreamService, CopySource, Heartbeats, ReplicaShards, Replicas, ReplicatorParts,
+    ReplicatorService, ShardService, StoreMetrics, change_stream, health,
 };
 use forebay_shard::ShardDirectory;
 use forebay_wire::v1::writer_server::WriterServer;
@@ -43,6 +43,8 @@ pub struct Node {
     ordered: ShardService,
     /// What the replicas are made of.
     parts: ReplicatorParts,
+    /// Where there are shards.
+    copies: Option<CopySource>,
     replicas: Arc<Replicas>,
 }
 
@@ -71,10 +73,14 @@ impl Node {
         let followed = Arc::new(Replicas::follow(parts.clone()));
         replicas.get_or_init(|| Arc::downgrade(&followed));
         let ordered = ShardService::new(parts.clone(), Arc::clone(&followed));
+        let copies = parts.shards.as_ref().map(|directory| {
+            let shards = Arc::new(ReplicaShards::new(parts.clone(), Arc::clone(&followed)));
+            CopySource::start(shards, directory.exports(), Arc::clone(&parts.entropy), 0)
+        });
         let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&followed));
         writer.start_repairs().await?;
         let writer = WriterService::new(writer);
-        Ok(Self { writer, change_stream, replicator, ordered, parts, replicas: followed })
+        Ok(Self { writer, change_stream, replicator, ordered, parts, copies, replicas: followed })
     }
 
     /// The gRPC services of this node.
@@ -82,11 +88,15 @@ impl Node {
         let writer = WriterServer::new(self.writer.clone())
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
-        Routes::new(writer)
+        let routes = Routes::new(writer)
             .add_service(change_stream(self.change_stream.clone()))
             .add_service(self.replicator.clone().into_server())
             .add_service(self.ordered.clone().into_server())
-            .add_service(health(self.parts.clone(), &self.replicas))
+            .add_service(health(self.parts.clone(), &self.replicas));
+        match &self.copies {
+            Some(copies) => routes.add_service(copies.clone().into_server()),
+            None => routes,
+        }
     }
 
     /// What the node did for a store as its replicator; `None` before its replica is open.

@@ -3,8 +3,10 @@
 //!
 //! [`Replicas`] follows the logs of every store into shards, and has the duties: heartbeats,
 //! outcomes of conditional changes, dead letters. [`ReplicatorService`] answers from them, and
-//! [`ShardService`] reads documents in the order of their keys.
+//! [`ShardService`] reads documents in the order of their keys; [`CopySource`] lets others copy the
+//! shards, and [`CopyTarget`] copies those of others.
 
+mod copies;
 mod dead_letters;
 mod health;
 mod heartbeat;
@@ -17,6 +19,7 @@ mod shards;
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_wire::v1::change_stream_server::ChangeStreamServer;
 
+pub use copies::{CopyOptions, CopyProgress, CopySource, CopyTarget, FindShard, ReplicaShards};
 pub use dead_letters::DeadLetterCounts;
 pub use forebay_log::serve::ChangeStreamService;
 pub use health::health;

@@ -14,8 +14,8 @@ use forebay_core::limits::SHARD_MEMORY_MIB;
 use forebay_core::{Error, Result};
 use forebay_log::{CatalogFollower, ChangeLog, KafkaGroup, KafkaLog};
 use forebay_replicator_service::{
-    ChangeStreamService, LogHeartbeats, Replicas, ReplicatorParts, ReplicatorService, ShardService,
-    change_stream, health,
+    ChangeStreamService, CopySource, LogHeartbeats, ReplicaShards, Replicas, ReplicatorParts,
+    ReplicatorService, ShardService, change_stream, health,
 };
 use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
 use forebay_shard::{Resources, ShardDirectory};
@@ -39,6 +39,10 @@ struct Settings {
     /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet.
     #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB", default_value_t = SHARD_MEMORY_MIB)]
     shard_memory_mib: u32,
+    /// Most bytes in a second that go to those who copy shards, all together; 0: as fast as it
+    /// goes.
+    #[arg(long, env = "FOREBAY_COPY_BYTES_PER_SECOND", default_value_t = 0)]
+    copy_bytes_per_second: u64,
 }
 
 /// What the group knows this process by over restarts: it goes with the shards.
@@ -72,14 +76,19 @@ async fn run(settings: Settings) -> Result<()> {
     let stream = ChangeStreamService::new(Arc::clone(&log), clock.clone());
     let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), entropy.clone()));
     let resources = Resources::new((settings.shard_memory_mib as usize) << 20)?;
-    let shards = Some(ShardDirectory::new(settings.data_dir.join("shards"), resources));
+    let directory = ShardDirectory::new(settings.data_dir.join("shards"), resources);
+    let (frozen, shards) = (directory.exports(), Some(directory));
     let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards };
     let replicas = Arc::new(Replicas::follow(parts.clone()));
+    let copied = Arc::new(ReplicaShards::new(parts.clone(), Arc::clone(&replicas)));
+    let entropy = Arc::clone(&parts.entropy);
+    let copies = CopySource::start(copied, frozen, entropy, settings.copy_bytes_per_second);
     let ordered = ShardService::new(parts.clone(), Arc::clone(&replicas));
     let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&replicas));
     let routes = Routes::new(replicator.into_server())
         .add_service(ordered.into_server())
         .add_service(health(parts, &replicas))
+        .add_service(copies.into_server())
         .add_service(change_stream(stream.clone()));
     let signals = Signals::listen()?;
     println!("{PROGRAM} ready http://{address}");

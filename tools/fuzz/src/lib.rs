@@ -5,6 +5,7 @@
 
 mod canary;
 mod checkpoint;
+mod copy;
 mod entry;
 mod key;
 mod message;
@@ -15,6 +16,7 @@ mod token;
 
 pub use canary::canary;
 pub use checkpoint::{checkpoint_restore, sound_checkpoint};
+pub use copy::copy_decode;
 pub use entry::entry_decode;
 pub use key::key_decode;
 pub use message::{MESSAGES, message_decode};
@@ -27,7 +29,7 @@ pub use token::token_decode;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, the canary aside.
-pub const TARGETS: [Target; 8] = [
+pub const TARGETS: [Target; 9] = [
     ("row_decode", row_decode),
     ("entry_decode", entry_decode),
     ("token_decode", token_decode),
@@ -36,4 +38,5 @@ pub const TARGETS: [Target; 8] = [
     ("key_decode", key_decode),
     ("message_decode", message_decode),
     ("shard_rows", shard_rows),
+    ("copy_decode", copy_decode),
 ];

@@ -208,6 +208,18 @@ fn shards() -> Inputs {
     inputs
 }
 
+fn copies() -> Inputs {
+    let held: Json = vectors::read("copy.json");
+    let mut inputs = Inputs::new();
+    for (how, list, bytes) in [(0, "blocks", "block_hex"), (1, "records", "record_hex")] {
+        for vector in held[list].as_array().unwrap() {
+            let name = file_name(vector["name"].as_str().unwrap());
+            inputs.insert(name, input(how, &unhex(&vector[bytes])));
+        }
+    }
+    inputs
+}
+
 fn held(target: &str) -> Inputs {
     let files = fs::read_dir(corpus(target)).into_iter().flatten().flatten();
     let named = |file: fs::DirEntry| {
@@ -222,8 +234,17 @@ fn is_update() -> bool {
 
 #[test]
 fn the_corpus_starts_from_the_vectors() {
-    let made =
-        [rows(), entries(), tokens(), segments(), checkpoints(), keys(), messages(), shards()];
+    let made = [
+        rows(),
+        entries(),
+        tokens(),
+        segments(),
+        checkpoints(),
+        keys(),
+        messages(),
+        shards(),
+        copies(),
+    ];
     assert_eq!(made.len(), TARGETS.len());
     for ((target, _), inputs) in TARGETS.iter().zip(made) {
         assert!(inputs.len() >= 4, "{target} starts from {} inputs", inputs.len());

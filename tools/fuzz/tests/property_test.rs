@@ -110,6 +110,7 @@ properties! {
     key_decode: 2_000;
     message_decode: 4_000;
     shard_rows: 4_000;
+    copy_decode: 4_000;
 }
 
 #[test]

@@ -214,7 +214,38 @@ pub struct Replica<'w> {
 
 impl Replica<'_> {
     pub fn step(&mut self) -> Applied {
-        let record = self.world.record(self.state.offset_applied);
+        self.take(self.world.record(self.state.offset_applied))
+    }
+
+    /// Takes entries that are not of the log, of so many documents that do not press together.
+    pub fn fill(&mut self, documents: usize) {
+        let mut dice = Dice::new(documents as u64);
+        for first in (0..documents).step_by(1_000) {
+            let definition = &self.world.0[self.state.schema_version.0 as usize - 1].definition;
+            let field = definition.field("text").unwrap().id;
+            let changes = (first..documents.min(first + 1_000)).map(|number| {
+                let text: String = (0..10).map(|_| format!("{:016x}", dice.bits())).collect();
+                let op = FieldOp::Set(Some(Value::String(text)));
+                let fields = vec![FieldChange { field, op, ttl_us: None }];
+                let key = Key::plain(format!("{:x}-{number}", dice.bits()).as_bytes()).unwrap();
+                let sequence = Sequence(number as u64 + 1);
+                Change { sequence, key, verb: Verb::Put, fields, condition: None, ttl_us: None }
+            });
+            let batch = ClientBatch { client: ClientId(99), changes: changes.collect() };
+            let (offset, schema_version) = (self.state.offset_applied, definition.version);
+            let entry = Entry {
+                log_id: LOG,
+                epoch: Epoch(0),
+                schema_version,
+                source: None,
+                body: EntryBody::Changes(vec![batch]),
+            };
+            let append_time = self.world.record(offset).append_time;
+            self.take(Record { offset, append_time, entry: Ok(entry) });
+        }
+    }
+
+    fn take(&mut self, record: Record) -> Applied {
         let append_time = Some(record.append_time);
         let applied = self.state.apply(record, &self.writer, self.world).unwrap();
         applied.outcomes.iter().for_each(|outcome| self.outcomes.keep(*outcome));

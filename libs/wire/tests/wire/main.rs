@@ -1,6 +1,7 @@
 //! The tests of `forebay-wire`, in one binary.
 
 mod conversions;
+mod copies;
 mod entries;
 mod frames;
 mod statuses;

@@ -1,0 +1,92 @@
+//! The journal of what is durable at a copy's target: a record for each part.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use forebay_core::Result;
+use forebay_wire::shard_copy::{part_record, read_parts};
+use forebay_wire::v1;
+
+use super::files::refused;
+
+/// The journal, open at its end.
+pub(super) struct PartsJournal {
+    file: File,
+    /// Where the next record comes.
+    end: u64,
+}
+
+impl PartsJournal {
+    /// Opens it; the parts that it holds. What is torn at its end is cut off.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses.
+    pub fn open(path: &Path) -> Result<(Self, Vec<v1::CopyPart>)> {
+        let opening = || {
+            let mut file =
+                File::options().read(true).write(true).create(true).truncate(false).open(path)?;
+            let mut bytes = Vec::new();
+            file.read_to_end(&mut bytes)?;
+            let (parts, end) = read_parts(&bytes);
+            file.set_len(end)?;
+            file.seek(SeekFrom::Start(end))?;
+            Ok((Self { file, end }, parts))
+        };
+        opening().map_err(|error| refused("opening the parts of a copy", &error))
+    }
+
+    /// Appends a part, durably.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses; the part does not count then.
+    pub fn append(&mut self, part: &v1::CopyPart) -> Result<()> {
+        let record = part_record(part);
+        let mut appending = || {
+            // Behind what a failed append may have left.
+            self.file.seek(SeekFrom::Start(self.end))?;
+            self.file.write_all(&record)?;
+            self.file.sync_data()
+        };
+        appending().map_err(|error| refused("noting a part of a copy", &error))?;
+        self.end += record.len() as u64;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn part(range: u32, last_key: &[u8]) -> v1::CopyPart {
+        let end = v1::CopyPartEnd { rows: 7, digest: vec![1; 16].into(), is_range_end: false };
+        v1::CopyPart {
+            range,
+            file: range,
+            last_key: last_key.to_vec().into(),
+            bytes: 9,
+            end: Some(end),
+        }
+    }
+
+    #[test]
+    fn a_torn_end_is_cut_off_and_written_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("parts");
+        let (mut journal, none) = PartsJournal::open(&path).unwrap();
+        assert!(none.is_empty());
+        let (one, two) = (part(1, b""), part(2, b"key"));
+        journal.append(&one).unwrap();
+        journal.append(&two).unwrap();
+        let whole = std::fs::read(&path).unwrap();
+        let first = part_record(&one).len();
+        for length in 0..whole.len() {
+            std::fs::write(&path, &whole[..length]).unwrap();
+            let (mut journal, found) = PartsJournal::open(&path).unwrap();
+            assert_eq!(found, if length < first { vec![] } else { vec![one.clone()] }, "{length}");
+            journal.append(&two).unwrap();
+            let (_, found) = PartsJournal::open(&path).unwrap();
+            assert_eq!(found.last(), Some(&two));
+        }
+    }
+}

@@ -1,0 +1,144 @@
+//! What the ends of a shard's copy pass on and keep (proto/spec/copy.md): blocks of rows, and the
+//! records of parts that are durable.
+
+use forebay_core::fields::Fields;
+use forebay_core::limits::COPY_PART_RECORD_BYTES_MAX;
+use forebay_core::{Error, Result};
+use prost::Message;
+
+use crate::v1;
+
+/// Bytes in front of each row.
+const LENGTHS: usize = 8;
+
+/// Rows, one behind the other.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct RowsBlock(Vec<u8>);
+
+impl RowsBlock {
+    /// Appends a row.
+    pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        // The engine's keys and values are shorter than 4 GiB.
+        self.0.extend((key.len() as u32).to_le_bytes());
+        self.0.extend((value.len() as u32).to_le_bytes());
+        self.0.extend(key);
+        self.0.extend(value);
+    }
+
+    /// Its bytes.
+    pub fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+
+    /// Whether it has no rows.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Forgets its rows, and keeps its memory.
+    pub fn clear(&mut self) {
+        self.0.clear();
+    }
+}
+
+/// The rows of a block's bytes. Behind an error comes nothing more.
+pub fn block_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], &[u8])>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let row = next_row(rest);
+        rest = row.as_ref().map_or(&[], |(_, _, behind)| behind);
+        Some(row.map(|(key, value, _)| (key, value)))
+    })
+}
+
+type Row<'b> = (&'b [u8], &'b [u8], &'b [u8]);
+
+fn next_row(bytes: &[u8]) -> Result<Row<'_>> {
+    let mut fields = Fields::new(bytes, torn);
+    let (key, value) = (fields.u32()? as usize, fields.u32()? as usize);
+    let (key, rest) = bytes[LENGTHS..].split_at_checked(key).ok_or_else(torn)?;
+    let (value, rest) = rest.split_at_checked(value).ok_or_else(torn)?;
+    Ok((key, value, rest))
+}
+
+fn torn() -> Error {
+    Error::corrupt("a block of rows ends inside a row")
+}
+
+/// Bytes in front of each record of a part.
+const FRAME: usize = 8;
+
+/// The record of a part, for the journal of a copy.
+pub fn part_record(part: &v1::CopyPart) -> Vec<u8> {
+    let body = part.encode_to_vec();
+    let mut record = Vec::with_capacity(FRAME + body.len());
+    record.extend((body.len() as u32).to_le_bytes());
+    record.extend(crc32c::crc32c(&body).to_le_bytes());
+    record.extend(body);
+    record
+}
+
+/// The whole records at the front of a journal's bytes, and where they end.
+pub fn read_parts(bytes: &[u8]) -> (Vec<v1::CopyPart>, u64) {
+    let (mut parts, mut end) = (Vec::new(), 0);
+    while let Ok((part, bytes)) = read_part(&bytes[end..]) {
+        parts.push(part);
+        end += bytes;
+    }
+    (parts, end as u64)
+}
+
+fn read_part(bytes: &[u8]) -> Result<(v1::CopyPart, usize)> {
+    let mut fields = Fields::new(bytes, torn_record);
+    let (length, crc) = (fields.u32()? as usize, fields.u32()?);
+    let body = fields.rest().get(..length).ok_or_else(torn_record)?;
+    if length > COPY_PART_RECORD_BYTES_MAX || crc32c::crc32c(body) != crc {
+        return Err(torn_record());
+    }
+    let part = v1::CopyPart::decode(body).map_err(|_| torn_record())?;
+    Ok((part, FRAME + length))
+}
+
+fn torn_record() -> Error {
+    Error::corrupt("the journal of a copy ends inside a record")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let rows: [(&[u8], &[u8]); 4] =
+            [(b"", b""), (b"a", b""), (b"b", b"value"), (b"c", &[0; 300])];
+        let mut block = RowsBlock::default();
+        rows.iter().for_each(|(key, value)| block.push(key, value));
+        let found: Result<Vec<_>> = block_rows(block.bytes()).collect();
+        assert_eq!(found.unwrap(), rows);
+        assert_eq!(block_rows(&[]).count(), 0);
+        for length in 1..block.bytes().len() {
+            let found: Vec<_> = block_rows(&block.bytes()[..length]).collect();
+            let whole = found.iter().filter(|row| row.is_ok()).count();
+            assert!(whole < rows.len() && whole + 1 >= found.len(), "{length}: {found:?}");
+        }
+    }
+
+    #[test]
+    fn a_flipped_record_ends_the_journal() {
+        let end = v1::CopyPartEnd { rows: 7, digest: vec![1; 16].into(), is_range_end: true };
+        let part = v1::CopyPart { range: 1, bytes: 9, end: Some(end), ..v1::CopyPart::default() };
+        let record = part_record(&part);
+        let two = record.repeat(2);
+        assert_eq!(read_parts(&two), (vec![part.clone(), part.clone()], two.len() as u64));
+        for place in 0..two.len() {
+            let mut flipped = two.clone();
+            flipped[place] ^= 4;
+            let (parts, end) = read_parts(&flipped);
+            assert_eq!(parts.len(), place / record.len(), "{place}");
+            assert_eq!(end, (parts.len() * record.len()) as u64);
+        }
+    }
+}

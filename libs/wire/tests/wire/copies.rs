@@ -1,0 +1,82 @@
+//! The golden vectors of what the ends of a shard's copy pass on and keep. `UPDATE_VECTORS=1`
+//! writes them anew.
+
+use forebay_core::rows_digest::RowsDigest;
+use forebay_testkit::vectors::{check, hex, read, unhex};
+use forebay_wire::shard_copy::{RowsBlock, block_rows, part_record, read_parts};
+use forebay_wire::v1;
+use serde_json::{Value, json};
+
+const COMMAND: &str = "cargo test -p forebay-wire --test wire";
+
+fn block(name: &str, rows: &[(&[u8], &[u8])]) -> Value {
+    let (mut block, mut digest) = (RowsBlock::default(), RowsDigest::default());
+    for (key, value) in rows {
+        block.push(key, value);
+        digest.add(key, value);
+    }
+    let row = |(key, value): &(&[u8], &[u8])| json!({"key_hex": hex(key), "value_hex": hex(value)});
+    json!({
+        "name": name,
+        "rows": rows.iter().map(row).collect::<Vec<_>>(),
+        "block_hex": hex(block.bytes()),
+        "digest_hex": hex(&digest.sum.to_le_bytes()),
+    })
+}
+
+fn record(name: &str, part: &v1::CopyPart) -> Value {
+    json!({"name": name, "record_hex": hex(&part_record(part))})
+}
+
+fn vectors() -> Value {
+    let long: Vec<u8> = (0..=255).cycle().take(600).collect();
+    let end = |rows, is_range_end| {
+        let digest = (1..=16).collect::<Vec<u8>>().into();
+        Some(v1::CopyPartEnd { rows, digest, is_range_end })
+    };
+    let part = v1::CopyPart {
+        range: 3,
+        file: 1_000,
+        last_key: b"duser-1".as_slice().into(),
+        bytes: 1 << 40,
+        end: end(7, false),
+    };
+    let last = v1::CopyPart { range: 0, end: end(0, true), ..v1::CopyPart::default() };
+    json!({
+        "spec": "proto/spec/copy.md",
+        "description": "Blocks of rows with their digests, and records of parts.",
+        "blocks": [
+            block("no rows", &[]),
+            block("an empty key and an empty value", &[(b"", b"")]),
+            block("several", &[(b"a", b"1"), (b"b", b""), (b"c", b"value")]),
+            block("long ones", &[(&long[..300], &long), (&long[1..301], &long[..241])]),
+        ],
+        "records": [record("a part", &part), record("a range that ends without rows", &last)],
+    })
+}
+
+#[test]
+fn the_bytes_of_copies_are_those_of_the_vectors() {
+    check("copy.json", &vectors(), COMMAND);
+    let held: Value = read("copy.json");
+    let text = |of: &Value, name: &str| unhex(of[name].as_str().unwrap());
+    for vector in held["blocks"].as_array().unwrap() {
+        let bytes = text(vector, "block_hex");
+        let rows: Vec<_> = block_rows(&bytes).map(Result::unwrap).collect();
+        let mut digest = RowsDigest::default();
+        rows.iter().for_each(|(key, value)| digest.add(key, value));
+        let told: Vec<_> = vector["rows"].as_array().unwrap().iter().collect();
+        assert_eq!(rows.len(), told.len());
+        for ((key, value), told) in rows.iter().zip(told) {
+            assert_eq!((*key, *value), (&text(told, "key_hex")[..], &text(told, "value_hex")[..]));
+        }
+        assert_eq!(RowsDigest::of(digest.rows, &text(vector, "digest_hex")).unwrap(), digest);
+    }
+    for vector in held["records"].as_array().unwrap() {
+        let bytes = text(vector, "record_hex");
+        let (parts, end) = read_parts(&bytes);
+        assert_eq!((parts.len(), end), (1, bytes.len() as u64));
+        assert_eq!(part_record(&parts[0]), bytes);
+    }
+    assert!(RowsDigest::of(1, &[0; 15]).is_err());
+}

@@ -1,0 +1,91 @@
+//! Blocks of rows, compressed where that is worth it.
+
+use bytes::Bytes;
+use forebay_core::limits::COPY_BLOCK_BYTES_MAX;
+use forebay_core::{Error, Result};
+use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
+
+/// Blocks that go as they are behind one that compression has not made smaller.
+const BLOCKS_LEFT_OUT: u32 = 15;
+/// A block goes compressed if it is smaller than so many hundredths of itself.
+const WORTH_PERCENT: usize = 85;
+
+/// Compresses block by block.
+#[derive(Default)]
+pub(super) struct Compression {
+    left_out: u32,
+    made: Vec<u8>,
+}
+
+impl Compression {
+    /// A block as it travels.
+    pub fn pack(&mut self, block: &[u8]) -> Bytes {
+        if self.left_out > 0 {
+            self.left_out -= 1;
+            return Bytes::copy_from_slice(block);
+        }
+        self.made.resize(get_maximum_output_size(block.len()), 0);
+        match compress_into(block, &mut self.made) {
+            Ok(length) if length * 100 < block.len() * WORTH_PERCENT => {
+                Bytes::copy_from_slice(&self.made[..length])
+            }
+            _ => {
+                self.left_out = BLOCKS_LEFT_OUT;
+                Bytes::copy_from_slice(block)
+            }
+        }
+    }
+}
+
+/// A block that has travelled, of so many bytes.
+///
+/// # Errors
+/// `Corrupt` for bytes that are no block of that length.
+pub(super) fn unpack(packed: Bytes, raw_bytes: u32) -> Result<Bytes> {
+    let raw_bytes = raw_bytes as usize;
+    if packed.len() == raw_bytes {
+        return Ok(packed);
+    }
+    if raw_bytes > COPY_BLOCK_BYTES_MAX {
+        let message = format!("a block of rows has {COPY_BLOCK_BYTES_MAX} bytes at most");
+        return Err(Error::corrupt(message));
+    }
+    let mut block = vec![0; raw_bytes];
+    match decompress_into(&packed, &mut block) {
+        Ok(length) if length == raw_bytes => Ok(block.into()),
+        _ => Err(Error::corrupt("a compressed block of rows is damaged")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::entropy::{Entropy, SeededEntropy};
+
+    use super::*;
+
+    #[test]
+    fn what_is_packed_is_unpacked() {
+        let mut compression = Compression::default();
+        let plain = vec![7; 100_000];
+        let packed = compression.pack(&plain);
+        assert!(packed.len() < 2_000);
+        assert_eq!(unpack(packed.clone(), 100_000).unwrap(), plain);
+        assert!(unpack(packed.clone(), 100_001).is_err());
+        assert!(unpack(packed.slice(..packed.len() - 1), 100_000).is_err());
+        assert!(unpack(packed, u32::MAX).is_err());
+        assert_eq!(unpack(compression.pack(&[]), 0).unwrap(), &b""[..]);
+    }
+
+    #[test]
+    fn what_does_not_get_smaller_is_left_as_it_is_for_a_while() {
+        let mut compression = Compression::default();
+        let entropy = SeededEntropy::new(1);
+        let random: Vec<_> = (0..10_000).map(|_| entropy.next_u64().unwrap() as u8).collect();
+        for _ in 0..20 {
+            assert_eq!(compression.pack(&random), random);
+        }
+        let plain = vec![7; 10_000];
+        let sizes: Vec<_> = (0..32).map(|_| compression.pack(&plain).len()).collect();
+        assert!(sizes.iter().filter(|size| **size == 10_000).count() < 16, "{sizes:?}");
+    }
+}

@@ -1,0 +1,290 @@
+//! The source of copies: freezes shards, holds them while they are read, and streams their rows.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::entropy::Entropy;
+use forebay_core::id::PartitionId;
+use forebay_core::limits::{COPIES_MAX, COPY_HELD_MS, COPY_RANGES_MAX, MESSAGE_BYTES_MAX};
+use forebay_core::rows_digest::RowsDigest;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_shard::{Export, PartEnd, Shard};
+use forebay_wire::shard_copy::RowsBlock;
+use forebay_wire::status::status_of_error;
+use forebay_wire::v1;
+use forebay_wire::v1::shard_copies_server::{ShardCopies, ShardCopiesServer};
+use futures::stream::{BoxStream, StreamExt};
+use parking_lot::Mutex;
+use tokio::sync::mpsc;
+use tokio::time::Instant;
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+use tracing::{info, warn};
+
+use super::compression::Compression;
+use super::throttle::Throttle;
+
+/// Blocks that wait to be sent, for each stream.
+const BLOCKS_WAITING: usize = 2;
+/// Time between two looks at what is no longer used.
+const SWEEP_EVERY: Duration = Duration::from_secs(30);
+
+/// Finds the shards that may be copied.
+#[tonic::async_trait]
+pub trait FindShard: Send + Sync + 'static {
+    /// The shard of a partition of the store of this name.
+    ///
+    /// # Errors
+    /// `NotFound` for a store that is not there, `Unavailable` for a shard that is not here.
+    async fn find(&self, store: &str, partition: PartitionId) -> Result<Arc<Shard>>;
+}
+
+/// Serves copies of shards. Cheap to clone.
+#[derive(Clone)]
+pub struct CopySource(Arc<Inner>);
+
+struct Inner {
+    shards: Arc<dyn FindShard>,
+    /// Where frozen shards lie.
+    dir: PathBuf,
+    entropy: Arc<dyn Entropy>,
+    /// Those that are open, by the ids of their copies; held while one is made, opened or removed.
+    frozen: tokio::sync::Mutex<BTreeMap<u64, Arc<Frozen>>>,
+    /// Of all copies together.
+    throttle: Arc<Throttle>,
+}
+
+struct Frozen {
+    export: Export,
+    used: Mutex<Instant>,
+    /// Of all its streams, with the bound that was asked for last.
+    throttle: Mutex<(u64, Arc<Throttle>)>,
+}
+
+impl Frozen {
+    fn new(export: Export) -> Arc<Self> {
+        let throttle = Mutex::new((0, Arc::new(Throttle::new(0))));
+        Arc::new(Self { export, used: Mutex::new(Instant::now()), throttle })
+    }
+
+    fn touch(&self) {
+        *self.used.lock() = Instant::now();
+    }
+
+    fn throttle(&self, bytes_per_second: u64) -> Arc<Throttle> {
+        let mut held = self.throttle.lock();
+        if held.0 != bytes_per_second {
+            *held = (bytes_per_second, Arc::new(Throttle::new(bytes_per_second)));
+        }
+        Arc::clone(&held.1)
+    }
+
+    fn is_unused(&self) -> bool {
+        self.used.lock().elapsed() > Duration::from_millis(COPY_HELD_MS)
+    }
+}
+
+/// The rows of a range, as they travel.
+type Rows = BoxStream<'static, Result<v1::CopyRows, Status>>;
+
+impl CopySource {
+    /// Copies of these shards, frozen in a folder on their own disk, with this bound of bytes in a
+    /// second for all copies together; 0: none. Lets go of what nobody reads, on the current
+    /// runtime, for as long as a clone lives.
+    pub fn start(
+        shards: Arc<dyn FindShard>,
+        dir: PathBuf,
+        entropy: Arc<dyn Entropy>,
+        bytes_per_second: u64,
+    ) -> Self {
+        let throttle = Arc::new(Throttle::new(bytes_per_second));
+        let inner = Arc::new(Inner { shards, dir, entropy, frozen: Default::default(), throttle });
+        let swept = Arc::downgrade(&inner);
+        tokio::spawn(async move {
+            while let Some(inner) = swept.upgrade() {
+                inner.sweep().await;
+                drop(inner);
+                tokio::time::sleep(SWEEP_EVERY).await;
+            }
+        });
+        Self(inner)
+    }
+
+    /// The service for a server, with our message limits.
+    pub fn into_server(self) -> ShardCopiesServer<Self> {
+        ShardCopiesServer::new(self)
+            .max_decoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+    }
+}
+
+impl Inner {
+    fn path(&self, id: u64) -> PathBuf {
+        self.dir.join(format!("{id:016x}"))
+    }
+
+    async fn begin(&self, request: v1::BeginCopyRequest) -> Result<v1::CopyPlan> {
+        let mut frozen = self.frozen.lock().await;
+        match self.find(&mut frozen, request.copy_id).await {
+            Ok(found) => return Ok(found.export.plan().clone()),
+            Err(error) if error.code() == ErrorCode::NotFound => {}
+            Err(error) => return Err(error),
+        }
+        if frozen.len() >= COPIES_MAX {
+            let advice = "many copies are under way; end one, or wait until one has ended";
+            let (limit, actual) = (COPIES_MAX as u64, frozen.len() as u64 + 1);
+            return Err(Error::limit_exceeded(advice, limit, actual));
+        }
+        let shard = self.shards.find(&request.store, PartitionId(request.partition)).await?;
+        let id = self.entropy.next_u64()?.max(1);
+        let path = self.path(id);
+        let store = request.store;
+        let freezing = move || Export::create(&shard, &store, &path, id, COPY_RANGES_MAX);
+        let export = blocking(freezing).await?;
+        let plan = export.plan().clone();
+        frozen.insert(id, Frozen::new(export));
+        Ok(plan)
+    }
+
+    /// What is frozen for a copy, by an earlier process too.
+    ///
+    /// # Errors
+    /// `NotFound` where nothing is.
+    async fn find(&self, frozen: &mut BTreeMap<u64, Arc<Frozen>>, id: u64) -> Result<Arc<Frozen>> {
+        if let Some(found) = frozen.get(&id) {
+            found.touch();
+            return Ok(Arc::clone(found));
+        }
+        let path = self.path(id);
+        let found = Frozen::new(blocking(move || Export::open(&path)).await?);
+        frozen.insert(id, Arc::clone(&found));
+        Ok(found)
+    }
+
+    async fn end(&self, frozen: &mut BTreeMap<u64, Arc<Frozen>>, id: u64) -> Result<()> {
+        frozen.remove(&id);
+        let path = self.path(id);
+        blocking(move || Export::remove(&path)).await
+    }
+
+    /// Lets go of what nobody has read for long, what an earlier process has left too.
+    async fn sweep(&self) {
+        let Ok(names) = std::fs::read_dir(&self.dir) else { return };
+        let ids = names.flatten().filter_map(|name| {
+            name.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok())
+        });
+        let mut frozen = self.frozen.lock().await;
+        for id in ids {
+            let is_unused = match frozen.get(&id) {
+                Some(found) => found.is_unused(),
+                // Held from now on, for whoever goes on with its copy.
+                None => self.find(&mut frozen, id).await.is_err(),
+            };
+            if !is_unused {
+                continue;
+            }
+            info!(id, "lets go of a frozen shard that nobody reads");
+            if let Err(error) = self.end(&mut frozen, id).await {
+                warn!(id, %error, "a frozen shard stays");
+            }
+        }
+    }
+
+    async fn rows(&self, request: v1::CopyRowsRequest) -> Result<Rows> {
+        let frozen = self.find(&mut *self.frozen.lock().await, request.copy_id).await?;
+        let throttles = [Arc::clone(&self.throttle), frozen.throttle(request.bytes_per_second)];
+        let (sender, receiver) = mpsc::channel(BLOCKS_WAITING);
+        tokio::task::spawn_blocking(move || {
+            let behind = request.behind.as_deref();
+            if let Err(error) = read_rows(&frozen, request.range as usize, behind, &sender) {
+                // A receiver that has gone wants no rows.
+                drop(sender.blocking_send(Err(status_of_error(&error))));
+            }
+        });
+        let admitted = ReceiverStream::new(receiver).then(move |rows| {
+            let throttles = throttles.clone();
+            async move {
+                if let Ok(v1::CopyRows { raw_bytes, .. }) = &rows {
+                    for throttle in &throttles {
+                        throttle.admit(*raw_bytes as usize).await;
+                    }
+                }
+                rows
+            }
+        });
+        Ok(admitted.boxed())
+    }
+}
+
+/// Reads a range to its end, or until nobody receives it.
+fn read_rows(
+    frozen: &Frozen,
+    range: usize,
+    behind: Option<&[u8]>,
+    sender: &mpsc::Sender<Result<v1::CopyRows, Status>>,
+) -> Result<()> {
+    let mut rows = frozen.export.rows(range, behind)?;
+    let (mut block, mut compression) = (RowsBlock::default(), Compression::default());
+    loop {
+        block.clear();
+        let end = rows.next(&mut block)?;
+        frozen.touch();
+        let packed = compression.pack(block.bytes());
+        let is_over = end.is_some_and(|end| end.is_range_end);
+        let message = v1::CopyRows {
+            crc32c: crc32c::crc32c(&packed),
+            block: packed,
+            // A block ends behind the row that makes it a MiB, and rows are far below 4 GiB.
+            raw_bytes: block.bytes().len() as u32,
+            part_end: end.map(part_end),
+        };
+        if sender.blocking_send(Ok(message)).is_err() || is_over {
+            return Ok(());
+        }
+    }
+}
+
+fn part_end(end: PartEnd) -> v1::CopyPartEnd {
+    let PartEnd { digest: RowsDigest { rows, sum }, is_range_end } = end;
+    v1::CopyPartEnd { rows, digest: sum.to_le_bytes().to_vec().into(), is_range_end }
+}
+
+#[tonic::async_trait]
+impl ShardCopies for CopySource {
+    type RowsStream = Rows;
+
+    async fn begin(
+        &self,
+        request: Request<v1::BeginCopyRequest>,
+    ) -> Result<Response<v1::CopyPlan>, Status> {
+        let plan = self.0.begin(request.into_inner()).await;
+        plan.map(Response::new).map_err(|error| status_of_error(&error))
+    }
+
+    async fn rows(
+        &self,
+        request: Request<v1::CopyRowsRequest>,
+    ) -> Result<Response<Self::RowsStream>, Status> {
+        let rows = self.0.rows(request.into_inner()).await;
+        rows.map(Response::new).map_err(|error| status_of_error(&error))
+    }
+
+    async fn end(
+        &self,
+        request: Request<v1::EndCopyRequest>,
+    ) -> Result<Response<v1::EndCopyResponse>, Status> {
+        let mut frozen = self.0.frozen.lock().await;
+        let ended = self.0.end(&mut frozen, request.into_inner().copy_id).await;
+        let ended = ended.map(|()| Response::new(v1::EndCopyResponse {}));
+        ended.map_err(|error| status_of_error(&error))
+    }
+}
+
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> Result<T> + Send + 'static,
+) -> Result<T> {
+    let done = tokio::task::spawn_blocking(work).await;
+    done.unwrap_or_else(|_| Err(Error::internal("a copy broke off; see the log")))
+}
