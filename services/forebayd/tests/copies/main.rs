@@ -138,6 +138,21 @@ async fn several_targets_copy_at_once_and_a_bound_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_kill_left_half_frozen_goes() {
+    let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+    let data = tempfile::tempdir().unwrap();
+    let torn = data.path().join("shards/copies/00000000000000ab.begun");
+    std::fs::create_dir_all(torn.join("shard")).unwrap();
+    let _served = Served::start(&log, data.path()).await;
+    let gone = async {
+        while torn.exists() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), gone).await.expect("it stays");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_cannot_be_copied_is_said() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
     let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

@@ -1,6 +1,7 @@
 //! The source of copies: freezes shards, holds them while they are read, and streams their rows.
 
 use std::collections::BTreeMap;
+use std::ffi::OsStr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -171,12 +172,15 @@ impl Inner {
 
     /// Lets go of what nobody has read for long, what an earlier process has left too.
     async fn sweep(&self) {
-        let Ok(names) = std::fs::read_dir(&self.dir) else { return };
-        let ids = names.flatten().filter_map(|name| {
-            name.file_name().to_str().and_then(|name| u64::from_str_radix(name, 16).ok())
-        });
         let mut frozen = self.frozen.lock().await;
-        for id in ids {
+        let Ok(names) = std::fs::read_dir(&self.dir) else { return };
+        for path in names.flatten().map(|name| name.path()) {
+            let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
+            let Ok(id) = u64::from_str_radix(name, 16) else {
+                // Nobody freezes anything at this moment: a kill has left it.
+                drop(blocking(move || Export::remove(&path)).await);
+                continue;
+            };
             let is_unused = match frozen.get(&id) {
                 Some(found) => found.is_unused(),
                 // Held from now on, for whoever goes on with its copy.
