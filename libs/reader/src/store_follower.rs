@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
-use forebay_core::id::{ClientId, LogId, PartitionId, Position, Sequence};
+use forebay_core::id::{ClientId, PartitionId, Position, Sequence};
 use forebay_core::outcome::Outcome;
 use forebay_core::{Error, Result};
-use forebay_wire::token::Token;
 
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::read::Read;
@@ -62,11 +61,6 @@ impl StoreFollower {
         &self.handle.0
     }
 
-    /// The definition at the newest schema version that any partition has seen.
-    pub fn schema(&self) -> Arc<SchemaAt> {
-        self.shared().schema()
-    }
-
     /// Whether a partition is among those that are followed.
     pub fn follows(&self, partition: PartitionId) -> bool {
         self.shared().partition(partition).is_ok()
@@ -75,14 +69,6 @@ impl StoreFollower {
     /// How each partition is at this moment.
     pub fn status(&self) -> ReaderStatus {
         self.shared().status()
-    }
-
-    /// Waits until every partition serves inside the readiness bound.
-    ///
-    /// # Errors
-    /// As [`Reader::await_ready`](crate::Reader::await_ready).
-    pub async fn await_ready(&self, timeout: Duration) -> Result<()> {
-        self.shared().await_ready(timeout).await
     }
 
     /// Waits for what `read` asks for in these partitions, and refuses those that do not answer or
@@ -94,14 +80,6 @@ impl StoreFollower {
         let shared = self.shared();
         shared.wait_for_read(read, partitions).await?;
         partitions.iter().try_for_each(|partition| shared.check_serves(*partition, read.age_max()))
-    }
-
-    /// Waits until everything that the token speaks of is applied, at most `timeout` long.
-    ///
-    /// # Errors
-    /// As [`Reader::wait_token`](crate::Reader::wait_token).
-    pub async fn wait_token(&self, token: &Token, timeout: Duration) -> Result<()> {
-        self.shared().wait_followed(token, timeout).await
     }
 
     /// Waits until a partition has applied this position, whatever its log.
@@ -129,14 +107,6 @@ impl StoreFollower {
         sequence: Sequence,
     ) -> Result<Option<Outcome>> {
         self.shared().partition(partition)?.outcome(client, sequence)
-    }
-
-    /// Id of the log that a partition is served from; `None` before its first entry.
-    ///
-    /// # Errors
-    /// `InvalidArgument` for a partition that is not followed.
-    pub fn log_id(&self, partition: PartitionId) -> Result<Option<LogId>> {
-        Ok(self.shared().partition(partition)?.board.picture().served.log_id)
     }
 
     /// Ends it: waits end with `Closed`, and its tasks behind that.

@@ -155,6 +155,44 @@ fn a_copy_goes_on_behind_what_is_durable() {
     assert_eq!(Export::open(&place).err().unwrap().code(), ErrorCode::NotFound);
 }
 
+#[test]
+fn one_process_copies_to_a_place_and_a_kill_at_its_end_loses_nothing() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new();
+    let replica = filled(&world, from.path(), 1_000);
+    let place = from.path().join("copies/1");
+    let export = Export::create(replica.writer.shard(), "users", &place, 1, 1).unwrap();
+    let directory = directory(to.path());
+    let import = directory.begin_import(export.plan().clone()).unwrap();
+    for again in [
+        directory.resume_import("users", AT.partition).err(),
+        directory.begin_import(export.plan().clone()).err(),
+    ] {
+        assert_eq!(again.unwrap().code(), ErrorCode::Conflict);
+    }
+    assert!(copy_range(&export, &import, 0, usize::MAX));
+    let names = || std::fs::read_dir(to.path()).unwrap().map(|name| name.unwrap().path());
+    let copy = names().find(|path| path.is_dir()).unwrap();
+    let kept = ["plan", "parts"].map(|name| (name, std::fs::read(copy.join(name)).unwrap()));
+    directory.take_in(import).unwrap();
+    assert!(!copy.exists());
+    let leave = || {
+        std::fs::create_dir_all(&copy).unwrap();
+        kept.iter().for_each(|(name, bytes)| std::fs::write(copy.join(name), bytes).unwrap());
+    };
+    // Killed between taking the files in and giving the shard its name.
+    leave();
+    let shard = names().find(|path| path.is_dir() && *path != copy).unwrap();
+    std::fs::rename(&shard, copy.join("shard")).unwrap();
+    let import = directory.resume_import("users", AT.partition).unwrap().unwrap();
+    directory.take_in(import).unwrap();
+    // Killed behind that.
+    leave();
+    assert!(directory.resume_import("users", AT.partition).unwrap().is_none());
+    assert!(!copy.exists());
+    assert!(world.resume(to.path()).live() == replica.live());
+}
+
 /// Rows that are told, whatever their end says.
 struct Told(Vec<(Vec<u8>, Vec<u8>)>, RowsDigest);
 

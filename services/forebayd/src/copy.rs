@@ -26,7 +26,7 @@ pub(crate) struct CopySettings {
     /// The data folder of the node that is to follow the shard from then on; it does not run now.
     #[arg(long, env = "FOREBAY_DATA_DIR", default_value = "forebay-data")]
     data_dir: PathBuf,
-    /// Ranges of keys that are read side by side; each takes 8 MiB of memory at most.
+    /// Ranges of keys that are read side by side; each takes some 8 MiB of memory.
     #[arg(long, default_value_t = 2)]
     streams: usize,
     /// Most bytes of keys and values in a second; 0: as fast as it goes.

@@ -6,6 +6,7 @@
 //! [`ShardService`] reads documents in the order of their keys; [`CopySource`] lets others copy the
 //! shards, and [`CopyTarget`] copies those of others.
 
+mod blocking;
 mod copies;
 mod dead_letters;
 mod health;

@@ -2,6 +2,7 @@
 //! partitions of all stores: each has the duties of those that the brokers assign to it. Loopback
 //! only.
 
+use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -11,7 +12,7 @@ use clap::Parser;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::{Entropy, SystemEntropy};
 use forebay_core::limits::SHARD_MEMORY_MIB;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{CatalogFollower, ChangeLog, KafkaGroup, KafkaLog};
 use forebay_replicator_service::{
     ChangeStreamService, CopySource, LogHeartbeats, ReplicaShards, Replicas, ReplicatorParts,
@@ -45,6 +46,26 @@ struct Settings {
     copy_bytes_per_second: u64,
 }
 
+/// Keeps a second process out of a data folder: the group would take it for this one, and shut this
+/// one out. Held until the file is dropped.
+fn lock(data_dir: &Path) -> Result<File> {
+    let path = data_dir.join("lock");
+    let refused = |error: std::io::Error| {
+        Error::unavailable(format!("{} cannot be used: {error}", path.display()))
+    };
+    std::fs::create_dir_all(data_dir).map_err(refused)?;
+    let file = File::create(&path).map_err(refused)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::Error(error)) => Err(refused(error)),
+        Err(TryLockError::WouldBlock) => {
+            let dir = data_dir.display();
+            let message = format!("{dir} is in use by another process; stop it or use another one");
+            Err(Error::new(ErrorCode::Conflict, message))
+        }
+    }
+}
+
 /// What the group knows this process by over restarts: it goes with the shards.
 fn instance(data_dir: &Path, entropy: &dyn Entropy) -> Result<String> {
     let path = data_dir.join("instance");
@@ -58,7 +79,6 @@ fn instance(data_dir: &Path, entropy: &dyn Entropy) -> Result<String> {
         _ => {}
     }
     let made = format!("{:016x}", entropy.next_u64()?);
-    std::fs::create_dir_all(data_dir).map_err(refused)?;
     std::fs::write(&path, &made).map_err(refused)?;
     Ok(made)
 }
@@ -69,6 +89,7 @@ async fn run(settings: Settings) -> Result<()> {
     let options = settings.kafka.options()?;
     let log: Arc<dyn ChangeLog> = Arc::new(KafkaLog::open(options.clone()).await?);
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+    let _held = lock(&settings.data_dir)?;
     let instance = instance(&settings.data_dir, &*entropy)?;
     let name = format!("{PROGRAM}@{address}");
     let membership = Arc::new(KafkaGroup::join(&options, "replicators", &name, &instance)?);

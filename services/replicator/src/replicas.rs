@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use crate::dead_letters::{Copier, DeadLetterCounts, Waiting};
 use crate::heartbeat::{self, Heartbeats};
+use crate::peers::Peers;
 use crate::shards::StoreShards;
 
 /// How long a replica may take to end that must give way to another.
@@ -94,6 +95,8 @@ pub struct Replicas {
     replicas: Arc<Mutex<BTreeMap<StoreId, Replica>>>,
     /// Told of each replica that is opened.
     opened: Arc<watch::Sender<()>>,
+    /// Who has the partitions that are not here.
+    peers: Peers,
     follower: JoinHandle<()>,
 }
 
@@ -102,13 +105,19 @@ impl Replicas {
     pub fn follow(parts: ReplicatorParts) -> Self {
         let replicas = Arc::new(Mutex::new(BTreeMap::new()));
         let opened = Arc::new(watch::Sender::new(()));
+        let peers = Peers::new(Arc::clone(&parts.membership));
         let keeper = Keeper {
             replicas: Arc::clone(&replicas),
             opened: Arc::clone(&opened),
             parts,
             reopen: Arc::default(),
         };
-        Self { replicas, opened, follower: tokio::spawn(keeper.run()) }
+        Self { replicas, opened, peers, follower: tokio::spawn(keeper.run()) }
+    }
+
+    /// Who has the partitions that are not here.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
     }
 
     /// The verdict on this client's change, which the log holds at `position`; waits for the

@@ -16,7 +16,7 @@ use forebay_wire::v1::replicator_server::{Replicator, ReplicatorServer};
 use tonic::{Request, Response, Status};
 
 use crate::dead_letters;
-use crate::peers::{Owner, Peers, forwarded};
+use crate::peers::{Owner, forwarded};
 use crate::replicas::{Replicas, ReplicatorParts, StoreMetrics};
 
 /// Longest wait for an outcome that a request may ask for.
@@ -31,14 +31,12 @@ const FOLD_WAIT: Duration = Duration::from_secs(5);
 pub struct ReplicatorService {
     parts: ReplicatorParts,
     replicas: Arc<Replicas>,
-    peers: Arc<Peers>,
 }
 
 impl ReplicatorService {
     /// The service over these replicas and what they are made of.
     pub fn new(parts: ReplicatorParts, replicas: Arc<Replicas>) -> Self {
-        let peers = Arc::new(Peers::new(Arc::clone(&parts.membership)));
-        Self { parts, replicas, peers }
+        Self { parts, replicas }
     }
 
     /// The service for a server, with our message limits.
@@ -57,7 +55,7 @@ impl ReplicatorService {
             store: StoreId(request.store_id),
             partition: PartitionId(request.partition),
         };
-        if let Owner::Peer(peer) = self.peers.owner(at, &came_with).await? {
+        if let Owner::Peer(peer) = self.replicas.peers().owner(at, &came_with).await? {
             let answer = ReplicatorClient::new(peer).outcome(forwarded(request)).await;
             return Ok(answer.map_err(|status| error_of_status(&status))?.into_inner());
         }

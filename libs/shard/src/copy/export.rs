@@ -17,7 +17,7 @@ use prost::Message;
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 
-use super::files::{refused, write_durably};
+use super::files::{refused, remove_folder, write_durably};
 use super::ranges::{RowRange, split};
 use crate::error::explained;
 use crate::resources::Resources;
@@ -52,7 +52,7 @@ impl Export {
         ranges_max: usize,
     ) -> Result<Self> {
         let begun = dir.with_extension("begun");
-        remove(&begun)?;
+        remove_folder(&begun)?;
         fs::create_dir_all(&begun).map_err(|error| refused("freezing a shard", &error))?;
         let freezing = |error| shard.explained(&error, "freezing a shard");
         let checkpoint = Checkpoint::new(&shard.db).map_err(freezing)?;
@@ -121,22 +121,13 @@ impl Export {
     /// # Errors
     /// `Unavailable` for a disk that refuses.
     pub fn remove(dir: &Path) -> Result<()> {
-        remove(dir)
+        remove_folder(dir)
     }
 }
 
 fn open(dir: &Path) -> Result<DB> {
     let opened = DB::open_for_read_only(&Resources::export_options(), dir.join(SHARD), false);
     opened.map_err(|error| explained(&error, "opening a frozen shard"))
-}
-
-fn remove(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(refused("removing a frozen shard", &error))
-        }
-        _ => Ok(()),
-    }
 }
 
 fn plan(db: &DB, at: PartitionRef, id: u64, ranges_max: usize) -> Result<v1::CopyPlan> {

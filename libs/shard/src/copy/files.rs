@@ -31,3 +31,16 @@ pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
 pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
+
+/// Removes a folder and all in it, if it is there.
+///
+/// # Errors
+/// `Unavailable` for a disk that refuses.
+pub(super) fn remove_folder(path: &Path) -> Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(refused("removing what was kept of a copy", &error))
+        }
+        _ => Ok(()),
+    }
+}

@@ -1,13 +1,13 @@
 //! A shard that is being copied here: the rows of each part become a file of the engine, and all
 //! files at once a shard.
 
-use std::fs;
+use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::state_rows::HEAD;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::shard_copy::block_rows;
 use forebay_wire::v1;
 use parking_lot::Mutex;
@@ -15,7 +15,7 @@ use prost::Message;
 use rocksdb::{DB, IngestExternalFileOptions, Options, SstFileWriter};
 
 use super::export::{PLAN, PartEnd, SHARD};
-use super::files::{refused, sync_folder, write_durably};
+use super::files::{refused, remove_folder, sync_folder, write_durably};
 use super::parts::PartsJournal;
 use crate::error::explained;
 use crate::resources::Resources;
@@ -50,6 +50,8 @@ pub trait PartSource {
 
 /// A shard that is being copied here. Parts of different ranges may be written at the same time.
 pub struct Import {
+    /// Keeps a second process from copying the same partition to the same place.
+    _lock: File,
     dir: PathBuf,
     plan: v1::CopyPlan,
     state: Mutex<State>,
@@ -70,10 +72,11 @@ impl Import {
     /// `Corrupt` for a plan that is none, `Unavailable` for a disk that refuses.
     pub(crate) fn begin(dir: &Path, plan: v1::CopyPlan) -> Result<Self> {
         check(&plan)?;
-        remove(dir)?;
+        let lock = lock(dir)?;
+        remove_folder(dir)?;
         fs::create_dir_all(dir).map_err(|error| refused("beginning a copy", &error))?;
         write_durably(&dir.join(PLAN), &plan.encode_to_vec())?;
-        Self::of(dir, plan)
+        Self::of(lock, dir, plan)
     }
 
     /// Goes on with what an earlier process has left; `None` where that is nothing.
@@ -81,13 +84,14 @@ impl Import {
     /// # Errors
     /// `Unavailable` for a disk that refuses.
     pub(crate) fn resume(dir: &Path) -> Result<Option<Self>> {
+        let lock = lock(dir)?;
         let bytes = match fs::read(dir.join(PLAN)) {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             bytes => bytes.map_err(|error| refused("reading the plan of a copy", &error))?,
         };
         let plan = v1::CopyPlan::decode(&bytes[..]).ok().filter(|plan| check(plan).is_ok());
-        let Some(plan) = plan else { return remove(dir).map(|()| None) };
-        let import = Self::of(dir, plan)?;
+        let Some(plan) = plan else { return remove_folder(dir).map(|()| None) };
+        let import = Self::of(lock, dir, plan)?;
         // Killed when its shard had left already.
         let is_taken_in = {
             let state = import.state.lock();
@@ -96,17 +100,18 @@ impl Import {
             are_ended && !dir.join(SHARD).exists() && state.files.iter().any(is_gone)
         };
         if is_taken_in {
-            return remove(dir).map(|()| None);
+            return remove_folder(dir).map(|()| None);
         }
         Ok(Some(import))
     }
 
-    fn of(dir: &Path, plan: v1::CopyPlan) -> Result<Self> {
+    fn of(lock: File, dir: &Path, plan: v1::CopyPlan) -> Result<Self> {
         let (journal, parts) = PartsJournal::open(&dir.join(PARTS))?;
         let ranges = vec![RangeDone::default(); plan.ranges.len()];
         let mut state = State { journal, ranges, files: Vec::new(), next_file: 0 };
         parts.iter().try_for_each(|part| state.take(part))?;
-        Ok(Self { dir: dir.to_owned(), plan, state: Mutex::new(state) })
+        let (dir, state) = (dir.to_owned(), Mutex::new(state));
+        Ok(Self { _lock: lock, dir, plan, state })
     }
 
     /// What is copied.
@@ -192,7 +197,7 @@ impl Import {
             sync_folder(path)
         };
         moving().map_err(|error| refused("taking in a copy", &error))?;
-        remove(&self.dir)
+        remove_folder(&self.dir)
     }
 
     /// Gives it up, and removes what was copied.
@@ -200,7 +205,7 @@ impl Import {
     /// # Errors
     /// `Unavailable` for a disk that refuses.
     pub fn remove(self) -> Result<()> {
-        remove(&self.dir)
+        remove_folder(&self.dir)
     }
 }
 
@@ -292,6 +297,24 @@ impl<'w> PartWriter<'w> {
     }
 }
 
+/// Takes the lock of a copy's folder, which lies beside it.
+///
+/// # Errors
+/// `Conflict` where another process, or this one, has it; `Unavailable` for a disk that refuses.
+fn lock(dir: &Path) -> Result<File> {
+    let told = |error: std::io::Error| refused("taking the lock of a copy", &error);
+    dir.parent().map_or(Ok(()), fs::create_dir_all).map_err(told)?;
+    let file = File::create(dir.with_extension("lock")).map_err(told)?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::Error(error)) => Err(told(error)),
+        Err(TryLockError::WouldBlock) => {
+            let message = "the partition is being copied to this place; wait until that has ended";
+            Err(Error::new(ErrorCode::Conflict, message))
+        }
+    }
+}
+
 /// # Errors
 /// `Corrupt` for a plan whose ranges leave keys out.
 fn check(plan: &v1::CopyPlan) -> Result<()> {
@@ -309,13 +332,4 @@ fn check(plan: &v1::CopyPlan) -> Result<()> {
 
 fn file_path(dir: &Path, file: u32) -> PathBuf {
     dir.join(format!("{file}.sst"))
-}
-
-fn remove(dir: &Path) -> Result<()> {
-    match fs::remove_dir_all(dir) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
-            Err(refused("removing a copy", &error))
-        }
-        _ => Ok(()),
-    }
 }

@@ -26,6 +26,7 @@ use tracing::{info, warn};
 
 use super::compression::Compression;
 use super::throttle::Throttle;
+use crate::blocking::blocking;
 
 /// Blocks that wait to be sent, for each stream.
 const BLOCKS_WAITING: usize = 2;
@@ -284,11 +285,4 @@ impl ShardCopies for CopySource {
         let ended = ended.map(|()| Response::new(v1::EndCopyResponse {}));
         ended.map_err(|error| status_of_error(&error))
     }
-}
-
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Error::internal("a copy broke off; see the log")))
 }

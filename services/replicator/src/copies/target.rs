@@ -25,6 +25,7 @@ use tracing::{info, warn};
 
 use super::compression::unpack;
 use super::progress::{CopyProgress, Meter};
+use crate::blocking::blocking;
 
 /// Blocks that wait to be written, for each stream.
 const BLOCKS_WAITING: usize = 2;
@@ -40,8 +41,8 @@ const BEGUN_MAX: u32 = 3;
 /// How a shard is copied.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Ranges that are read side by side, each over a connection of its own. Each takes 8 MiB of
-    /// memory at most, and a thread.
+    /// Ranges that are read side by side, each over a connection of its own. Each takes a
+    /// thread, and some 8 MiB of memory where rows are small.
     pub streams: usize,
     /// Most bytes of keys and values in a second; 0: as fast as it goes.
     pub bytes_per_second: u64,
@@ -305,9 +306,28 @@ fn is_passing(error: &Error) -> bool {
     matches!(error.code(), Unavailable | UnknownOutcome | DeadlineExceeded)
 }
 
-async fn blocking<T: Send + 'static>(
-    work: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let done = tokio::task::spawn_blocking(work).await;
-    done.unwrap_or_else(|_| Err(Error::internal("a copy broke off; see the log")))
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What a target makes of one message that is damaged on its way.
+    fn refused(damage: impl FnOnce(&mut v1::CopyRows)) -> ErrorCode {
+        let block = Bytes::from_static(b"some rows");
+        let (crc32c, raw_bytes) = (crc32c::crc32c(&block), block.len() as u32);
+        let mut rows = v1::CopyRows { block, raw_bytes, crc32c, part_end: None };
+        damage(&mut rows);
+        let (sender, receiver) = mpsc::channel(1);
+        sender.try_send(rows).unwrap();
+        let mut blocks = Blocks { receiver, received: Arc::default() };
+        blocks.next_block().unwrap_err().code()
+    }
+
+    #[test]
+    fn rows_that_are_damaged_on_their_way_are_refused() {
+        let corrupt = ErrorCode::Corrupt;
+        assert_eq!(refused(|rows| rows.block = Bytes::from_static(b"some rowS")), corrupt);
+        assert_eq!(refused(|rows| rows.crc32c ^= 1), corrupt);
+        assert_eq!(refused(|rows| rows.raw_bytes += 1), corrupt);
+        assert_eq!(refused(|rows| rows.part_end = Some(v1::CopyPartEnd::default())), corrupt);
+    }
 }

@@ -1,11 +1,11 @@
 //! Reads documents out of a view: by their keys, and page by page in their order. Blocks on the
 //! disk.
 
+use forebay_core::Result;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::SchemaVersion;
 use forebay_core::key::Key;
 use forebay_core::limits::{SCAN_PAGE_BYTES, SCAN_PAGE_ROWS_MAX};
-use forebay_core::{Error, Result};
 use forebay_index::SchemaSet;
 use forebay_shard::View;
 use forebay_wire::document::document_message;
@@ -89,12 +89,4 @@ pub(super) fn read_documents(
         Ok(seen.document(fields, key, row)?.map(|document| (document, row.len())))
     });
     found.collect()
-}
-
-/// Reads where it may wait for the disk.
-pub(super) async fn blocking<T: Send + 'static>(
-    read: impl FnOnce() -> Result<T> + Send + 'static,
-) -> Result<T> {
-    let read = tokio::task::spawn_blocking(read).await;
-    read.unwrap_or_else(|_| Err(Error::internal("an ordered read broke off; see the log")))
 }

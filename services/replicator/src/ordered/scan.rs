@@ -14,7 +14,8 @@ use forebay_wire::v1;
 
 use super::asked::Asked;
 use super::here::Here;
-use super::pages::{Page, blocking, read_page};
+use super::pages::{Page, read_page};
+use crate::blocking::blocking;
 
 /// A scan between two of its pages.
 pub(super) struct Scanning {

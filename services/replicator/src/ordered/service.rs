@@ -20,9 +20,9 @@ use tonic::{Request, Response, Status};
 use super::asked::read_of;
 use super::get::{Getting, Places};
 use super::here::{Here, elsewhere};
-use super::pages::blocking;
 use super::scan::Scanning;
-use crate::peers::{Owner, Peers, forwarded};
+use crate::blocking::blocking;
+use crate::peers::{Owner, forwarded};
 use crate::replicas::{Replicas, ReplicatorParts};
 
 /// Ordered reads as a gRPC service.
@@ -30,7 +30,6 @@ use crate::replicas::{Replicas, ReplicatorParts};
 pub struct ShardService {
     parts: ReplicatorParts,
     replicas: Arc<Replicas>,
-    peers: Arc<Peers>,
 }
 
 /// The pages of a scan.
@@ -39,8 +38,7 @@ type Pages = Pin<Box<dyn Stream<Item = Result<v1::ScanResponse, Status>> + Send>
 impl ShardService {
     /// The service over these replicas and what they are made of.
     pub fn new(parts: ReplicatorParts, replicas: Arc<Replicas>) -> Self {
-        let peers = Arc::new(Peers::new(Arc::clone(&parts.membership)));
-        Self { parts, replicas, peers }
+        Self { parts, replicas }
     }
 
     /// The service for a server, with our message limits.
@@ -88,7 +86,7 @@ impl ShardService {
         let mut theirs = Vec::new();
         for (partition, places) in places {
             let at = PartitionRef { store: schema.definition.store, partition };
-            match self.peers.owner(at, came_with).await {
+            match self.replicas.peers().owner(at, came_with).await {
                 Ok(Owner::Here) => drop(ours.insert(partition, places)),
                 Ok(Owner::Peer(peer)) => theirs.push((places, peer)),
                 Err(error) => getting.refuse(&places, &error),
@@ -118,7 +116,7 @@ impl ShardService {
         let schema = self.schema(&request.store).map_err(&refused)?;
         let at = PartitionRef { store: schema.definition.store, partition };
         let owner = match partition.0 < schema.definition.partitions.0 {
-            true => self.peers.owner(at, &came_with).await.map_err(&refused)?,
+            true => self.replicas.peers().owner(at, &came_with).await.map_err(&refused)?,
             // Refused here.
             false => Owner::Here,
         };

@@ -102,6 +102,22 @@ async fn partitions_are_divided_and_each_answers_for_all() {
     settled(&[&one, &other]).await;
 }
 
+#[test]
+fn a_second_process_does_not_share_a_data_folder() {
+    let data = tempfile::tempdir().unwrap();
+    let path = data.path().to_owned();
+    let _first = Service::replicator_in(data, "folder", "127.0.0.1:0");
+    let told = crate::refused(
+        crate::service::replicator(),
+        &[
+            &["--listen", "127.0.0.1:0", "--data-dir", path.to_str().unwrap()][..],
+            &crate::service::on_kafka("folder", &crate::service::brokers()),
+        ]
+        .concat(),
+    );
+    assert!(told.contains("Conflict"), "{told}");
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_is_killed_and_comes_back_goes_on_with_its_shards() {
     let mut replicator = Service::replicator("back", "127.0.0.1:0");
