@@ -1,7 +1,6 @@
 //! A disk that is really full: a small tmpfs under the data directory.
 
-use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,66 +14,13 @@ use forebay_log::{ChangeLog, MemoryLog};
 
 use crate::daemon::{Daemon, LONG};
 use crate::served::{Served, is_caught_up};
+use crate::small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 
 const DISK_BYTES: usize = 12 << 20;
 const FILLER_BYTES: usize = 3 << 20;
 const BLOB_BYTES: usize = 100_000;
 /// Blobs that the shards find room for.
 const BLOBS_FITTING: usize = 30;
-/// Set where the test runs again inside a namespace in which it may mount.
-const INNER: &str = "FOREBAY_TEST_MAY_MOUNT";
-
-/// A file system of its own; unmounted when the test ends.
-struct SmallDisk(tempfile::TempDir);
-
-impl SmallDisk {
-    /// `None` where this process may not mount.
-    fn mount() -> Option<Self> {
-        let dir = tempfile::tempdir().unwrap();
-        let size = format!("size={DISK_BYTES}");
-        let mount = Command::new("mount")
-            .args(["-t", "tmpfs", "-o", &size, "forebay-test"])
-            .arg(dir.path())
-            .output();
-        mount.is_ok_and(|output| output.status.success()).then_some(Self(dir))
-    }
-
-    fn data_dir(&self) -> PathBuf {
-        self.0.path().join("data")
-    }
-
-    fn fill(&self) {
-        std::fs::write(self.filler(), vec![1; FILLER_BYTES]).unwrap();
-    }
-
-    fn free(&self) {
-        std::fs::remove_file(self.filler()).unwrap();
-    }
-
-    fn filler(&self) -> PathBuf {
-        self.0.path().join("filler")
-    }
-}
-
-impl Drop for SmallDisk {
-    fn drop(&mut self) {
-        let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
-    }
-}
-
-/// Runs this test again in a user and mount namespace, where an ordinary user may mount a tmpfs.
-fn run_again_where_mounting_is_permitted(test: &str) {
-    let fix = "run it as root, or allow unprivileged user namespaces";
-    assert!(std::env::var_os(INNER).is_none(), "this test mounts a tmpfs and may not; fix: {fix}");
-    let status = Command::new("unshare")
-        .args(["--map-root-user", "--mount"])
-        .arg(std::env::current_exe().unwrap())
-        .args(["--exact", test, "--nocapture"])
-        .env(INNER, "1")
-        .status();
-    let passed = status.is_ok_and(|status| status.success());
-    assert!(passed, "it did not pass in a namespace of its own; fix: {fix}");
-}
 
 fn start(data_dir: &Path, listen: &str) -> Daemon {
     Daemon::start(&["--data-dir", data_dir.to_str().unwrap()], listen)
@@ -147,13 +93,14 @@ fn assert_full(error: &Error) {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room() {
-    let Some(disk) = SmallDisk::mount() else {
+    let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
         let test = "full_disk::\
             a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room";
         return run_again_where_mounting_is_permitted(test);
     };
-    disk.fill();
-    let mut daemon = start(&disk.data_dir(), "127.0.0.1:0");
+    disk.fill(FILLER_BYTES);
+    let data = disk.path().join("data");
+    let mut daemon = start(&data, "127.0.0.1:0");
     let address = daemon.address.clone();
     let client = Client::connect(&address, ClientOptions::default()).await.unwrap();
     let store = client.create_store(&spec()).await.unwrap();
@@ -172,7 +119,7 @@ async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room(
         if round == 1 {
             // A full disk keeps nobody from starting.
             daemon.kill();
-            daemon = start(&disk.data_dir(), &address);
+            daemon = start(&data, &address);
             assert_full(&acknowledged.increment(&store).await.unwrap_err());
         }
         disk.free();
@@ -183,7 +130,7 @@ async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room(
         }
     }
     daemon.kill();
-    let daemon = start(&disk.data_dir(), &address);
+    let daemon = start(&data, &address);
     let fresh = Reader::open(&daemon.address, ReaderOptions::new("blobs")).await.unwrap();
     acknowledged.assert_held_by(&fresh).await;
 }
@@ -191,7 +138,7 @@ async fn a_full_disk_refuses_typed_loses_nothing_and_goes_on_when_there_is_room(
 /// Leaves room for the second round: the filler takes what is free but for some writes.
 async fn disk_fills_again(disk: &SmallDisk, acknowledged: &mut Acknowledged, store: &Store) {
     let before = acknowledged.blobs;
-    std::fs::write(disk.filler(), vec![1; FILLER_BYTES / 2]).unwrap();
+    disk.fill(FILLER_BYTES / 2);
     acknowledged.increment(store).await.unwrap();
     assert_eq!(acknowledged.blobs, before);
 }
@@ -205,13 +152,13 @@ fn noise(key: i64) -> Vec<u8> {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shards_on_a_full_disk_stop_no_write_and_catch_up_when_there_is_room() {
-    let Some(disk) = SmallDisk::mount() else {
+    let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
         let test = "full_disk::shards_on_a_full_disk_stop_no_write_and_catch_up_when_there_is_room";
         return run_again_where_mounting_is_permitted(test);
     };
-    std::fs::write(disk.filler(), vec![1; DISK_BYTES - BLOBS_FITTING * BLOB_BYTES]).unwrap();
+    disk.fill(DISK_BYTES - BLOBS_FITTING * BLOB_BYTES);
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    let mut served = Served::start(&log, &disk.data_dir()).await;
+    let mut served = Served::start(&log, &disk.path().join("data")).await;
     let store = served.client().await.create_store(&spec()).await.unwrap();
     let id = store.definition().store;
     served.replica(id, is_caught_up).await;

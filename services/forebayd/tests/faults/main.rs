@@ -12,3 +12,5 @@ mod kills;
 #[path = "../served/mod.rs"]
 mod served;
 mod shards;
+#[path = "../small_disk/mod.rs"]
+mod small_disk;

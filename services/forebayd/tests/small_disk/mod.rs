@@ -1,0 +1,62 @@
+//! A disk that is really full: a small tmpfs, in a name space of its own where need be.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Set where a test runs again inside a namespace in which it may mount.
+const INNER: &str = "FOREBAY_TEST_MAY_MOUNT";
+
+/// A file system of its own; unmounted when the test ends.
+pub struct SmallDisk(tempfile::TempDir);
+
+impl SmallDisk {
+    /// One of so many bytes; `None` where this process may not mount.
+    pub fn mount(bytes: usize) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let size = format!("size={bytes}");
+        let mount = Command::new("mount")
+            .args(["-t", "tmpfs", "-o", &size, "forebay-test"])
+            .arg(dir.path())
+            .output();
+        mount.is_ok_and(|output| output.status.success()).then_some(Self(dir))
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    /// Takes so many bytes of it; all that it has where they are more.
+    pub fn fill(&self, bytes: usize) {
+        let filled = std::fs::write(self.filler(), vec![1; bytes]);
+        let is_full = |error: std::io::Error| error.kind() == std::io::ErrorKind::StorageFull;
+        assert!(filled.err().is_none_or(is_full));
+    }
+
+    pub fn free(&self) {
+        std::fs::remove_file(self.filler()).unwrap();
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.0.path().join("filler")
+    }
+}
+
+impl Drop for SmallDisk {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("--lazy").arg(self.0.path()).status();
+    }
+}
+
+/// Runs a test again in a user and mount namespace, where an ordinary user may mount a tmpfs.
+pub fn run_again_where_mounting_is_permitted(test: &str) {
+    let fix = "run it as root, or allow unprivileged user namespaces";
+    assert!(std::env::var_os(INNER).is_none(), "this test mounts a tmpfs and may not; fix: {fix}");
+    let status = Command::new("unshare")
+        .args(["--map-root-user", "--mount"])
+        .arg(std::env::current_exe().unwrap())
+        .args(["--exact", test, "--nocapture"])
+        .env(INNER, "1")
+        .status();
+    let passed = status.is_ok_and(|status| status.success());
+    assert!(passed, "it did not pass in a namespace of its own; fix: {fix}");
+}
