@@ -165,6 +165,8 @@ pub const COPY_PART_BYTES_MAX: u64 = 64 * 1024 * 1024;
 pub const COPY_PART_RECORD_BYTES_MAX: usize = 1024 * 1024;
 /// Ranges that a copy is divided into, at most.
 pub const COPY_RANGES_MAX: usize = 64;
+/// Files that a copy moves, at most: all of them stand in its plan.
+pub const COPY_FILES_MAX: usize = 64 * 1024;
 /// Shards that are frozen for copies at once.
 pub const COPIES_MAX: usize = 8;
 /// How long a shard stays frozen that nobody reads, in milliseconds.

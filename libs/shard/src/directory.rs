@@ -97,15 +97,15 @@ impl ShardDirectory {
     /// Goes on with what was copied of a partition of this store.
     ///
     /// # Errors
-    /// As [`ShardDirectory::resume`].
+    /// `Conflict` while somebody does, else as [`ShardDirectory::resume`].
     pub fn resume_import(&self, store: &str, partition: PartitionId) -> Result<Option<Import>> {
         for (at, path) in self.imports()? {
             if at.partition != partition {
                 continue;
             }
-            let import = Import::resume(&path)?;
-            if import.as_ref().is_some_and(|import| import.plan().store == store) {
-                return Ok(import);
+            // Another store's may be under way.
+            if Import::plan_in(&path)?.is_some_and(|plan| plan.store == store) {
+                return Import::resume(&path);
             }
         }
         Ok(None)
@@ -114,7 +114,8 @@ impl ShardDirectory {
     /// Begins to copy a partition as planned; what was copied of it before is gone.
     ///
     /// # Errors
-    /// `Corrupt` for a plan that leaves keys out, else as [`ShardDirectory::resume`].
+    /// `Corrupt` for a plan that leaves keys out or names other files than a shard's, `Conflict`
+    /// while somebody copies the partition to here, else as [`ShardDirectory::resume`].
     pub fn begin_import(&self, plan: CopyPlan) -> Result<Import> {
         let (store, partition) = (StoreId(plan.store_id), PartitionId(plan.partition));
         Import::begin(&self.import_path(PartitionRef { store, partition }), plan)
@@ -123,8 +124,8 @@ impl ShardDirectory {
     /// Makes a shard of what was copied, the newest of its partition.
     ///
     /// # Errors
-    /// `Unavailable` for a copy that has not ended, `Corrupt` for one that makes no shard, else as
-    /// [`ShardDirectory::resume`].
+    /// `Unavailable` for a copy that has not ended, `Corrupt` for one that makes no shard, of which
+    /// nothing is left then, else as [`ShardDirectory::resume`].
     pub fn take_in(&self, import: Import) -> Result<()> {
         let at = import.partition();
         let number = self.copies(at)?.last().map_or(1, |last| last + 1);

@@ -44,7 +44,9 @@ mod shard;
 mod view;
 mod writer;
 
-pub use copy::{Export, ExportRows, Import, PartEnd, PartSource, RangeDone};
+pub use copy::{
+    Export, ExportFile, ExportMode, ExportRows, Import, PartBlock, PartEnd, PartSource, RangeDone,
+};
 pub use directory::ShardDirectory;
 pub use owned_view::OwnedView;
 pub use resources::Resources;

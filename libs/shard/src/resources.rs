@@ -67,8 +67,11 @@ impl Resources {
 
     /// Options of a database that takes in the files of a copy, and of those files. Compactions
     /// press them harder later.
-    pub(crate) fn import_options() -> Options {
+    pub(crate) fn import_options(is_compressed: bool) -> Options {
         let mut options = with_files(&Cache::new_lru_cache(EXPORT_CACHE_BYTES));
+        if !is_compressed {
+            options.set_compression_type(DBCompressionType::None);
+        }
         options.create_if_missing(true);
         options.set_disable_auto_compactions(true);
         options

@@ -1,10 +1,11 @@
-//! What the ends of a shard's copy pass on and keep (proto/spec/copy.md): blocks of rows, and the
-//! records of parts that are durable.
+//! What the ends of a shard's copy pass on and keep (proto/spec/copy.md): blocks of rows, names and
+//! pieces of files, and the records of parts that are durable.
 
 use forebay_core::fields::Fields;
 use forebay_core::limits::COPY_PART_RECORD_BYTES_MAX;
 use forebay_core::{Error, Result};
 use prost::Message;
+use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::v1;
 
@@ -68,6 +69,48 @@ fn torn() -> Error {
     Error::corrupt("a block of rows ends inside a row")
 }
 
+/// What a file of a frozen shard is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileKind {
+    /// Names the manifest.
+    Current,
+    /// Lists the tables.
+    Manifest,
+    /// Holds rows.
+    Table,
+}
+
+/// What a file is by its name; `None` for a name of another form. Whoever makes files of such names
+/// stays in one folder.
+pub fn file_kind(name: &str) -> Option<FileKind> {
+    let is_number = |digits: &str| {
+        (6..=20).contains(&digits.len()) && digits.bytes().all(|digit| digit.is_ascii_digit())
+    };
+    if name == "CURRENT" {
+        return Some(FileKind::Current);
+    }
+    if name.strip_prefix("MANIFEST-").is_some_and(is_number) {
+        return Some(FileKind::Manifest);
+    }
+    name.strip_suffix(".sst").is_some_and(is_number).then_some(FileKind::Table)
+}
+
+/// The digest of a piece of a file, while its bytes come.
+#[derive(Clone, Default)]
+pub struct PieceDigest(Xxh3Default);
+
+impl PieceDigest {
+    /// Adds the next bytes.
+    pub fn add(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+
+    /// The digest of all that came.
+    pub fn sum(&self) -> u128 {
+        self.0.digest128()
+    }
+}
+
 /// Bytes in front of each record of a part.
 const FRAME: usize = 8;
 
@@ -124,6 +167,53 @@ mod tests {
             let whole = found.iter().filter(|row| row.is_ok()).count();
             assert!(whole < rows.len() && whole + 1 >= found.len(), "{length}: {found:?}");
         }
+    }
+
+    #[test]
+    fn names_of_files_have_few_forms() {
+        let (current, manifest) = (Some(FileKind::Current), Some(FileKind::Manifest));
+        assert_eq!(file_kind("CURRENT"), current);
+        assert_eq!(file_kind("MANIFEST-000005"), manifest);
+        assert_eq!(file_kind("000012.sst"), Some(FileKind::Table));
+        assert_eq!(file_kind("18446744073709551615.sst"), Some(FileKind::Table));
+        for other in [
+            "",
+            ".",
+            "..",
+            "/",
+            "/etc/passwd",
+            "../000012.sst",
+            "000012.sst/",
+            "000012.sst\0",
+            "a/000012.sst",
+            "12.sst",
+            "00001\u{0662}.sst",
+            "+00012.sst",
+            "184467440737095516150.sst",
+            ".sst",
+            "000012.log",
+            "000012.SST",
+            "CURRENT ",
+            "current",
+            "MANIFEST-",
+            "MANIFEST-../00",
+            "MANIFEST-000005.sst",
+            "OPTIONS-000007",
+            "IDENTITY",
+            "LOCK",
+        ] {
+            assert_eq!(file_kind(other), None, "{other:?}");
+        }
+    }
+
+    #[test]
+    fn a_piece_is_told_by_all_its_bytes() {
+        let bytes: Vec<u8> = (0..=255).cycle().take(1_000).collect();
+        let mut digest = PieceDigest::default();
+        bytes.chunks(7).for_each(|bytes| digest.add(bytes));
+        assert_eq!(digest.sum(), xxhash_rust::xxh3::xxh3_128(&bytes));
+        digest.add(&[0]);
+        assert_ne!(digest.sum(), xxhash_rust::xxh3::xxh3_128(&bytes));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use forebay_core::Result;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::SHARD_MEMORY_BYTES_MIN;
-use forebay_replicator_service::{CopyOptions, CopyProgress, CopyTarget};
+use forebay_replicator_service::{CopyMoved, CopyOptions, CopyProgress, CopyTarget};
 use forebay_shard::{Resources, ShardDirectory};
 use tokio::sync::watch;
 
@@ -26,10 +26,15 @@ pub(crate) struct CopySettings {
     /// The data folder of the node that is to follow the shard from then on; it does not run now.
     #[arg(long, env = "FOREBAY_DATA_DIR", default_value = "forebay-data")]
     data_dir: PathBuf,
-    /// Ranges of keys that are read side by side; each takes some 8 MiB of memory.
+    /// Move the files of the source's shard as they are, instead of its rows: what was overwritten
+    /// and deleted comes too, and only their bytes are compared. A copy that goes on keeps to what
+    /// it was begun with.
+    #[arg(long)]
+    files: bool,
+    /// Ranges of keys, or files, that are read side by side; each takes some 8 MiB of memory.
     #[arg(long, default_value_t = 2)]
     streams: usize,
-    /// Most bytes of keys and values in a second; 0: as fast as it goes.
+    /// Most bytes of keys and values, or of files, in a second; 0: as fast as it goes.
     #[arg(long, default_value_t = 0)]
     bytes_per_second: u64,
 }
@@ -43,12 +48,18 @@ pub(crate) fn run(settings: CopySettings) -> Result<()> {
 }
 
 async fn copy(settings: CopySettings) -> Result<()> {
-    let CopySettings { from, store, partition, data_dir, streams, bytes_per_second } = settings;
+    let CopySettings { from, store, partition, data_dir, streams, .. } = settings;
+    let (are_files_moved, bytes_per_second) = (settings.files, settings.bytes_per_second);
     let resources = Resources::new(SHARD_MEMORY_BYTES_MIN)?;
     let target = CopyTarget {
         directory: ShardDirectory::new(data_dir.join("shards"), resources),
         entropy: Arc::new(SystemEntropy),
-        options: CopyOptions { streams, bytes_per_second, ..CopyOptions::default() },
+        options: CopyOptions {
+            streams,
+            are_files_moved,
+            bytes_per_second,
+            ..CopyOptions::default()
+        },
     };
     let progress = watch::Sender::new(CopyProgress::default());
     let mut told = progress.subscribe();
@@ -59,18 +70,28 @@ async fn copy(settings: CopySettings) -> Result<()> {
     });
     let copied = target.copy(&from, &store, PartitionId(partition), &progress).await;
     telling.abort();
-    let ended = copied?;
-    println!(
-        "copied {} rows of {} bytes, of which {} came now, digest {:032x}",
-        ended.digest.rows, ended.bytes, ended.bytes_received, ended.digest.sum
-    );
+    let CopyProgress { moved, bytes, bytes_received, .. } = copied?;
+    let came = format!("of {bytes} bytes, of which {bytes_received} came now");
+    match moved {
+        CopyMoved::Rows { digest, .. } => {
+            println!("copied {} rows {came}, digest {:032x}", digest.rows, digest.sum);
+        }
+        CopyMoved::Files { ended, .. } => println!("copied {ended} files {came}"),
+    }
     Ok(())
 }
 
 fn words(progress: &CopyProgress) -> String {
-    let CopyProgress { digest, rows_in_all, bytes, bytes_per_second, left, .. } = progress;
+    let CopyProgress { moved, bytes, bytes_per_second, left, .. } = progress;
+    let done = match moved {
+        CopyMoved::Rows { digest, in_all } => {
+            format!("{} of about {in_all} rows, {bytes} bytes", digest.rows)
+        }
+        CopyMoved::Files { ended, in_all, bytes_in_all } => {
+            format!("{ended} of {in_all} files, {bytes} of {bytes_in_all} bytes")
+        }
+    };
     let speed = bytes_per_second / 1e6;
     let left = left.map_or("?".to_owned(), |left| left.as_secs().to_string());
-    let rows = digest.rows;
-    format!("{rows} of about {rows_in_all} rows, {bytes} bytes, {speed:.0} MB/s, {left} s left")
+    format!("{done}, {speed:.0} MB/s, {left} s left")
 }

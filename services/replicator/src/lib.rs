@@ -20,7 +20,9 @@ mod shards;
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_wire::v1::change_stream_server::ChangeStreamServer;
 
-pub use copies::{CopyOptions, CopyProgress, CopySource, CopyTarget, FindShard, ReplicaShards};
+pub use copies::{
+    CopyMoved, CopyOptions, CopyProgress, CopySource, CopyTarget, FindShard, ReplicaShards,
+};
 pub use dead_letters::DeadLetterCounts;
 pub use forebay_log::serve::ChangeStreamService;
 pub use health::health;

@@ -1,28 +1,47 @@
-//! Copies of shards: blocks of rows and the journal of parts.
+//! Copies of shards: blocks of rows, the journal of parts, and names of files.
 
-use forebay_wire::shard_copy::{RowsBlock, block_rows, part_record, read_parts};
+use std::path::{Component, Path};
 
-/// Input: what the rest is u8, then its bytes: an even number means a block, an odd one a journal.
+use forebay_wire::shard_copy::{RowsBlock, block_rows, file_kind, part_record, read_parts};
+
+/// Input: what the rest is u8, then its bytes: of three such numbers the first means a block, the
+/// second a journal, the third a name.
 ///
 /// # Panics
-/// When what was read is not what comes back from its own bytes.
+/// When what was read is not what comes back from its own bytes, or a name leaves its folder.
 pub fn copy_decode(input: &[u8]) {
     let Some((which, rest)) = input.split_first() else { return };
-    if which % 2 == 0 {
-        let mut again = RowsBlock::default();
-        let mut is_whole = true;
-        for row in block_rows(rest) {
-            match row {
-                Ok((key, value)) => again.push(key, value),
-                Err(_) => is_whole = false,
-            }
+    match which % 3 {
+        0 => block(rest),
+        1 => journal(rest),
+        _ => name(&String::from_utf8_lossy(rest)),
+    }
+}
+
+fn block(bytes: &[u8]) {
+    let mut again = RowsBlock::default();
+    let mut is_whole = true;
+    for row in block_rows(bytes) {
+        match row {
+            Ok((key, value)) => again.push(key, value),
+            Err(_) => is_whole = false,
         }
-        assert!(rest.starts_with(again.bytes()));
-        assert_eq!(is_whole, again.bytes().len() == rest.len());
-    } else {
-        let (parts, end) = read_parts(rest);
-        let again: Vec<_> = parts.iter().flat_map(part_record).collect();
-        assert_eq!(read_parts(&again).0, parts);
-        assert!(end <= rest.len() as u64);
+    }
+    assert!(bytes.starts_with(again.bytes()));
+    assert_eq!(is_whole, again.bytes().len() == bytes.len());
+}
+
+fn journal(bytes: &[u8]) {
+    let (parts, end) = read_parts(bytes);
+    let again: Vec<_> = parts.iter().flat_map(part_record).collect();
+    assert_eq!(read_parts(&again).0, parts);
+    assert!(end <= bytes.len() as u64);
+}
+
+fn name(name: &str) {
+    if file_kind(name).is_some() {
+        let components: Vec<_> = Path::new(name).components().collect();
+        assert!(matches!(components[..], [Component::Normal(same)] if same == name));
+        assert!(name.is_ascii() && !name.contains(['/', '\\', '\0']));
     }
 }

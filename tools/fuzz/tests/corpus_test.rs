@@ -217,6 +217,9 @@ fn copies() -> Inputs {
             inputs.insert(name, input(how, &unhex(&vector[bytes])));
         }
     }
+    for name in ["CURRENT", "MANIFEST-000005", "000012.sst"] {
+        inputs.insert(file_name(&format!("name of {name}")), input(2, name.as_bytes()));
+    }
     inputs
 }
 

@@ -2,7 +2,7 @@
 //! files, so it costs the disk what the shard has rewritten since, and it stays over restarts.
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use forebay_core::id::PartitionRef;
 use forebay_core::limits::{
@@ -17,39 +17,50 @@ use prost::Message;
 use rocksdb::checkpoint::Checkpoint;
 use rocksdb::{DB, DBRawIteratorWithThreadMode, ReadOptions};
 
-use super::files::{refused, remove_folder, write_durably};
+use super::files::{PLAN, SHARD, refused, remove_folder, write_durably};
+use super::pieces::{ExportFile, list};
 use super::ranges::{RowRange, split};
 use crate::error::explained;
 use crate::resources::Resources;
 use crate::shard::Shard;
 
-/// What the plan's file is called, at both ends.
-pub(super) const PLAN: &str = "plan";
-/// The database, at both ends.
-pub(super) const SHARD: &str = "shard";
 /// Bytes that are read ahead of a range.
 const READAHEAD_BYTES: usize = 2 << 20;
 /// Least bytes of a range: a smaller one is not worth a stream.
 const RANGE_BYTES_MIN: u64 = 1 << 20;
 
+/// What a copy of a frozen shard moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ExportMode {
+    /// Its rows.
+    Rows {
+        /// Ranges that they are divided into, at most.
+        ranges_max: usize,
+    },
+    /// Its files as they are.
+    Files,
+}
+
 /// A frozen shard.
 pub struct Export {
     db: DB,
+    dir: PathBuf,
     plan: v1::CopyPlan,
 }
 
 impl Export {
-    /// Freezes a shard of the store of this name in a folder that does not exist yet, in this many
-    /// ranges at most. Puts it on the disk first.
+    /// Freezes a shard of the store of this name in a folder that does not exist yet, to be moved
+    /// so. Puts it on the disk first.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses, and for a shard to which nothing was written yet.
+    /// `Unavailable` for a disk that refuses, and for a shard to which nothing was written yet;
+    /// `LimitExceeded` for one of too many files to be moved as they are.
     pub fn create(
         shard: &Shard,
         store: &str,
         dir: &Path,
         id: u64,
-        ranges_max: usize,
+        mode: ExportMode,
     ) -> Result<Self> {
         let begun = dir.with_extension("begun");
         remove_folder(&begun)?;
@@ -58,7 +69,8 @@ impl Export {
         let checkpoint = Checkpoint::new(&shard.db).map_err(freezing)?;
         checkpoint.create_checkpoint(begun.join(SHARD)).map_err(freezing)?;
         let db = open(&begun)?;
-        let mut plan = plan(&db, shard.partition(), id, ranges_max)?;
+        let mut plan = plan(&db, shard.partition(), mode)?;
+        plan.copy_id = id;
         store.clone_into(&mut plan.store);
         write_durably(&begun.join(PLAN), &plan.encode_to_vec())?;
         drop(db);
@@ -78,7 +90,7 @@ impl Export {
         })?;
         let plan = v1::CopyPlan::decode(&bytes[..])
             .map_err(|error| Error::corrupt(format!("a frozen shard's plan: {error}")))?;
-        Ok(Self { db: open(dir)?, plan })
+        Ok(Self { db: open(dir)?, dir: dir.join(SHARD), plan })
     }
 
     /// How it is read.
@@ -116,6 +128,19 @@ impl Export {
         Ok(ExportRows { rows, part: RowsDigest::default(), part_bytes: 0, part_bytes_max })
     }
 
+    /// The bytes of a file of its plan, behind so many of them.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a file that it does not have, or for more bytes than that has;
+    /// `Unavailable` for a disk that refuses.
+    pub fn file(&self, file: usize, behind_bytes: u64) -> Result<ExportFile> {
+        let Some(file) = self.plan.files.get(file) else {
+            let files = self.plan.files.len();
+            return Err(Error::invalid_argument(format!("the copy has {files} files, from 0")));
+        };
+        ExportFile::open(&self.dir, file, behind_bytes, self.plan.part_bytes)
+    }
+
     /// Removes one from the disk; who reads it reads on.
     ///
     /// # Errors
@@ -130,7 +155,8 @@ fn open(dir: &Path) -> Result<DB> {
     opened.map_err(|error| explained(&error, "opening a frozen shard"))
 }
 
-fn plan(db: &DB, at: PartitionRef, id: u64, ranges_max: usize) -> Result<v1::CopyPlan> {
+/// The plan of a shard that was just frozen, without an id and a name.
+fn plan(db: &DB, at: PartitionRef, mode: ExportMode) -> Result<v1::CopyPlan> {
     let reading = |error| explained(&error, "reading a frozen shard");
     let head = db.get_pinned(HEAD).map_err(reading)?;
     let head = head.map(|bytes| Head::decode(&bytes)).transpose()?;
@@ -141,32 +167,37 @@ fn plan(db: &DB, at: PartitionRef, id: u64, ranges_max: usize) -> Result<v1::Cop
     };
     let number = |name| db.property_int_value(name).ok().flatten().unwrap_or(0);
     let bytes = number(rocksdb::properties::LIVE_SST_FILES_SIZE);
-    let ranges =
-        usize::try_from(bytes / RANGE_BYTES_MIN).unwrap_or(usize::MAX).clamp(1, ranges_max);
-    let ranges = split(db, ranges)?.into_iter().map(|RowRange { from, to, bytes }| v1::CopyRange {
-        from: from.into(),
-        to: to.map(Into::into),
-        bytes,
-    });
+    let (mut ranges, mut files) = (Vec::new(), Vec::new());
+    match mode {
+        ExportMode::Rows { ranges_max } => {
+            let count = usize::try_from(bytes / RANGE_BYTES_MIN).unwrap_or(usize::MAX);
+            let of = |RowRange { from, to, bytes }: RowRange| {
+                let (from, to) = (from.into(), to.map(Into::into));
+                v1::CopyRange { from, to, bytes }
+            };
+            ranges.extend(split(db, count.clamp(1, ranges_max))?.into_iter().map(of));
+        }
+        ExportMode::Files => files = list(db.path())?,
+    }
     Ok(v1::CopyPlan {
-        copy_id: id,
         store_id: at.store.0,
         partition: at.partition.0,
         log_id: log_id.0,
         position: Some(head.position.into()),
-        ranges: ranges.collect(),
+        ranges,
         part_bytes: (bytes / COPY_PARTS).clamp(COPY_PART_BYTES_MIN, COPY_PART_BYTES_MAX),
         rows: number(rocksdb::properties::ESTIMATE_NUM_KEYS),
-        store: String::new(),
+        files,
+        ..v1::CopyPlan::default()
     })
 }
 
-/// The end of a part.
+/// The end of a part of a range, or of a piece of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PartEnd {
-    /// Of its rows.
+    /// Of its rows; a piece has none, and the digest of its bytes for a sum.
     pub digest: RowsDigest,
-    /// Whether the range ends with it.
+    /// Whether the range, or the file, ends with it.
     pub is_range_end: bool,
 }
 

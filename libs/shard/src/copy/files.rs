@@ -1,13 +1,17 @@
 //! Files that both ends of a copy keep over restarts.
 
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
 use forebay_core::{Error, Result};
 
+/// What the plan's file is called, at both ends.
+pub(super) const PLAN: &str = "plan";
+/// The database, at both ends.
+pub(super) const SHARD: &str = "shard";
 /// What is said of a disk that refuses.
-pub(super) fn refused(doing: &str, error: &std::io::Error) -> Error {
+pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
     Error::unavailable(format!("{doing}: {error}; look at the disk and the space on it"))
 }
 
@@ -28,17 +32,25 @@ pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
 }
 
 /// Makes the names of a file's folder durable.
-pub(super) fn sync_folder(path: &Path) -> std::io::Result<()> {
+pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
     path.parent().map_or(Ok(()), |folder| File::open(folder)?.sync_all())
 }
 
-/// Removes a folder and all in it, if it is there.
+/// Removes what either end has kept of a copy, if it is there: its plan first, without which nobody
+/// goes on with the rest.
 ///
 /// # Errors
 /// `Unavailable` for a disk that refuses.
 pub(super) fn remove_folder(path: &Path) -> Result<()> {
-    match fs::remove_dir_all(path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+    let removing = || {
+        match fs::remove_file(path.join(PLAN)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+        fs::remove_dir_all(path)
+    };
+    match removing() {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
             Err(refused("removing what was kept of a copy", &error))
         }
         _ => Ok(()),

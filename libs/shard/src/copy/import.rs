@@ -1,51 +1,64 @@
-//! A shard that is being copied here: the rows of each part become a file of the engine, and all
-//! files at once a shard.
+//! A shard that is being copied here. Rows: those of each part become a file of the engine, and all
+//! files at once a shard. Files: they come piece by piece, each under its own name, and are a shard
+//! once they are whole.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
-use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_core::id::{LogId, PartitionId, PartitionRef, Position, StoreId};
 use forebay_core::rows_digest::RowsDigest;
-use forebay_core::state_rows::HEAD;
+use forebay_core::state_rows::{HEAD, Head};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_wire::shard_copy::block_rows;
 use forebay_wire::v1;
 use parking_lot::Mutex;
 use prost::Message;
-use rocksdb::{DB, IngestExternalFileOptions, Options, SstFileWriter};
+use rocksdb::{DB, IngestExternalFileOptions};
 
-use super::export::{PLAN, PartEnd, SHARD};
-use super::files::{refused, remove_folder, sync_folder, write_durably};
+use super::export::PartEnd;
+use super::files::{PLAN, SHARD, refused, remove_folder, sync_folder, write_durably};
 use super::parts::PartsJournal;
+use super::pieces::{are_sound, open_whole, write_piece};
+use super::row_parts::{RowPart, write_rows};
 use crate::error::explained;
 use crate::resources::Resources;
 
 /// The journal's file.
 const PARTS: &str = "parts";
 
-/// What is durable of a range.
+/// What is durable of a range, or of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RangeDone {
-    /// Its last key; `None` where there is none yet.
+    /// Its last key; `None` where there is none yet, and for a file.
     pub last_key: Option<Vec<u8>>,
-    /// Its rows.
+    /// Its rows; none for a file.
     pub digest: RowsDigest,
-    /// Bytes of its keys and values.
+    /// Bytes of its keys and values, or of the file.
     pub bytes: u64,
     /// Whether nothing is missing.
     pub is_ended: bool,
 }
 
-/// Where the rows of a part come from.
+/// A block of a part.
+#[derive(Clone, Debug)]
+pub struct PartBlock<B> {
+    /// Its rows, or the bytes of a file.
+    pub bytes: B,
+    /// What ends with it.
+    pub end: Option<PartEnd>,
+    /// Whether it came compressed: a part whose first block did not is kept as it is.
+    pub was_compressed: bool,
+}
+
+/// Where the blocks of a part come from.
 pub trait PartSource {
     /// The bytes of a block.
     type Block: AsRef<[u8]>;
 
-    /// The next block of rows, and what ends with it.
+    /// The next block.
     ///
     /// # Errors
     /// Why there is none; nothing of the part counts then.
-    fn next_block(&mut self) -> Result<(Self::Block, Option<PartEnd>)>;
+    fn next_block(&mut self) -> Result<PartBlock<Self::Block>>;
 }
 
 /// A shard that is being copied here. Parts of different ranges may be written at the same time.
@@ -59,13 +72,26 @@ pub struct Import {
 
 struct State {
     journal: PartsJournal,
+    /// By the ranges of the plan, or by its files.
     ranges: Vec<RangeDone>,
-    /// Files of the parts that count.
+    /// Files of the parts that count; a copy of files has none beside those of its plan.
     files: Vec<u32>,
     next_file: u32,
 }
 
 impl Import {
+    /// The plan of what lies in a folder; `None` where there is none that can be gone on with.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses.
+    pub(crate) fn plan_in(dir: &Path) -> Result<Option<v1::CopyPlan>> {
+        let bytes = match fs::read(dir.join(PLAN)) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+            bytes => bytes.map_err(|error| refused("reading the plan of a copy", &error))?,
+        };
+        Ok(v1::CopyPlan::decode(&bytes[..]).ok().filter(|plan| check(plan).is_ok()))
+    }
+
     /// Begins with nothing, in a folder of which all is removed that is there.
     ///
     /// # Errors
@@ -74,7 +100,14 @@ impl Import {
         check(&plan)?;
         let lock = lock(dir)?;
         remove_folder(dir)?;
-        fs::create_dir_all(dir).map_err(|error| refused("beginning a copy", &error))?;
+        let beginning = || {
+            fs::create_dir_all(dir)?;
+            if !plan.files.is_empty() {
+                fs::create_dir(dir.join(SHARD))?;
+            }
+            sync_folder(dir)
+        };
+        beginning().map_err(|error| refused("beginning a copy", &error))?;
         write_durably(&dir.join(PLAN), &plan.encode_to_vec())?;
         Self::of(lock, dir, plan)
     }
@@ -85,33 +118,35 @@ impl Import {
     /// `Unavailable` for a disk that refuses.
     pub(crate) fn resume(dir: &Path) -> Result<Option<Self>> {
         let lock = lock(dir)?;
-        let bytes = match fs::read(dir.join(PLAN)) {
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            bytes => bytes.map_err(|error| refused("reading the plan of a copy", &error))?,
-        };
-        let plan = v1::CopyPlan::decode(&bytes[..]).ok().filter(|plan| check(plan).is_ok());
-        let Some(plan) = plan else { return remove_folder(dir).map(|()| None) };
+        let Some(plan) = Self::plan_in(dir)? else { return remove_folder(dir).map(|()| None) };
         let import = Self::of(lock, dir, plan)?;
-        // Killed when its shard had left already.
-        let is_taken_in = {
-            let state = import.state.lock();
-            let is_gone = |file: &u32| !file_path(dir, *file).exists();
-            let are_ended = state.ranges.iter().all(|range| range.is_ended);
-            are_ended && !dir.join(SHARD).exists() && state.files.iter().any(is_gone)
-        };
-        if is_taken_in {
-            return remove_folder(dir).map(|()| None);
+        match import.has_all_that_is_durable() {
+            true => Ok(Some(import)),
+            // Its shard had left already when it was killed, or somebody took of it what counts.
+            false => remove_folder(dir).map(|()| None),
         }
-        Ok(Some(import))
     }
 
     fn of(lock: File, dir: &Path, plan: v1::CopyPlan) -> Result<Self> {
         let (journal, parts) = PartsJournal::open(&dir.join(PARTS))?;
-        let ranges = vec![RangeDone::default(); plan.ranges.len()];
+        let ranges = vec![RangeDone::default(); plan.ranges.len() + plan.files.len()];
         let mut state = State { journal, ranges, files: Vec::new(), next_file: 0 };
         parts.iter().try_for_each(|part| state.take(part))?;
         let (dir, state) = (dir.to_owned(), Mutex::new(state));
         Ok(Self { _lock: lock, dir, plan, state })
+    }
+
+    fn has_all_that_is_durable(&self) -> bool {
+        let (state, shard) = (self.state.lock(), self.dir.join(SHARD));
+        if self.plan.files.is_empty() {
+            // A database that takes the files in may have taken them.
+            let is_there = |file: &u32| file_path(&self.dir, *file).exists();
+            return shard.exists() || state.files.iter().all(is_there);
+        }
+        self.plan.files.iter().zip(&state.ranges).all(|(file, done)| {
+            let found = fs::metadata(shard.join(&file.name));
+            done.bytes == 0 || found.is_ok_and(|found| found.len() >= done.bytes)
+        })
     }
 
     /// What is copied.
@@ -125,79 +160,119 @@ impl Import {
         PartitionRef { store, partition }
     }
 
-    /// What is durable of each range.
+    /// What is durable of each range, or of each file.
     pub fn ranges(&self) -> Vec<RangeDone> {
         self.state.lock().ranges.clone()
     }
 
-    /// All rows that are durable.
+    /// What is durable of one of them.
+    pub fn range(&self, range: usize) -> RangeDone {
+        self.state.lock().ranges.get(range).cloned().unwrap_or_default()
+    }
+
+    /// All rows that are durable; none where files are copied.
     pub fn digest(&self) -> RowsDigest {
         let mut all = RowsDigest::default();
         self.state.lock().ranges.iter().for_each(|range| all.merge(range.digest));
         all
     }
 
-    /// Writes the next part of a range, of rows behind what is durable of it; answers whether the
-    /// range ends with it. Blocks on the disk. Nobody else may write to the range meanwhile.
+    /// Writes the next part of a range behind what is durable of it, or the next piece of a file;
+    /// answers whether that ends with it. Blocks on the disk. Nobody else may write to the range
+    /// meanwhile.
     ///
     /// # Errors
-    /// Those of the source; `Corrupt` for rows that are not what its end says, out of order, or of
-    /// another range; `Unavailable` for a disk that refuses. Nothing of the part counts then.
+    /// Those of the source; `Corrupt` for what is not what its end says, for rows out of order or
+    /// of another range; `Unavailable` for a disk that refuses. Nothing of the part counts then.
     pub fn write_part(&self, range: usize, source: &mut impl PartSource) -> Result<bool> {
-        let file = {
-            let mut state = self.state.lock();
-            let file = state.next_file;
-            state.next_file += 1;
-            file
+        let done = self.range(range);
+        let number = range as u32;
+        let (part, end) = if let Some(file) = self.plan.files.get(range) {
+            let (bytes, end) = write_piece(&self.dir.join(SHARD), file, done.bytes, source)?;
+            (v1::CopyPart { range: number, bytes, ..Default::default() }, end)
+        } else if let Some(of) = self.plan.ranges.get(range) {
+            let file = {
+                let mut state = self.state.lock();
+                state.next_file += 1;
+                state.next_file - 1
+            };
+            let RowPart { last_key, bytes, end } =
+                write_rows(&file_path(&self.dir, file), of, done.last_key, source)?;
+            let last_key = last_key.unwrap_or_default().into();
+            (v1::CopyPart { range: number, file, last_key, bytes, end: None }, end)
+        } else {
+            return Err(Error::invalid_argument("the copy has no such range"));
         };
-        let options = Resources::import_options();
-        let mut part = PartWriter::new(self, range, file, &options)?;
-        let end = loop {
-            let (block, end) = source.next_block()?;
-            part.write(block.as_ref())?;
-            if let Some(end) = end {
-                break end;
-            }
-        };
-        let part = part.finish(end)?;
+        let PartEnd { digest: RowsDigest { rows, sum }, is_range_end } = end;
+        if part.bytes == 0 && rows == 0 && !is_range_end {
+            return Err(Error::corrupt(
+                "the source of a copy has sent a part of nothing; copy again",
+            ));
+        }
+        let digest = sum.to_le_bytes().to_vec().into();
+        let part =
+            v1::CopyPart { end: Some(v1::CopyPartEnd { rows, digest, is_range_end }), ..part };
         let mut state = self.state.lock();
         state.journal.append(&part)?;
         state.take(&part)?;
-        Ok(end.is_range_end)
+        Ok(is_range_end)
     }
 
     /// Makes the shard of what was copied, at a path that does not exist yet; the copy is over
     /// then. May be called again by another process where this one was killed.
     ///
     /// # Errors
-    /// `Unavailable` where a range has not ended, and for a disk that refuses; `Corrupt` for rows
-    /// that make no shard.
+    /// `Unavailable` where a range has not ended; `Corrupt` for what makes no shard, or another
+    /// one, of which nothing is left then; `Unavailable` for a disk that refuses.
     pub(crate) fn finish(self, path: &Path) -> Result<()> {
-        let State { ranges, files, .. } = self.state.into_inner();
-        if ranges.iter().any(|range| !range.is_ended) {
+        if self.state.lock().ranges.iter().any(|range| !range.is_ended) {
             return Err(Error::unavailable("the copy has not ended yet; go on with it"));
         }
+        let moving = || {
+            fs::rename(self.dir.join(SHARD), path)?;
+            sync_folder(path)
+        };
+        let moving = || moving().map_err(|error| refused("taking in a copy", &error));
+        match self.make_whole().and_then(|()| moving()) {
+            Ok(()) => self.remove(),
+            Err(error) if error.code() == ErrorCode::Corrupt => self.remove().and(Err(error)),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes a whole database of the parts' files, or finds it whole.
+    fn make_whole(&self) -> Result<()> {
         let shard = self.dir.join(SHARD);
+        if !self.plan.files.is_empty() {
+            return self.check_head(&open_whole(&shard, &self.plan.files)?);
+        }
         let told = |error| explained(&error, "taking in a copy");
-        let options = Resources::import_options();
-        let db = DB::open(&options, &shard).map_err(told)?;
+        let db = DB::open(&Resources::import_options(true), &shard).map_err(told)?;
         // All files come in one step, and with them the head.
         if db.get_pinned(HEAD).map_err(told)?.is_none() {
             let mut ingest = IngestExternalFileOptions::default();
             ingest.set_move_files(true);
-            let files = files.into_iter().map(|file| file_path(&self.dir, file));
+            let state = self.state.lock();
+            let files = state.files.iter().map(|file| file_path(&self.dir, *file));
             db.ingest_external_file_opts(&ingest, files.collect()).map_err(told)?;
-            if db.get_pinned(HEAD).map_err(told)?.is_none() {
-                return Err(Error::corrupt("the copied rows have no head; copy the shard again"));
-            }
         }
-        drop(db);
-        let moving = || {
-            fs::rename(&shard, path)?;
-            sync_folder(path)
-        };
-        moving().map_err(|error| refused("taking in a copy", &error))?;
-        remove_folder(&self.dir)
+        self.check_head(&db)
+    }
+
+    /// # Errors
+    /// `Corrupt` for a shard that is not the one that was planned.
+    fn check_head(&self, db: &DB) -> Result<()> {
+        let head = db.get_pinned(HEAD);
+        let head = head.map_err(|error| explained(&error, "taking in a copy"))?;
+        let head = head.map(|bytes| Head::decode(&bytes)).transpose()?;
+        let position = position(&self.plan)?;
+        let is_planned = head.is_some_and(|head| {
+            head.at == self.partition()
+                && head.log_id == Some(LogId(self.plan.log_id))
+                && head.position == position
+        });
+        let message = "what was copied is not the shard that was planned; copy it again";
+        is_planned.then_some(()).ok_or_else(|| Error::corrupt(message))
     }
 
     /// Gives it up, and removes what was copied.
@@ -214,86 +289,16 @@ impl State {
         let wrong = || Error::corrupt("the journal of a copy names what its plan does not have");
         let range = self.ranges.get_mut(part.range as usize).ok_or_else(wrong)?;
         let end = part.end.as_ref().ok_or_else(wrong)?;
+        // A piece of a file has none.
         if end.rows > 0 {
             range.last_key = Some(part.last_key.to_vec());
+            range.digest.merge(RowsDigest::of(end.rows, &end.digest)?);
             self.files.push(part.file);
         }
-        range.digest.merge(RowsDigest::of(end.rows, &end.digest)?);
-        range.bytes += part.bytes;
+        range.bytes = range.bytes.saturating_add(part.bytes);
         range.is_ended |= end.is_range_end;
-        self.next_file = self.next_file.max(part.file + 1);
+        self.next_file = self.next_file.max(part.file.saturating_add(1));
         Ok(())
-    }
-}
-
-/// The file of one part.
-struct PartWriter<'w> {
-    import: &'w Import,
-    range: usize,
-    file: u32,
-    path: PathBuf,
-    writer: SstFileWriter<'w>,
-    last_key: Option<Vec<u8>>,
-    digest: RowsDigest,
-    bytes: u64,
-}
-
-impl<'w> PartWriter<'w> {
-    fn new(import: &'w Import, range: usize, file: u32, options: &'w Options) -> Result<Self> {
-        let path = file_path(&import.dir, file);
-        let last_key = import.state.lock().ranges.get(range).cloned().unwrap_or_default().last_key;
-        let writer = SstFileWriter::create(options);
-        writer.open(&path).map_err(|error| explained(&error, "writing a part of a copy"))?;
-        let (digest, bytes) = (RowsDigest::default(), 0);
-        Ok(Self { import, range, file, path, writer, last_key, digest, bytes })
-    }
-
-    fn write(&mut self, block: &[u8]) -> Result<()> {
-        let Some(range) = self.import.plan.ranges.get(self.range) else {
-            return Err(Error::invalid_argument("the copy has no such range"));
-        };
-        let mut last_key = self.last_key.as_deref();
-        for row in block_rows(block) {
-            let (key, value) = row?;
-            let is_behind = last_key.is_none_or(|last| last < key) && key >= &range.from[..];
-            if !is_behind || range.to.as_ref().is_some_and(|to| key >= &to[..]) {
-                let message = "the source of a copy has sent a row out of its order; copy again";
-                return Err(Error::corrupt(message));
-            }
-            let put = self.writer.put(key, value);
-            put.map_err(|error| explained(&error, "writing a part of a copy"))?;
-            self.digest.add(key, value);
-            self.bytes += (key.len() + value.len()) as u64;
-            last_key = Some(key);
-        }
-        self.last_key = last_key.map(<[u8]>::to_vec);
-        Ok(())
-    }
-
-    /// Ends the file, durably; what the journal is to say of it.
-    fn finish(mut self, end: PartEnd) -> Result<v1::CopyPart> {
-        if self.digest != end.digest {
-            let message = format!(
-                "{} rows came where the source of the copy has {}, or others; copy again",
-                self.digest.rows, end.digest.rows
-            );
-            return Err(Error::corrupt(message));
-        }
-        if self.digest.rows > 0 {
-            let finished = self.writer.finish();
-            finished.map_err(|error| explained(&error, "writing a part of a copy"))?;
-            let named = sync_folder(&self.path);
-            named.map_err(|error| refused("writing a part of a copy", &error))?;
-        }
-        let digest = self.digest.sum.to_le_bytes().to_vec();
-        let (rows, is_range_end) = (self.digest.rows, end.is_range_end);
-        Ok(v1::CopyPart {
-            range: self.range as u32,
-            file: self.file,
-            last_key: self.last_key.unwrap_or_default().into(),
-            bytes: self.bytes,
-            end: Some(v1::CopyPartEnd { rows, digest: digest.into(), is_range_end }),
-        })
     }
 }
 
@@ -316,8 +321,14 @@ fn lock(dir: &Path) -> Result<File> {
 }
 
 /// # Errors
-/// `Corrupt` for a plan whose ranges leave keys out.
+/// `Corrupt` for a plan whose ranges leave keys out, or whose files are none of a shard's.
 fn check(plan: &v1::CopyPlan) -> Result<()> {
+    position(plan)?;
+    if !plan.files.is_empty() {
+        let is_sound = plan.ranges.is_empty() && are_sound(&plan.files);
+        let message = "the files of a copy are not those of a shard";
+        return is_sound.then_some(()).ok_or_else(|| Error::corrupt(message));
+    }
     let mut from: Option<&[u8]> = Some(&[]);
     for range in &plan.ranges {
         let is_next = from == Some(&range.from[..]);
@@ -328,6 +339,13 @@ fn check(plan: &v1::CopyPlan) -> Result<()> {
     }
     let is_whole = from.is_none() && !plan.ranges.is_empty();
     is_whole.then_some(()).ok_or_else(|| Error::corrupt("the ranges of a copy leave keys out"))
+}
+
+/// # Errors
+/// `Corrupt` for a plan without one.
+fn position(plan: &v1::CopyPlan) -> Result<Position> {
+    let position = plan.position.ok_or_else(|| Error::corrupt("a copy without a position"))?;
+    position.try_into().map_err(|_| Error::corrupt("a copy without a position"))
 }
 
 fn file_path(dir: &Path, file: u32) -> PathBuf {

@@ -3,7 +3,7 @@
 
 use forebay_core::rows_digest::RowsDigest;
 use forebay_testkit::vectors::{check, hex, read, unhex};
-use forebay_wire::shard_copy::{RowsBlock, block_rows, part_record, read_parts};
+use forebay_wire::shard_copy::{PieceDigest, RowsBlock, block_rows, part_record, read_parts};
 use forebay_wire::v1;
 use serde_json::{Value, json};
 
@@ -24,6 +24,16 @@ fn block(name: &str, rows: &[(&[u8], &[u8])]) -> Value {
     })
 }
 
+fn piece_digest(bytes: &[u8]) -> [u8; 16] {
+    let mut digest = PieceDigest::default();
+    digest.add(bytes);
+    digest.sum().to_le_bytes()
+}
+
+fn piece(name: &str, bytes: &[u8]) -> Value {
+    json!({"name": name, "bytes_hex": hex(bytes), "digest_hex": hex(&piece_digest(bytes))})
+}
+
 fn record(name: &str, part: &v1::CopyPart) -> Value {
     json!({"name": name, "record_hex": hex(&part_record(part))})
 }
@@ -42,16 +52,23 @@ fn vectors() -> Value {
         end: end(7, false),
     };
     let last = v1::CopyPart { range: 0, end: end(0, true), ..v1::CopyPart::default() };
+    let of_file =
+        v1::CopyPart { range: 9, bytes: 1 << 20, end: end(0, false), ..v1::CopyPart::default() };
     json!({
         "spec": "proto/spec/copy.md",
-        "description": "Blocks of rows with their digests, and records of parts.",
+        "description": "Blocks of rows, pieces of files, their digests, and records of parts.",
         "blocks": [
             block("no rows", &[]),
             block("an empty key and an empty value", &[(b"", b"")]),
             block("several", &[(b"a", b"1"), (b"b", b""), (b"c", b"value")]),
             block("long ones", &[(&long[..300], &long), (&long[1..301], &long[..241])]),
         ],
-        "records": [record("a part", &part), record("a range that ends without rows", &last)],
+        "pieces": [piece("nothing", &[]), piece("some bytes", b"bytes"), piece("more", &long)],
+        "records": [
+            record("a part", &part),
+            record("a range that ends without rows", &last),
+            record("a piece of a file", &of_file),
+        ],
     })
 }
 
@@ -71,6 +88,9 @@ fn the_bytes_of_copies_are_those_of_the_vectors() {
             assert_eq!((*key, *value), (&text(told, "key_hex")[..], &text(told, "value_hex")[..]));
         }
         assert_eq!(RowsDigest::of(digest.rows, &text(vector, "digest_hex")).unwrap(), digest);
+    }
+    for vector in held["pieces"].as_array().unwrap() {
+        assert_eq!(text(vector, "digest_hex"), piece_digest(&text(vector, "bytes_hex")));
     }
     for vector in held["records"].as_array().unwrap() {
         let bytes = text(vector, "record_hex");

@@ -3,6 +3,7 @@
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod kills;
+mod process;
 #[path = "../served/mod.rs"]
 mod served;
 
@@ -10,18 +11,22 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{Client, ErrorCode, FieldType, KeyType, ScalarType, Store, StoreSpec, Token};
+use daemon::LONG;
+use forebay::{Client, Error, ErrorCode, FieldType, KeyType, ScalarType, Store, StoreSpec, Token};
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
-use forebay_core::key_order::KeyOrder;
+use forebay_core::key_order::{DOCUMENTS, KeyOrder};
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::schema::Definition;
 use forebay_log::{ChangeLog, MemoryLog};
-use forebay_replicator_service::{CopyOptions, CopyProgress, CopyTarget};
-use forebay_shard::{Export, Resources, ShardDirectory};
+use forebay_replicator_service::{CopyMoved, CopyOptions, CopyProgress, CopyTarget};
+use forebay_shard::{Export, ExportMode, Resources, ShardDirectory};
 use forebay_testkit::random::Dice;
-use forebay_wire::shard_copy::RowsBlock;
+use forebay_wire::shard_copy::{RowsBlock, block_rows};
+use forebay_wire::status::error_of_status;
+use forebay_wire::v1;
+use forebay_wire::v1::shard_copies_client::ShardCopiesClient;
 use served::{Served, is_caught_up};
 use tokio::sync::watch;
 
@@ -32,6 +37,11 @@ fn spec() -> StoreSpec {
         .field("blob", FieldType::Scalar(ScalarType::Bytes))
 }
 
+/// Bytes that no compression makes smaller.
+fn noise(dice: &mut Dice, bytes: usize) -> Vec<u8> {
+    (0..bytes / 8).flat_map(|_| dice.bits().to_le_bytes()).collect()
+}
+
 /// Writes documents of random bytes under these keys; the token of all.
 async fn fill(store: &Store, keys: std::ops::Range<i64>) -> Token {
     let mut dice = Dice::new(keys.start as u64);
@@ -40,15 +50,19 @@ async fn fill(store: &Store, keys: std::ops::Range<i64>) -> Token {
     for keys in keys.chunks(1_000) {
         let mut batch = store.batch();
         for key in keys {
-            let blob: Vec<u8> =
-                (0..VALUE_BYTES / 8).flat_map(|_| dice.bits().to_le_bytes()).collect();
-            batch.add(store.upsert(*key).set("blob", blob)).unwrap();
+            batch.add(store.upsert(*key).set("blob", noise(&mut dice, VALUE_BYTES))).unwrap();
         }
         let written = batch.send().await.unwrap();
         assert!(written.results.iter().all(Result::is_ok));
         all.merge(&written.token).unwrap();
     }
     all
+}
+
+/// Waits until the node's shard has what a token speaks of.
+async fn is_applied(store: &Store, token: Token) {
+    let read = forebay::Read::after_token(token, LONG);
+    store.ordered().unwrap().get(&read, 0_i64).await.unwrap();
 }
 
 fn directory(data: &Path) -> ShardDirectory {
@@ -64,52 +78,93 @@ async fn copy(target: &CopyTarget, from: &str) -> forebay::Result<CopyProgress> 
     target.copy(from, "blobs", PartitionId(0), &progress).await
 }
 
-/// Digest of all rows of a closed shard.
-fn digest(data: &Path, definition: &Definition) -> RowsDigest {
+/// Of rows that were copied.
+fn digest_of(copied: &CopyProgress) -> RowsDigest {
+    match copied.moved {
+        CopyMoved::Rows { digest, .. } => digest,
+        CopyMoved::Files { .. } => panic!("files were moved: {copied:?}"),
+    }
+}
+
+/// A shard that its node closes, or has closed, frozen in one range.
+fn freeze(data: &Path, definition: &Definition, place: &Path) -> Export {
     let at = PartitionRef { store: definition.store, partition: PartitionId(0) };
-    let directory = directory(data);
-    let found = directory.resume(at, PartitionCount(1), KeyOrder::of(definition)).unwrap();
-    let (writer, _) = found.expect("there is a shard");
+    let open = || directory(data).resume(at, PartitionCount(1), KeyOrder::of(definition));
+    let is_closing = |error: &Error| error.message().contains("open already");
+    let mut found = open();
+    for _ in 0..LONG.as_millis() / 10 {
+        if !found.as_ref().is_err_and(is_closing) {
+            break;
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        found = open();
+    }
+    let (writer, _) = found.unwrap().expect("there is a shard");
+    let mode = ExportMode::Rows { ranges_max: 1 };
+    Export::create(writer.shard(), "blobs", place, 1, mode).unwrap()
+}
+
+/// Digests of all rows of such a shard, and of its documents alone.
+fn digests(data: &Path, definition: &Definition) -> (RowsDigest, RowsDigest) {
     let frozen = tempfile::tempdir_in(data).unwrap();
-    let place = frozen.path().join("frozen");
-    let export = Export::create(writer.shard(), "blobs", &place, 1, 1).unwrap();
-    let (mut rows, mut all) = (export.rows(0, None).unwrap(), RowsDigest::default());
+    let export = freeze(data, definition, &frozen.path().join("frozen"));
+    let mut rows = export.rows(0, None).unwrap();
+    let (mut all, mut documents) = (RowsDigest::default(), RowsDigest::default());
     loop {
         let mut block = RowsBlock::default();
-        let Some(end) = rows.next(&mut block).unwrap() else { continue };
+        let end = rows.next(&mut block).unwrap();
+        for row in block_rows(block.bytes()) {
+            let (key, value) = row.unwrap();
+            if key.first() == Some(&DOCUMENTS) {
+                documents.add(key, value);
+            }
+        }
+        let Some(end) = end else { continue };
         all.merge(end.digest);
         if end.is_range_end {
-            return all;
+            return (all, documents);
         }
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_copy_is_followed_from_its_position_on() {
-    let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-    let mut source = Served::start(&log, from.path()).await;
-    let store = source.client().await.create_store(&spec()).await.unwrap();
-    let id = store.definition().store;
-    fill(&store, 0..5_000).await;
-    let told = source.replica(id, is_caught_up).await;
-    let copied = copy(&target(to.path(), CopyOptions::default()), &source.address).await.unwrap();
-    assert!(copied.digest.rows >= 5_000 && copied.bytes > 5_000_000, "{copied:?}");
-    assert!(copied.bytes_received >= copied.bytes, "{copied:?}");
+    for are_files_moved in [false, true] {
+        let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+        let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let mut source = Served::start(&log, from.path()).await;
+        let store = source.client().await.create_store(&spec()).await.unwrap();
+        let id = store.definition().store;
+        is_applied(&store, fill(&store, 0..5_000).await).await;
+        let told = source.replica(id, is_caught_up).await;
+        let options = CopyOptions { are_files_moved, ..CopyOptions::default() };
+        let copied = copy(&target(to.path(), options), &source.address).await.unwrap();
+        match copied.moved {
+            CopyMoved::Rows { digest, .. } => assert!(!are_files_moved && digest.rows >= 5_000),
+            CopyMoved::Files { ended, in_all, bytes_in_all } => {
+                assert!(are_files_moved && ended == in_all && copied.bytes == bytes_in_all);
+            }
+        }
+        assert!(copied.bytes > 5_000_000 && copied.bytes_received >= copied.bytes, "{copied:?}");
 
-    fill(&store, 5_000..6_000).await;
-    source.replica(id, is_caught_up).await;
-    source.end().await;
-    drop(source);
-    let other = Served::start(&log, to.path()).await;
-    let followed = other.replica(id, is_caught_up).await;
-    let applied = followed.partitions[0].counts.applied;
-    let tail = followed.partitions[0].offset_applied.0 - told.partitions[0].offset_applied.0;
-    assert!(applied <= tail, "{applied} entries were applied, where {tail} are behind the copy");
-    let found = other.client().await.store("blobs").await.unwrap().ordered().unwrap();
-    let keys: Vec<i64> = (0..6_000).step_by(250).collect();
-    let found = found.multi_get(&forebay::Read::local(), &keys[..]).await.unwrap();
-    assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))), "{found:?}");
+        is_applied(&store, fill(&store, 5_000..6_000).await).await;
+        source.end().await;
+        drop(source);
+        let mut other = Served::start(&log, to.path()).await;
+        let followed = other.replica(id, is_caught_up).await;
+        let applied = followed.partitions[0].counts.applied;
+        let tail = followed.partitions[0].offset_applied.0 - told.partitions[0].offset_applied.0;
+        assert!(applied <= tail, "{applied} entries were applied, where {tail} are behind it");
+        let found = other.client().await.store("blobs").await.unwrap().ordered().unwrap();
+        let keys: Vec<i64> = (0..6_000).step_by(250).collect();
+        let found = found.multi_get(&forebay::Read::local(), &keys[..]).await.unwrap();
+        assert!(found.iter().all(|found| matches!(found, Ok(Some(_)))), "{found:?}");
+        other.end().await;
+        drop(other);
+        let documents = [from, to].map(|data| digests(data.path(), &store.definition()).1);
+        assert_eq!(documents[0], documents[1]);
+        assert_eq!(documents[0].rows, 6_000);
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -118,13 +173,14 @@ async fn several_targets_copy_at_once_and_a_bound_holds() {
     let from = tempfile::tempdir().unwrap();
     let mut source = Served::start(&log, from.path()).await;
     let store = source.client().await.create_store(&spec()).await.unwrap();
-    fill(&store, 0..8_000).await;
-    source.replica(store.definition().store, is_caught_up).await;
+    is_applied(&store, fill(&store, 0..8_000).await).await;
     let places: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
     let copies = places.iter().enumerate().map(|(place, data)| {
         // 8 MB go in a burst of 4 MiB, and then by the second.
         let bytes_per_second = if place == 0 { 2_000_000 } else { 0 };
-        let options = CopyOptions { bytes_per_second, ..CopyOptions::default() };
+        // The last one takes the files.
+        let are_files_moved = place == 2;
+        let options = CopyOptions { bytes_per_second, are_files_moved, ..CopyOptions::default() };
         let (target, address) = (target(data.path(), options), source.address.clone());
         async move { copy(&target, &address).await.unwrap() }
     });
@@ -132,9 +188,10 @@ async fn several_targets_copy_at_once_and_a_bound_holds() {
     assert!(copied[0].bytes_per_second < 6e6, "{copied:?}");
     source.end().await;
     drop(source);
-    let definition = store.definition();
-    let digests: Vec<_> = places.iter().map(|data| digest(data.path(), &definition)).collect();
-    assert_eq!(digests, copied.iter().map(|copied| copied.digest).collect::<Vec<_>>());
+    let found: Vec<_> =
+        places.iter().map(|data| digests(data.path(), &store.definition())).collect();
+    assert_eq!([found[0].0, found[1].0], [digest_of(&copied[0]), digest_of(&copied[1])]);
+    assert!(found.iter().all(|(_, documents)| *documents == found[0].1), "{found:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -170,4 +227,21 @@ async fn what_cannot_be_copied_is_said() {
     assert_eq!(nowhere.code(), ErrorCode::InvalidArgument, "{nowhere}");
     let nobody = copy(&target, "127.0.0.1:1").await.unwrap_err();
     assert_eq!(nobody.code(), ErrorCode::Unavailable, "{nobody}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mode_that_nobody_knows_is_refused() {
+    let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+    let from = tempfile::tempdir().unwrap();
+    let source = Served::start(&log, from.path()).await;
+    let store = source.client().await.create_store(&spec()).await.unwrap();
+    source.replica(store.definition().store, is_caught_up).await;
+    let address = format!("http://{}", source.address);
+    let mut client = ShardCopiesClient::connect(address).await.unwrap();
+    let asked = |mode| v1::BeginCopyRequest { store: "blobs".into(), mode, ..Default::default() };
+    let refused = client.begin(asked(77)).await.unwrap_err();
+    assert_eq!(error_of_status(&refused).code(), ErrorCode::Unsupported, "{refused}");
+    // One that knows of no modes asks for rows.
+    let plan = client.begin(asked(0)).await.unwrap().into_inner();
+    assert!(plan.files.is_empty() && !plan.ranges.is_empty(), "{plan:?}");
 }

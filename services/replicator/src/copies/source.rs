@@ -1,4 +1,5 @@
-//! The source of copies: freezes shards, holds them while they are read, and streams their rows.
+//! The source of copies: freezes shards, holds them while they are read, and streams what is in
+//! them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -9,10 +10,8 @@ use std::time::Duration;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::{COPIES_MAX, COPY_HELD_MS, COPY_RANGES_MAX, MESSAGE_BYTES_MAX};
-use forebay_core::rows_digest::RowsDigest;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_shard::{Export, PartEnd, Shard};
-use forebay_wire::shard_copy::RowsBlock;
+use forebay_shard::{Export, ExportMode, Shard};
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::shard_copies_server::{ShardCopies, ShardCopiesServer};
@@ -24,7 +23,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
-use super::compression::Compression;
+use super::stream::read_range;
 use super::throttle::Throttle;
 use crate::blocking::blocking;
 
@@ -88,7 +87,7 @@ impl Frozen {
     }
 }
 
-/// The rows of a range, as they travel.
+/// What a range holds, as it travels.
 type Rows = BoxStream<'static, Result<v1::CopyRows, Status>>;
 
 impl CopySource {
@@ -139,11 +138,12 @@ impl Inner {
             let (limit, actual) = (COPIES_MAX as u64, frozen.len() as u64 + 1);
             return Err(Error::limit_exceeded(advice, limit, actual));
         }
+        let mode = mode_of(&request)?;
         let shard = self.shards.find(&request.store, PartitionId(request.partition)).await?;
         let id = self.entropy.next_u64()?.max(1);
         let path = self.path(id);
         let store = request.store;
-        let freezing = move || Export::create(&shard, &store, &path, id, COPY_RANGES_MAX);
+        let freezing = move || Export::create(&shard, &store, &path, id, mode);
         let export = blocking(freezing).await?;
         let plan = export.plan().clone();
         frozen.insert(id, Frozen::new(export));
@@ -202,8 +202,8 @@ impl Inner {
         let throttles = [Arc::clone(&self.throttle), frozen.throttle(request.bytes_per_second)];
         let (sender, receiver) = mpsc::channel(BLOCKS_WAITING);
         tokio::task::spawn_blocking(move || {
-            let behind = request.behind.as_deref();
-            if let Err(error) = read_rows(&frozen, request.range as usize, behind, &sender) {
+            let read = read_range(&frozen.export, &request, &sender, || frozen.touch());
+            if let Err(error) = read {
                 // A receiver that has gone wants no rows.
                 drop(sender.blocking_send(Err(status_of_error(&error))));
             }
@@ -223,37 +223,16 @@ impl Inner {
     }
 }
 
-/// Reads a range to its end, or until nobody receives it.
-fn read_rows(
-    frozen: &Frozen,
-    range: usize,
-    behind: Option<&[u8]>,
-    sender: &mpsc::Sender<Result<v1::CopyRows, Status>>,
-) -> Result<()> {
-    let mut rows = frozen.export.rows(range, behind)?;
-    let (mut block, mut compression) = (RowsBlock::default(), Compression::default());
-    loop {
-        block.clear();
-        let end = rows.next(&mut block)?;
-        frozen.touch();
-        let packed = compression.pack(block.bytes());
-        let is_over = end.is_some_and(|end| end.is_range_end);
-        let message = v1::CopyRows {
-            crc32c: crc32c::crc32c(&packed),
-            block: packed,
-            // A block ends behind the row that makes it a MiB, and rows are far below 4 GiB.
-            raw_bytes: block.bytes().len() as u32,
-            part_end: end.map(part_end),
-        };
-        if sender.blocking_send(Ok(message)).is_err() || is_over {
-            return Ok(());
+/// # Errors
+/// `Unsupported` for a mode that this build does not know.
+fn mode_of(request: &v1::BeginCopyRequest) -> Result<ExportMode> {
+    match v1::CopyMode::try_from(request.mode) {
+        Ok(v1::CopyMode::Unspecified | v1::CopyMode::Rows) => {
+            Ok(ExportMode::Rows { ranges_max: COPY_RANGES_MAX })
         }
+        Ok(v1::CopyMode::Files) => Ok(ExportMode::Files),
+        Err(_) => Err(Error::unsupported("the source knows no such mode of a copy; upgrade it")),
     }
-}
-
-fn part_end(end: PartEnd) -> v1::CopyPartEnd {
-    let PartEnd { digest: RowsDigest { rows, sum }, is_range_end } = end;
-    v1::CopyPartEnd { rows, digest: sum.to_le_bytes().to_vec().into(), is_range_end }
 }
 
 #[tonic::async_trait]

@@ -1,29 +1,27 @@
-//! The target of a copy: reads the ranges of a frozen shard side by side, makes files of their
-//! parts, and a shard of the files.
+//! The target of a copy: reads the ranges of a frozen shard side by side, or its files, and makes a
+//! shard of what comes.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
-use bytes::Bytes;
 use forebay_core::backoff::Backoff;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::{COPY_STREAM_BYTES, MESSAGE_BYTES_MAX};
-use forebay_core::rows_digest::RowsDigest;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_shard::{Import, PartEnd, PartSource, ShardDirectory};
+use forebay_shard::{Import, ShardDirectory};
 use forebay_wire::status::error_of_status;
 use forebay_wire::v1;
 use forebay_wire::v1::shard_copies_client::ShardCopiesClient;
 use futures::future::try_join_all;
 use parking_lot::Mutex;
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{RwLock, mpsc, watch};
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
 
-use super::compression::unpack;
+use super::blocks::Blocks;
 use super::progress::{CopyProgress, Meter};
 use crate::blocking::blocking;
 
@@ -41,19 +39,23 @@ const BEGUN_MAX: u32 = 3;
 /// How a shard is copied.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Ranges that are read side by side, each over a connection of its own. Each takes a
-    /// thread, and some 8 MiB of memory where rows are small.
+    /// Ranges or files that are read side by side, each over a connection of its own.
+    /// Each takes a thread, and some 8 MiB of memory where rows are small.
     pub streams: usize,
-    /// Most bytes of keys and values in a second; 0: as fast as it goes.
+    /// Whether a copy that begins moves the source's files as they are, instead of its rows. One
+    /// that goes on keeps to what it was begun with.
+    pub are_files_moved: bool,
+    /// Most bytes of keys and values, or of files, in a second; 0: as fast as it goes.
     pub bytes_per_second: u64,
-    /// How long it goes on asking while nothing becomes durable.
+    /// How long it goes on behind a break while nothing more becomes durable.
     pub patience: Duration,
 }
 
 impl Default for CopyOptions {
-    /// Two streams, as fast as they go; a minute of patience.
+    /// Rows over two streams, as fast as they go; a minute of patience.
     fn default() -> Self {
-        Self { streams: 2, bytes_per_second: 0, patience: Duration::from_secs(60) }
+        let patience = Duration::from_secs(60);
+        Self { streams: 2, are_files_moved: false, bytes_per_second: 0, patience }
     }
 }
 
@@ -75,7 +77,7 @@ impl CopyTarget {
     ///
     /// # Errors
     /// `Unavailable` when its patience is over, `NotFound` for a store that is not there,
-    /// `Corrupt` for rows that are not what their source says. What is durable stays for the next
+    /// `Corrupt` for what is not what its source says. What is durable stays for the next
     /// attempt, but after `Corrupt`.
     pub async fn copy(
         &self,
@@ -112,9 +114,14 @@ impl CopyTarget {
         let (directory, name) = (self.directory.clone(), store.to_owned());
         let resumed = blocking(move || directory.resume_import(&name, partition)).await?;
         let copy_id = resumed.as_ref().map_or(0, |import| import.plan().copy_id);
-        let (store, partition) = (store.to_owned(), partition.0);
-        let request = v1::BeginCopyRequest { store, partition, copy_id };
-        let mut client = ShardCopiesClient::new(endpoint.connect_lazy());
+        let mode = match self.options.are_files_moved {
+            true => v1::CopyMode::Files,
+            false => v1::CopyMode::Rows,
+        };
+        let (store, partition, mode) = (store.to_owned(), partition.0, mode.into());
+        let request = v1::BeginCopyRequest { store, partition, copy_id, mode };
+        let mut client = ShardCopiesClient::new(endpoint.connect_lazy())
+            .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let mut backoff = self.backoff();
         let deadline = Instant::now() + self.options.patience;
         let plan = loop {
@@ -127,6 +134,9 @@ impl CopyTarget {
             }
             tokio::time::sleep(backoff.next_wait(&*self.entropy)).await;
         };
+        if plan.store != request.store || plan.partition != request.partition {
+            return Err(Error::corrupt("the source would copy another shard; look what it is"));
+        }
         let import = match resumed.filter(|import| *import.plan() == plan) {
             Some(import) => import,
             None => {
@@ -136,7 +146,7 @@ impl CopyTarget {
         };
         let (target, endpoint) = (self.clone(), endpoint.clone());
         let (import, received) = (Arc::new(import), Arc::default());
-        Ok(Copy { target, endpoint, import, received })
+        Ok(Copy { target, endpoint, import, received, writing: Arc::default() })
     }
 
     fn backoff(&self) -> Backoff {
@@ -150,8 +160,10 @@ struct Copy {
     target: CopyTarget,
     endpoint: Endpoint,
     import: Arc<Import>,
-    /// Bytes of rows that have come, what was lost with a part that broke off too.
+    /// Bytes of rows, or of files, that have come, what was lost with a part that broke off too.
     received: Arc<AtomicU64>,
+    /// Shared by those who write parts.
+    writing: Arc<RwLock<()>>,
 }
 
 impl Copy {
@@ -177,6 +189,8 @@ impl Copy {
             copied = copying => copied,
             never = telling => never,
         };
+        // What has broken off all streams ends those that write soon, and they hold the import.
+        drop(self.writing.write().await);
         if let Err(error) = copied {
             if error.code() == ErrorCode::Corrupt {
                 // Nothing of it is trusted any more.
@@ -201,17 +215,18 @@ impl Copy {
 
     /// Copies what is left of a range, over broken connections.
     async fn range(&self, client: &mut ShardCopiesClient<Channel>, range: usize) -> Result<()> {
-        let mut backoff = self.target.backoff();
-        let mut durable = self.import.ranges()[range].bytes;
-        let mut deadline = Instant::now() + self.target.options.patience;
+        let (mut backoff, mut deadline) = (self.target.backoff(), None);
+        let mut durable = self.import.range(range).bytes;
         loop {
             let Err(error) = self.read(client, range).await else { return Ok(()) };
-            let now_durable = self.import.ranges()[range].bytes;
+            let now_durable = self.import.range(range).bytes;
             if now_durable > durable {
-                (durable, deadline) = (now_durable, Instant::now() + self.target.options.patience);
+                (durable, deadline) = (now_durable, None);
                 backoff.reset();
             }
-            if !is_passing(&error) || Instant::now() > deadline {
+            let now = Instant::now();
+            let deadline = *deadline.get_or_insert(now + self.target.options.patience);
+            if !is_passing(&error) || now > deadline {
                 return Err(error);
             }
             info!(range, %error, "goes on with a range of a copy");
@@ -220,21 +235,26 @@ impl Copy {
     }
 
     async fn read(&self, client: &mut ShardCopiesClient<Channel>, range: usize) -> Result<()> {
-        let behind = self.import.ranges()[range].last_key.clone();
+        let done = self.import.range(range);
         let request = v1::CopyRowsRequest {
             copy_id: self.import.plan().copy_id,
             range: range as u32,
-            behind: behind.map(Into::into),
+            behind: done.last_key.map(Into::into),
             bytes_per_second: self.target.options.bytes_per_second,
+            // Where rows are moved nobody asks for it.
+            behind_bytes: done.bytes,
         };
         let told = |status: tonic::Status| error_of_status(&status);
         let mut rows = client.rows(request).await.map_err(told)?.into_inner();
         let (sender, receiver) = mpsc::channel(BLOCKS_WAITING);
         let (import, received) = (Arc::clone(&self.import), Arc::clone(&self.received));
+        let held = Arc::clone(&self.writing).read_owned().await;
         let writing = blocking(move || {
             let mut blocks = Blocks { receiver, received };
-            while !import.write_part(range, &mut blocks)? {}
-            Ok(())
+            let written = write_range(&import, range, &mut blocks);
+            drop(import);
+            drop(held);
+            written
         });
         let receiving = async move {
             while let Some(rows) = rows.message().await.map_err(told)? {
@@ -252,13 +272,12 @@ impl Copy {
 
     async fn take_in(self) -> Result<()> {
         let copy_id = self.import.plan().copy_id;
-        let digest = self.import.digest();
         let directory = self.target.directory.clone();
         let import = Arc::into_inner(self.import)
             .ok_or_else(|| Error::internal("a part of a copy is still written"))?;
         let partition = import.partition();
         blocking(move || directory.take_in(import)).await?;
-        info!(at = %partition, rows = digest.rows, "copied a shard");
+        info!(at = %partition, "copied a shard");
         // It goes by itself, if this does not come through.
         let mut client = ShardCopiesClient::new(self.endpoint.connect_lazy());
         drop(client.end(v1::EndCopyRequest { copy_id }).await);
@@ -273,61 +292,14 @@ impl Copy {
     }
 }
 
-/// The blocks of a stream, for the thread that writes them.
-struct Blocks {
-    receiver: mpsc::Receiver<v1::CopyRows>,
-    received: Arc<AtomicU64>,
-}
-
-impl PartSource for Blocks {
-    type Block = Bytes;
-
-    fn next_block(&mut self) -> Result<(Bytes, Option<PartEnd>)> {
-        let rows = self.receiver.blocking_recv().ok_or_else(|| {
-            Error::unavailable("the source of the copy has ended the stream inside a part")
-        })?;
-        if crc32c::crc32c(&rows.block) != rows.crc32c {
-            return Err(Error::corrupt("a block of rows was damaged on its way; copy again"));
-        }
-        self.received.fetch_add(rows.raw_bytes.into(), Ordering::Relaxed);
-        let end = rows.part_end.as_ref().map(part_end).transpose()?;
-        Ok((unpack(rows.block, rows.raw_bytes)?, end))
-    }
-}
-
-fn part_end(end: &v1::CopyPartEnd) -> Result<PartEnd> {
-    let digest = RowsDigest::of(end.rows, &end.digest)?;
-    Ok(PartEnd { digest, is_range_end: end.is_range_end })
+/// Writes parts until the range has ended.
+fn write_range(import: &Import, range: usize, blocks: &mut Blocks) -> Result<()> {
+    while !import.write_part(range, blocks)? {}
+    Ok(())
 }
 
 /// Whether the same attempt may succeed later.
 fn is_passing(error: &Error) -> bool {
     use ErrorCode::{DeadlineExceeded, Unavailable, UnknownOutcome};
     matches!(error.code(), Unavailable | UnknownOutcome | DeadlineExceeded)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// What a target makes of one message that is damaged on its way.
-    fn refused(damage: impl FnOnce(&mut v1::CopyRows)) -> ErrorCode {
-        let block = Bytes::from_static(b"some rows");
-        let (crc32c, raw_bytes) = (crc32c::crc32c(&block), block.len() as u32);
-        let mut rows = v1::CopyRows { block, raw_bytes, crc32c, part_end: None };
-        damage(&mut rows);
-        let (sender, receiver) = mpsc::channel(1);
-        sender.try_send(rows).unwrap();
-        let mut blocks = Blocks { receiver, received: Arc::default() };
-        blocks.next_block().unwrap_err().code()
-    }
-
-    #[test]
-    fn rows_that_are_damaged_on_their_way_are_refused() {
-        let corrupt = ErrorCode::Corrupt;
-        assert_eq!(refused(|rows| rows.block = Bytes::from_static(b"some rowS")), corrupt);
-        assert_eq!(refused(|rows| rows.crc32c ^= 1), corrupt);
-        assert_eq!(refused(|rows| rows.raw_bytes += 1), corrupt);
-        assert_eq!(refused(|rows| rows.part_end = Some(v1::CopyPartEnd::default())), corrupt);
-    }
 }

@@ -1,0 +1,199 @@
+//! The files of a frozen shard, which a copy may move as they are: listed and read piece by piece
+//! at the source, written and looked through at the target.
+
+use std::collections::BTreeMap;
+use std::fs::{self, File};
+use std::io::{self, Read, Seek, SeekFrom, Write};
+use std::path::Path;
+
+use forebay_core::limits::{COPY_BLOCK_BYTES, COPY_FILES_MAX};
+use forebay_core::rows_digest::RowsDigest;
+use forebay_core::{Error, Result};
+use forebay_wire::shard_copy::{FileKind, PieceDigest, file_kind};
+use forebay_wire::v1;
+use rocksdb::{DB, ErrorKind};
+
+use super::export::PartEnd;
+use super::files::{refused, sync_folder};
+use super::import::{PartBlock, PartSource};
+use crate::error::explained;
+use crate::resources::Resources;
+
+/// What the engine makes of a file that is not there.
+const NO_FILE: &str = "No such file";
+
+/// The files of a frozen shard that make it up; its options and its name are its opener's.
+///
+/// # Errors
+/// `LimitExceeded` where there are too many, `Unavailable` for a disk that refuses.
+pub(super) fn list(dir: &Path) -> Result<Vec<v1::CopyFile>> {
+    let listing = || {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(dir)? {
+            let entry = entry?;
+            let Ok(name) = entry.file_name().into_string() else { continue };
+            if file_kind(&name).is_some() {
+                files.push(v1::CopyFile { name, bytes: entry.metadata()?.len() });
+            }
+        }
+        Ok(files)
+    };
+    let mut files = listing().map_err(|error: io::Error| refused("freezing a shard", &error))?;
+    if files.len() > COPY_FILES_MAX {
+        let advice = "the shard has too many files to be moved as they are; copy its rows";
+        let (limit, actual) = (COPY_FILES_MAX as u64, files.len() as u64);
+        return Err(Error::limit_exceeded(advice, limit, actual));
+    }
+    files.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+    Ok(files)
+}
+
+/// Whether files that a source has named may be a shard's: each name of a known form, and once.
+pub(super) fn are_sound(files: &[v1::CopyFile]) -> bool {
+    let of = |kind| files.iter().filter(|file| file_kind(&file.name) == Some(kind)).count();
+    let mut names: Vec<_> = files.iter().map(|file| &file.name).collect();
+    names.sort_unstable();
+    names.dedup();
+    let (currents, manifests) = (of(FileKind::Current), of(FileKind::Manifest));
+    names.len() == files.len()
+        && files.len() <= COPY_FILES_MAX
+        && (currents, manifests) == (1, 1)
+        && of(FileKind::Table) == files.len() - 2
+}
+
+/// A file of a frozen shard, block by block.
+pub struct ExportFile {
+    file: File,
+    bytes_left: u64,
+    digest: PieceDigest,
+    piece_left: u64,
+    piece_bytes: u64,
+}
+
+impl ExportFile {
+    /// The bytes behind so many of a file.
+    pub(super) fn open(
+        dir: &Path,
+        file: &v1::CopyFile,
+        behind_bytes: u64,
+        piece_bytes: u64,
+    ) -> Result<Self> {
+        let bytes = file.bytes;
+        let bytes_left = bytes.checked_sub(behind_bytes).ok_or_else(|| {
+            Error::invalid_argument(format!("the file has {bytes} bytes, so nothing is behind it"))
+        })?;
+        let opening = || {
+            let mut file = File::open(dir.join(&file.name))?;
+            file.seek(SeekFrom::Start(behind_bytes))?;
+            Ok(file)
+        };
+        let file = opening().map_err(|error| refused("reading a frozen shard", &error))?;
+        let (digest, piece_left) = (PieceDigest::default(), piece_bytes);
+        Ok(Self { file, bytes_left, digest, piece_left, piece_bytes })
+    }
+
+    /// The next block, and what ends with it. Blocks on the disk. Behind the file's end there is
+    /// nothing more to ask for.
+    ///
+    /// # Errors
+    /// `Corrupt` for a file that is shorter than it was, `Unavailable` for a disk that refuses.
+    pub fn next_block(&mut self) -> Result<(Vec<u8>, Option<PartEnd>)> {
+        let length = self.bytes_left.min(self.piece_left).min(COPY_BLOCK_BYTES as u64);
+        let mut block = vec![0; length as usize];
+        self.file.read_exact(&mut block).map_err(|error| match error.kind() {
+            io::ErrorKind::UnexpectedEof => {
+                Error::corrupt("a file of a frozen shard has become shorter; copy the shard again")
+            }
+            _ => refused("reading a frozen shard", &error),
+        })?;
+        self.digest.add(&block);
+        self.bytes_left -= length;
+        self.piece_left -= length;
+        if self.bytes_left > 0 && self.piece_left > 0 {
+            return Ok((block, None));
+        }
+        self.piece_left = self.piece_bytes;
+        let digest = digest_of(&std::mem::take(&mut self.digest));
+        Ok((block, Some(PartEnd { digest, is_range_end: self.bytes_left == 0 })))
+    }
+}
+
+/// What a piece is compared by: it has no rows.
+fn digest_of(piece: &PieceDigest) -> RowsDigest {
+    RowsDigest { rows: 0, sum: piece.sum() }
+}
+
+/// Writes a piece of a file behind so many bytes of it, durably; how long it is, and its end.
+///
+/// # Errors
+/// Those of the source; `Corrupt` for bytes that are not what its end says, or too many;
+/// `Unavailable` for a disk that refuses.
+pub(super) fn write_piece(
+    dir: &Path,
+    file: &v1::CopyFile,
+    behind_bytes: u64,
+    source: &mut impl PartSource,
+) -> Result<(u64, PartEnd)> {
+    let told = |error: io::Error| refused("writing a file of a copy", &error);
+    let path = dir.join(&file.name);
+    let mut written =
+        File::options().write(true).create(true).truncate(false).open(&path).map_err(told)?;
+    written.seek(SeekFrom::Start(behind_bytes)).map_err(told)?;
+    let (mut digest, mut bytes) = (PieceDigest::default(), 0);
+    let end = loop {
+        let PartBlock { bytes: block, end, .. } = source.next_block()?;
+        let block = block.as_ref();
+        bytes += block.len() as u64;
+        if bytes > file.bytes.saturating_sub(behind_bytes) {
+            return Err(Error::corrupt("a file of a copy is longer than was said; copy again"));
+        }
+        digest.add(block);
+        written.write_all(block).map_err(told)?;
+        if let Some(end) = end {
+            break end;
+        }
+    };
+    let is_file_end = behind_bytes + bytes == file.bytes;
+    if digest_of(&digest) != end.digest || end.is_range_end != is_file_end {
+        let message = "other bytes of a file came than the source of the copy has; copy again";
+        return Err(Error::corrupt(message));
+    }
+    written.sync_data().map_err(told)?;
+    if behind_bytes == 0 {
+        sync_folder(&path).map_err(told)?;
+    }
+    Ok((bytes, end))
+}
+
+/// Opens a database of which these files have come.
+///
+/// # Errors
+/// `Corrupt` where they make no whole one, `Unavailable` for a disk that refuses.
+pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
+    let no_shard = |why: &dyn std::fmt::Display| {
+        Error::corrupt(format!("the files that were copied are no shard: {why}; copy it again"))
+    };
+    let sizes: BTreeMap<_, _> = files.iter().map(|file| (&file.name[..], file.bytes)).collect();
+    for (name, bytes) in &sizes {
+        let found = fs::metadata(dir.join(name)).map(|found| found.len());
+        if found.as_ref().ok() != Some(bytes) {
+            return Err(no_shard(&format!("{name} should have {bytes} bytes: {found:?}")));
+        }
+    }
+    // It writes nothing, so a kill leaves the files as they came.
+    let opened = DB::open_for_read_only(&Resources::export_options(), dir, false);
+    let db = opened.map_err(|error| match error.kind() {
+        ErrorKind::IOError if !error.as_ref().contains(NO_FILE) => {
+            explained(&error, "taking in a copy")
+        }
+        _ => no_shard(&error),
+    })?;
+    // The engine looks for most of them no sooner than they are read.
+    for table in db.live_files().map_err(|error| no_shard(&error))? {
+        let name = table.name.trim_start_matches('/');
+        if sizes.get(name) != Some(&(table.size as u64)) {
+            return Err(no_shard(&format!("{name} is not among them")));
+        }
+    }
+    Ok(db)
+}

@@ -1,0 +1,116 @@
+//! The rows of a copy's part, on their way into a file of the engine at the target.
+
+use std::fs;
+use std::path::Path;
+
+use forebay_core::rows_digest::RowsDigest;
+use forebay_core::{Error, Result};
+use forebay_wire::shard_copy::block_rows;
+use forebay_wire::v1;
+use rocksdb::{Options, SstFileWriter};
+
+use super::export::PartEnd;
+use super::files::{refused, sync_folder};
+use super::import::{PartBlock, PartSource};
+use crate::error::explained;
+use crate::resources::Resources;
+
+const DOING: &str = "writing a part of a copy";
+
+/// Rows that have come to the end of their part.
+pub(super) struct RowPart {
+    pub last_key: Option<Vec<u8>>,
+    pub bytes: u64,
+    pub end: PartEnd,
+}
+
+/// Writes the next rows of a range, behind a key if there is one, to a file, durably. A part
+/// without rows has none.
+///
+/// # Errors
+/// Those of the source; `Corrupt` for rows that are not what their end says, out of order, of
+/// another range; `Unavailable` for a disk that refuses.
+pub(super) fn write_rows(
+    path: &Path,
+    range: &v1::CopyRange,
+    last_key: Option<Vec<u8>>,
+    source: &mut impl PartSource,
+) -> Result<RowPart> {
+    let first = source.next_block()?;
+    // What was not worth compressing on its way is not on the disk.
+    let options = Resources::import_options(first.was_compressed);
+    let written = write(path, (range, last_key), (first, source), &options);
+    if !matches!(&written, Ok(part) if part.end.digest.rows > 0) {
+        // It does not count.
+        drop(fs::remove_file(path));
+    }
+    written
+}
+
+fn write<S: PartSource>(
+    path: &Path,
+    (range, last_key): (&v1::CopyRange, Option<Vec<u8>>),
+    (first, source): (PartBlock<S::Block>, &mut S),
+    options: &Options,
+) -> Result<RowPart> {
+    let writer = SstFileWriter::create(options);
+    writer.open(path).map_err(|error| explained(&error, DOING))?;
+    let (digest, bytes) = (RowsDigest::default(), 0);
+    let mut part = PartWriter { range, writer, last_key, digest, bytes };
+    let mut next = first;
+    let end = loop {
+        part.write(next.bytes.as_ref())?;
+        if let Some(end) = next.end {
+            break end;
+        }
+        next = source.next_block()?;
+    };
+    part.finish(path, end)
+}
+
+/// The file of one part.
+struct PartWriter<'w> {
+    range: &'w v1::CopyRange,
+    writer: SstFileWriter<'w>,
+    last_key: Option<Vec<u8>>,
+    digest: RowsDigest,
+    bytes: u64,
+}
+
+impl PartWriter<'_> {
+    fn write(&mut self, block: &[u8]) -> Result<()> {
+        let v1::CopyRange { from, to, .. } = self.range;
+        let mut last_key = self.last_key.as_deref();
+        for row in block_rows(block) {
+            let (key, value) = row?;
+            let is_behind = last_key.is_none_or(|last| last < key) && key >= &from[..];
+            if !is_behind || to.as_ref().is_some_and(|to| key >= &to[..]) {
+                let message = "the source of a copy has sent a row out of its order; copy again";
+                return Err(Error::corrupt(message));
+            }
+            self.writer.put(key, value).map_err(|error| explained(&error, DOING))?;
+            self.digest.add(key, value);
+            self.bytes += (key.len() + value.len()) as u64;
+            last_key = Some(key);
+        }
+        self.last_key = last_key.map(<[u8]>::to_vec);
+        Ok(())
+    }
+
+    /// Ends the file, durably.
+    fn finish(mut self, path: &Path, end: PartEnd) -> Result<RowPart> {
+        let Self { digest, bytes, .. } = self;
+        if digest != end.digest {
+            let message = format!(
+                "{} rows came where the source of the copy has {}, or others; copy again",
+                digest.rows, end.digest.rows
+            );
+            return Err(Error::corrupt(message));
+        }
+        if digest.rows > 0 {
+            self.writer.finish().map_err(|error| explained(&error, DOING))?;
+            sync_folder(path).map_err(|error| refused(DOING, &error))?;
+        }
+        Ok(RowPart { last_key: self.last_key, bytes, end })
+    }
+}

@@ -1,0 +1,352 @@
+//! What is particular to copies of files as they are.
+
+use std::path::Path;
+
+use forebay_core::rows_digest::RowsDigest;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_shard::{Export, ExportMode, Import, PartBlock, PartEnd, PartSource};
+use forebay_testkit::random::Dice;
+use forebay_wire::shard_copy::{FileKind, PieceDigest, file_kind};
+use forebay_wire::v1;
+
+use super::support::*;
+use super::{MODES, copy_all, filled, folder_of_copy, freeze, write};
+
+/// Bytes of the blocks that pieces are torn into here.
+const BLOCK: usize = 96 << 10;
+
+/// A file's pieces in small blocks, of which only so many come.
+struct Torn<'l> {
+    pieces: Vec<(Vec<u8>, PartEnd)>,
+    blocks_left: &'l mut usize,
+    /// What of the first piece has gone.
+    gone: usize,
+}
+
+impl PartSource for Torn<'_> {
+    type Block = Vec<u8>;
+
+    fn next_block(&mut self) -> Result<PartBlock<Vec<u8>>> {
+        if *self.blocks_left == 0 {
+            return Err(Error::unavailable("it breaks off"));
+        }
+        *self.blocks_left -= 1;
+        let (piece, end) = self.pieces.first().unwrap();
+        let to = piece.len().min(self.gone + BLOCK);
+        let bytes = piece[self.gone..to].to_vec();
+        let end = (to == piece.len()).then_some(*end);
+        self.gone = to;
+        if end.is_some() {
+            self.pieces.remove(0);
+            self.gone = 0;
+        }
+        Ok(PartBlock { bytes, end, was_compressed: false })
+    }
+}
+
+/// The pieces of a file behind so many bytes.
+fn pieces(export: &Export, file: usize, behind_bytes: u64) -> Vec<(Vec<u8>, PartEnd)> {
+    let mut read = export.file(file, behind_bytes).unwrap();
+    let (mut pieces, mut piece) = (Vec::new(), Vec::new());
+    loop {
+        let (block, end) = read.next_block().unwrap();
+        piece.extend(block);
+        let Some(end) = end else { continue };
+        pieces.push((std::mem::take(&mut piece), end));
+        if end.is_range_end {
+            return pieces;
+        }
+    }
+}
+
+fn whole(export: &Export) -> Vec<Vec<u8>> {
+    let bytes = |file| pieces(export, file, 0).into_iter().flat_map(|(bytes, _)| bytes).collect();
+    (0..export.plan().files.len()).map(bytes).collect()
+}
+
+/// Copies what is left, so many blocks of it; whether all has come.
+fn copy_torn(export: &Export, import: &Import, blocks: &mut usize) -> bool {
+    (0..export.plan().files.len()).all(|file| {
+        let done = import.range(file);
+        if done.is_ended {
+            return true;
+        }
+        let pieces = pieces(export, file, done.bytes);
+        write(import, file, Torn { pieces, blocks_left: blocks, gone: 0 })
+    })
+}
+
+#[test]
+fn it_breaks_off_at_any_block_and_goes_on_behind_whole_pieces() {
+    let from = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let replica = filled(&world, from.path(), 20_000);
+    let export = freeze(&replica, &from.path().join("copies/1"), ExportMode::Files);
+    let (bytes, plan) = (whole(&export), export.plan());
+    let lengths: Vec<_> = (0..bytes.len()).map(|file| pieces(&export, file, 0)).collect();
+    let blocks: usize =
+        lengths.iter().flatten().map(|(piece, _)| piece.len().div_ceil(BLOCK)).sum();
+    assert!(lengths.iter().any(|pieces| pieces.len() > 1), "a file of several pieces");
+    assert!(blocks > 30, "{blocks}");
+    for cut in 0..blocks {
+        let to = tempfile::tempdir().unwrap();
+        let directory = directory(to.path());
+        let import = directory.begin_import(plan.clone()).unwrap();
+        assert!(!copy_torn(&export, &import, &mut cut.clone()), "{cut}");
+        let told = import.ranges();
+        drop(import);
+        let import = directory.resume_import("users", AT.partition).unwrap().unwrap();
+        assert_eq!(import.ranges(), told, "{cut}");
+        let mut durable = told.iter().zip(&lengths);
+        assert!(durable.all(|(done, pieces)| {
+            let ends = pieces.iter().scan(0, |end, (piece, _)| {
+                *end += piece.len() as u64;
+                Some(*end)
+            });
+            [0].into_iter().chain(ends).any(|end| end == done.bytes)
+        }));
+        assert!(copy_torn(&export, &import, &mut usize::MAX.clone()), "{cut}");
+        let shard = folder_of_copy(to.path()).join("shard");
+        for (file, bytes) in plan.files.iter().zip(&bytes) {
+            assert!(std::fs::read(shard.join(&file.name)).unwrap() == *bytes, "{cut}: {file:?}");
+        }
+        directory.take_in(import).unwrap();
+    }
+}
+
+/// One piece that is told, whatever its end says.
+struct Told(Option<(Vec<u8>, PartEnd)>);
+
+impl PartSource for Told {
+    type Block = Vec<u8>;
+
+    fn next_block(&mut self) -> Result<PartBlock<Vec<u8>>> {
+        let (bytes, end) = self.0.take().unwrap();
+        Ok(PartBlock { bytes, end: Some(end), was_compressed: false })
+    }
+}
+
+fn end_of(bytes: &[u8], is_range_end: bool) -> PartEnd {
+    let mut digest = PieceDigest::default();
+    digest.add(bytes);
+    PartEnd { digest: RowsDigest { rows: 0, sum: digest.sum() }, is_range_end }
+}
+
+#[test]
+fn a_piece_that_is_not_what_its_source_says_is_refused() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new();
+    let replica = filled(&world, from.path(), 20_000);
+    let export = freeze(&replica, &from.path().join("copies/1"), ExportMode::Files);
+    let directory = directory(to.path());
+    let import = directory.begin_import(export.plan().clone()).unwrap();
+    let refused = |file: usize, bytes: Vec<u8>, end: PartEnd| {
+        let error = import.write_part(file, &mut Told(Some((bytes, end)))).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
+        assert_eq!(import.range(file).bytes, 0, "nothing of it counts");
+    };
+    let file_of = |kind| {
+        let is_of = |file: &v1::CopyFile| file_kind(&file.name) == Some(kind);
+        export.plan().files.iter().position(is_of).unwrap()
+    };
+    // Each bit of a small file, and some of a large one.
+    let (current, table) = (file_of(FileKind::Current), file_of(FileKind::Table));
+    let mut dice = Dice::new(3);
+    for file in [current, table] {
+        let (bytes, end) = pieces(&export, file, 0).remove(0);
+        let bits = bytes.len() * 8;
+        let flips: Vec<_> = match bits < 1_000 {
+            true => (0..bits).collect(),
+            false => (0..50).map(|_| dice.below(bits)).collect(),
+        };
+        for bit in flips {
+            let mut flipped = bytes.clone();
+            flipped[bit / 8] ^= 1 << (bit % 8);
+            refused(file, flipped, end);
+        }
+        let shorter = bytes[..bytes.len() - 1].to_vec();
+        refused(file, shorter.clone(), end);
+        refused(file, shorter.clone(), end_of(&shorter, true));
+        refused(file, bytes.clone(), PartEnd { is_range_end: !end.is_range_end, ..end });
+        let digest = RowsDigest { rows: 1, ..end.digest };
+        refused(file, bytes.clone(), PartEnd { digest, ..end });
+    }
+    let (mut longer, _) = pieces(&export, current, 0).remove(0);
+    longer.push(0);
+    refused(current, longer.clone(), end_of(&longer, true));
+    refused(current, longer.clone(), end_of(&longer, false));
+    refused(current, Vec::new(), end_of(&[], false));
+    let beyond = import.write_part(1_000, &mut Told(None)).unwrap_err();
+    assert_eq!(beyond.code(), ErrorCode::InvalidArgument);
+    // Nothing of that is in the way of what is right.
+    copy_all(&export, &import);
+    directory.take_in(import).unwrap();
+    assert!(world.resume(to.path()).live() == replica.live());
+}
+
+#[test]
+fn files_of_other_names_than_a_shard_has_are_refused() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new();
+    let replica = filled(&world, from.path(), 10);
+    let export = freeze(&replica, &from.path().join("copies/1"), ExportMode::Files);
+    let inside = to.path().join("inside");
+    let directory = directory(&inside);
+    let sound = export.plan();
+    let named = |name: &str| v1::CopyFile { name: name.to_owned(), bytes: 1 };
+    let with = |file| v1::CopyPlan { files: [&sound.files[..], &[file]].concat(), ..sound.clone() };
+    let without = |kind| {
+        let files = sound.files.iter().filter(|file| file_kind(&file.name) != Some(kind));
+        v1::CopyPlan { files: files.cloned().collect(), ..sound.clone() }
+    };
+    let absolute = to.path().join("000012.sst");
+    let ranges = vec![v1::CopyRange::default()];
+    let mut manifests = without(FileKind::Current);
+    manifests.files.push(named("MANIFEST-999999"));
+    let mut plans = vec![
+        without(FileKind::Current),
+        without(FileKind::Manifest),
+        with(named("MANIFEST-999999")),
+        manifests,
+        with(sound.files[0].clone()),
+        v1::CopyPlan { ranges, ..sound.clone() },
+        v1::CopyPlan { position: None, ..sound.clone() },
+    ];
+    let names =
+        ["../000012.sst", "..", ".", "", "/000012.sst", "a/000012.sst", "LOCK", "000012.log"];
+    plans.extend(names.into_iter().chain(absolute.to_str()).map(|name| with(named(name))));
+    for plan in plans {
+        let refused = directory.begin_import(plan.clone()).err().unwrap();
+        assert_eq!(refused.code(), ErrorCode::Corrupt, "{plan:?}: {refused}");
+    }
+    assert!(!inside.exists(), "nothing was begun");
+    // Nor is one gone on with that was damaged here.
+    drop(directory.begin_import(sound.clone()).unwrap());
+    let plan = folder_of_copy(&inside).join("plan");
+    let damaged = prost::Message::encode_to_vec(&with(named("../000012.sst")));
+    std::fs::write(plan, damaged).unwrap();
+    assert!(directory.resume_import("users", AT.partition).unwrap().is_none());
+}
+
+/// Tables that the engine looks for when it opens a shard; others it would miss later.
+const TABLES_OPENED: usize = 16;
+
+/// A frozen shard that was copied as rows, each part of which is a table of its own.
+fn frozen_of_many_tables(world: &World, dir: &Path) -> Export {
+    let (from, to) = (dir.join("from"), dir.join("to"));
+    let replica = filled(world, &from, 120_000);
+    let rows = freeze(&replica, &dir.join("copies/1"), MODES[0]);
+    let directory = directory(&to);
+    let import = directory.begin_import(rows.plan().clone()).unwrap();
+    copy_all(&rows, &import);
+    directory.take_in(import).unwrap();
+    freeze(&world.resume(&to), &dir.join("copies/2"), ExportMode::Files)
+}
+
+#[test]
+fn files_that_make_no_shard_or_another_one_are_not_taken_in() {
+    let from = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let export = frozen_of_many_tables(&world, from.path());
+    let sound = export.plan();
+    let refused = |plan: v1::CopyPlan| {
+        let to = tempfile::tempdir().unwrap();
+        let directory = directory(to.path());
+        let import = directory.begin_import(plan.clone()).unwrap();
+        for (place, file) in plan.files.iter().enumerate() {
+            let from = sound.files.iter().position(|of| of.name == file.name).unwrap();
+            let mut pieces = pieces(&export, from, 0);
+            if file.bytes < sound.files[from].bytes {
+                let shorter = vec![0; file.bytes as usize];
+                pieces = vec![(shorter.clone(), end_of(&shorter, true))];
+            }
+            let mut blocks = usize::MAX;
+            assert!(write(&import, place, Torn { pieces, blocks_left: &mut blocks, gone: 0 }));
+        }
+        let error = directory.take_in(import).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
+        assert!(!std::fs::read_dir(to.path()).unwrap().any(|name| name.unwrap().path().is_dir()));
+        error
+    };
+    let tables = sound.files.iter().filter(|file| file.name.ends_with(".sst")).count();
+    assert!(tables > TABLES_OPENED, "{tables}");
+    for place in [0, tables / 2, tables - 1, tables, tables + 1] {
+        let mut shorter = sound.clone();
+        shorter.files[place].bytes -= 1;
+        refused(shorter);
+        if sound.files[place].name.ends_with(".sst") {
+            let mut missing = sound.clone();
+            missing.files.remove(place);
+            let error = refused(missing);
+            assert!(error.message().contains("no shard"), "{error}");
+        }
+    }
+    refused(v1::CopyPlan { partition: sound.partition + 1, ..sound.clone() });
+    refused(v1::CopyPlan { store_id: sound.store_id + 1, ..sound.clone() });
+    refused(v1::CopyPlan { log_id: sound.log_id + 1, ..sound.clone() });
+    let offset = sound.position.unwrap().offset;
+    for offset in [offset - 1, offset + 1] {
+        let position = sound.position.map(|position| v1::Position { offset, ..position });
+        refused(v1::CopyPlan { position, ..sound.clone() });
+    }
+    // Nor one of which the disk has lost something since it came.
+    let to = tempfile::tempdir().unwrap();
+    let directory = directory(to.path());
+    let import = directory.begin_import(sound.clone()).unwrap();
+    copy_all(&export, &import);
+    let table = folder_of_copy(to.path()).join("shard").join(&sound.files[tables - 1].name);
+    let file = std::fs::File::options().write(true).open(table).unwrap();
+    file.set_len(sound.files[tables - 1].bytes - 1).unwrap();
+    let error = directory.take_in(import).unwrap_err();
+    assert!(error.code() == ErrorCode::Corrupt && error.message().contains("bytes"), "{error}");
+}
+
+#[test]
+fn what_was_durable_and_is_gone_is_copied_anew() {
+    let from = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let replica = filled(&world, from.path(), 1_000);
+    for (number, mode) in MODES.into_iter().enumerate() {
+        let to = tempfile::tempdir().unwrap();
+        let export = freeze(&replica, &from.path().join(format!("copies/{number}")), mode);
+        let directory = directory(to.path());
+        copy_all(&export, &directory.begin_import(export.plan().clone()).unwrap());
+        let folder = folder_of_copy(to.path());
+        let lost = a_table(&folder).or_else(|| a_table(&folder.join("shard"))).unwrap();
+        std::fs::remove_file(lost).unwrap();
+        assert!(directory.resume_import("users", AT.partition).unwrap().is_none());
+        assert!(!folder.exists());
+    }
+}
+
+fn a_table(dir: &Path) -> Option<std::path::PathBuf> {
+    let mut names = std::fs::read_dir(dir).ok()?.map(|name| name.unwrap().path());
+    names.find(|path| path.extension().is_some_and(|extension| extension == "sst"))
+}
+
+#[test]
+fn a_frozen_shard_keeps_its_bytes_and_says_what_it_does_not_have() {
+    let from = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let mut replica = filled(&world, from.path(), 20_000);
+    let place = from.path().join("copies/1");
+    let export = freeze(&replica, &place, ExportMode::Files);
+    let before = whole(&export);
+    drop(export);
+    (0..50).for_each(|_| drop(replica.step()));
+    replica.writer.shard().flush().unwrap();
+    replica.writer.shard().compact();
+    let export = Export::open(&place).unwrap();
+    assert!(whole(&export) == before);
+    let files = export.plan().files.len();
+    let refused = |error: Option<Error>| error.unwrap().code();
+    assert_eq!(refused(export.file(files, 0).err()), ErrorCode::InvalidArgument);
+    let beyond = export.plan().files[0].bytes + 1;
+    assert_eq!(refused(export.file(0, beyond).err()), ErrorCode::InvalidArgument);
+    assert_eq!(refused(export.rows(0, None).err()), ErrorCode::InvalidArgument);
+    let (rest, end) = export.file(0, beyond - 1).unwrap().next_block().unwrap();
+    assert!(rest.is_empty() && end.is_some_and(|end| end.is_range_end));
+    let table = place.join("shard").join(&export.plan().files[0].name);
+    std::fs::write(&table, b"short").unwrap();
+    assert_eq!(refused(export.file(0, 0).unwrap().next_block().err()), ErrorCode::Corrupt);
+}

@@ -1,0 +1,113 @@
+//! What is particular to copies of rows.
+
+use forebay_core::ErrorCode;
+use forebay_core::rows_digest::RowsDigest;
+use forebay_core::state_rows::HEAD;
+use forebay_shard::{PartBlock, PartEnd, PartSource};
+use forebay_wire::shard_copy::{RowsBlock, block_rows};
+
+use super::support::*;
+use super::{ONE_RANGE, digest, filled, folder_of_copy, freeze};
+
+/// Rows that are told, whatever their end says.
+struct Told {
+    rows: Vec<(Vec<u8>, Vec<u8>)>,
+    digest: RowsDigest,
+    was_compressed: bool,
+}
+
+impl PartSource for Told {
+    type Block = Vec<u8>;
+
+    fn next_block(&mut self) -> forebay_core::Result<PartBlock<Vec<u8>>> {
+        let mut block = RowsBlock::default();
+        self.rows.iter().for_each(|(key, value)| block.push(key, value));
+        let end = Some(PartEnd { digest: self.digest, is_range_end: true });
+        let was_compressed = self.was_compressed;
+        Ok(PartBlock { bytes: block.bytes().to_vec(), end, was_compressed })
+    }
+}
+
+fn told(rows: &[(&[u8], &[u8])]) -> Told {
+    let mut digest = RowsDigest::default();
+    rows.iter().for_each(|(key, value)| digest.add(key, value));
+    let rows = rows.iter().map(|(key, value)| (key.to_vec(), value.to_vec())).collect();
+    Told { rows, digest, was_compressed: true }
+}
+
+#[test]
+fn rows_that_are_not_what_their_source_says_are_refused() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new();
+    let replica = filled(&world, from.path(), 10);
+    let export = freeze(&replica, &from.path().join("copies/1"), ONE_RANGE);
+    let directory = directory(to.path());
+    let import = directory.begin_import(export.plan().clone()).unwrap();
+    let refused = |mut rows: Told| import.write_part(0, &mut rows).unwrap_err().code();
+    let [a, b]: [(&[u8], &[u8]); 2] = [(b"a", b"1"), (b"b", b"2")];
+    assert_eq!(refused(told(&[b, a])), ErrorCode::Corrupt);
+    assert_eq!(refused(told(&[a, a])), ErrorCode::Corrupt);
+    let Told { rows, digest, was_compressed } = told(&[a, b]);
+    let more = RowsDigest { rows: digest.rows + 1, ..digest };
+    let other = RowsDigest { sum: digest.sum ^ 1, ..digest };
+    for digest in [more, other] {
+        assert_eq!(
+            refused(Told { rows: rows.clone(), digest, was_compressed }),
+            ErrorCode::Corrupt
+        );
+    }
+    let folder = folder_of_copy(to.path());
+    let left = std::fs::read_dir(folder).unwrap().map(|name| name.unwrap().file_name());
+    let left: Vec<_> = left.filter(|name| name.to_string_lossy().ends_with(".sst")).collect();
+    assert!(left.is_empty(), "what does not count takes no room: {left:?}");
+    assert_eq!(import.digest(), RowsDigest::default(), "nothing of it counts");
+    // What makes no shard is none.
+    assert!(import.write_part(0, &mut told(&[a, b])).unwrap());
+    assert_eq!(directory.take_in(import).unwrap_err().code(), ErrorCode::Corrupt);
+    assert!(directory.resume_import("users", AT.partition).unwrap().is_none(), "it is over");
+
+    let mut torn = export.plan().clone();
+    torn.ranges[0].to = Some(b"d".to_vec().into());
+    assert_eq!(directory.begin_import(torn).err().unwrap().code(), ErrorCode::Corrupt);
+}
+
+#[test]
+fn an_empty_key_is_a_key() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new();
+    let replica = filled(&world, from.path(), 10);
+    let export = freeze(&replica, &from.path().join("copies/1"), ONE_RANGE);
+    let mut rows = Vec::new();
+    let mut block = RowsBlock::default();
+    export.rows(0, None).unwrap().next(&mut block).unwrap();
+    for row in block_rows(block.bytes()) {
+        rows.push(row.unwrap());
+    }
+    rows.insert(0, (b"", b""));
+    assert!(rows.iter().any(|(key, _)| *key == HEAD));
+    let directory = directory(to.path());
+    let import = directory.begin_import(export.plan().clone()).unwrap();
+    assert!(import.write_part(0, &mut told(&rows)).unwrap());
+    directory.take_in(import).unwrap();
+    let copy = world.resume(to.path());
+    assert!(copy.live() == replica.live());
+    let again = freeze(&copy, &to.path().join("copies/1"), ONE_RANGE);
+    assert_eq!(digest(&again).0, told(&rows).digest);
+}
+
+#[test]
+fn a_part_that_came_as_it_was_is_kept_as_it_came() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new();
+    let replica = filled(&world, from.path(), 10);
+    let export = freeze(&replica, &from.path().join("copies/1"), ONE_RANGE);
+    let directory = directory(to.path());
+    let value = [7; 100_000];
+    let sizes = [true, false].map(|was_compressed| {
+        let import = directory.begin_import(export.plan().clone()).unwrap();
+        let mut rows = Told { was_compressed, ..told(&[(b"a", &value)]) };
+        assert!(import.write_part(0, &mut rows).unwrap());
+        std::fs::metadata(folder_of_copy(to.path()).join("0.sst")).unwrap().len()
+    });
+    assert!(sizes[0] < 10_000 && sizes[1] > 100_000, "{sizes:?}");
+}

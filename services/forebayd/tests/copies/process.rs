@@ -1,0 +1,82 @@
+//! `forebayd copy` as a process, and how far it is.
+
+use std::io::Read;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use crate::daemon::{Daemon, FOREBAYD, LONG};
+
+/// A `forebayd dev` whose log need not outlive the machine.
+pub fn start(data: &Path, listen: &str) -> Daemon {
+    let data = data.to_str().unwrap();
+    Daemon::start(&["--data-dir", data, "--durability", "buffered"], listen)
+}
+
+/// A `forebayd copy` under way; killed when the test ends.
+pub struct Copying(Child);
+
+impl Copying {
+    /// Copies the only partition of a store; with more arguments, if need be.
+    pub fn start(from: &str, store: &str, data: &Path, more: &[&str]) -> Self {
+        let command = [
+            &["copy", "--from", from, "--store", store, "--partition", "0"][..],
+            &["--data-dir", data.to_str().unwrap()],
+            more,
+        ];
+        let child = Command::new(FOREBAYD)
+            .args(command.concat())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn();
+        Self(child.unwrap())
+    }
+
+    pub fn kill(mut self) {
+        self.0.kill().unwrap();
+        self.0.wait().unwrap();
+    }
+
+    /// What it says at its end: rows or files, their bytes, and those of them that came to it.
+    pub fn ended(mut self) -> (u64, u64, u64) {
+        let mut said = String::new();
+        self.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+        assert!(self.0.wait().unwrap().success(), "{said}");
+        let numbers = said.split_whitespace().filter_map(|word| word.parse().ok());
+        let numbers: Vec<u64> = numbers.take(3).collect();
+        (numbers[0], numbers[1], numbers[2])
+    }
+}
+
+impl Drop for Copying {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+fn files_in(dir: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    std::fs::read_dir(dir).into_iter().flatten().flatten().map(|file| file.path())
+}
+
+/// Bytes of the tables of copies that are under way at a place, or of shards that were taken in.
+pub fn table_bytes(data: &Path, of: &str) -> u64 {
+    let of = format!("/{of}-");
+    let folders =
+        files_in(&data.join("shards")).filter(|path| path.to_string_lossy().contains(&of));
+    let tables =
+        folders.flat_map(|folder| files_in(&folder).chain(files_in(&folder.join("shard"))));
+    let tables = tables.filter(|file| file.extension().is_some_and(|it| it == "sst"));
+    tables.filter_map(|file| Some(file.metadata().ok()?.len())).sum()
+}
+
+/// Waits until a copy has so many bytes of tables.
+pub async fn reached(data: &Path, bytes: u64) {
+    let wait = async {
+        while table_bytes(data, "copy") < bytes {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let came = tokio::time::timeout(LONG, wait).await;
+    assert!(came.is_ok(), "{} bytes of {bytes}", table_bytes(data, "copy"));
+}
