@@ -115,7 +115,8 @@ impl ShardDirectory {
     ///
     /// # Errors
     /// `Corrupt` for a plan that leaves keys out or names other files than a shard's, `Conflict`
-    /// while somebody copies the partition to here, else as [`ShardDirectory::resume`].
+    /// while somebody copies the partition to here, `LimitExceeded` for a full disk, else as
+    /// [`ShardDirectory::resume`].
     pub fn begin_import(&self, plan: CopyPlan) -> Result<Import> {
         let (store, partition) = (StoreId(plan.store_id), PartitionId(plan.partition));
         Import::begin(&self.import_path(PartitionRef { store, partition }), plan)
@@ -125,7 +126,7 @@ impl ShardDirectory {
     ///
     /// # Errors
     /// `Unavailable` for a copy that has not ended, `Corrupt` for one that makes no shard, of which
-    /// nothing is left then, else as [`ShardDirectory::resume`].
+    /// nothing is left then, `LimitExceeded` for a full disk, else as [`ShardDirectory::resume`].
     pub fn take_in(&self, import: Import) -> Result<()> {
         let at = import.partition();
         let number = self.copies(at)?.last().map_or(1, |last| last + 1);

@@ -54,7 +54,7 @@ impl Export {
     ///
     /// # Errors
     /// `Unavailable` for a disk that refuses, and for a shard to which nothing was written yet;
-    /// `LimitExceeded` for one of too many files to be moved as they are.
+    /// `LimitExceeded` for one of too many files to be moved as they are, and for a full disk.
     pub fn create(
         shard: &Shard,
         store: &str,

@@ -4,21 +4,43 @@ use std::fs::{self, File};
 use std::io::{self, Write};
 use std::path::Path;
 
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
+
+use crate::error::explained;
 
 /// What the plan's file is called, at both ends.
 pub(super) const PLAN: &str = "plan";
 /// The database, at both ends.
 pub(super) const SHARD: &str = "shard";
+/// What the engine makes of a disk that has no room.
+const NO_ROOM: [&str; 2] = ["No space left on device", "Disk quota exceeded"];
+
 /// What is said of a disk that refuses.
 pub(super) fn refused(doing: &str, error: &io::Error) -> Error {
-    Error::unavailable(format!("{doing}: {error}; look at the disk and the space on it"))
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => full(doing),
+        _ => Error::unavailable(format!("{doing}: {error}; look at the disk and the space on it")),
+    }
+}
+
+/// What is said of a failure of the engine.
+pub(super) fn engine_refused(doing: &str, error: &rocksdb::Error) -> Error {
+    match NO_ROOM.iter().any(|no_room| error.as_ref().contains(no_room)) {
+        true => full(doing),
+        false => explained(error, doing),
+    }
+}
+
+fn full(doing: &str) -> Error {
+    let message =
+        format!("{doing}: the disk is full; make room on it and copy again: it goes on from there");
+    Error::new(ErrorCode::LimitExceeded, message)
 }
 
 /// Writes a file that is there whole or not at all, whatever happens.
 ///
 /// # Errors
-/// `Unavailable` for a disk that refuses.
+/// `LimitExceeded` for a full disk, `Unavailable` for one that refuses.
 pub(super) fn write_durably(path: &Path, bytes: &[u8]) -> Result<()> {
     let written = path.with_extension("new");
     let writing = || {

@@ -13,13 +13,15 @@ use forebay_wire::v1;
 use parking_lot::Mutex;
 use prost::Message;
 use rocksdb::{DB, IngestExternalFileOptions};
+use rustix::fs::statvfs;
 
 use super::export::PartEnd;
-use super::files::{PLAN, SHARD, refused, remove_folder, sync_folder, write_durably};
+use super::files::{
+    PLAN, SHARD, engine_refused, refused, remove_folder, sync_folder, write_durably,
+};
 use super::parts::PartsJournal;
 use super::pieces::{are_sound, open_whole, write_piece};
 use super::row_parts::{RowPart, write_rows};
-use crate::error::explained;
 use crate::resources::Resources;
 
 /// The journal's file.
@@ -95,7 +97,8 @@ impl Import {
     /// Begins with nothing, in a folder of which all is removed that is there.
     ///
     /// # Errors
-    /// `Corrupt` for a plan that is none, `Unavailable` for a disk that refuses.
+    /// `Corrupt` for a plan that is none, `LimitExceeded` for a full disk, `Unavailable` for one
+    /// that refuses.
     pub(crate) fn begin(dir: &Path, plan: v1::CopyPlan) -> Result<Self> {
         check(&plan)?;
         let lock = lock(dir)?;
@@ -183,8 +186,13 @@ impl Import {
     ///
     /// # Errors
     /// Those of the source; `Corrupt` for what is not what its end says, for rows out of order or
-    /// of another range; `Unavailable` for a disk that refuses. Nothing of the part counts then.
+    /// of another range; `LimitExceeded` for a full disk, with the bytes that are free and those
+    /// that are about to come; `Unavailable` for one that refuses. Nothing of the part counts then.
     pub fn write_part(&self, range: usize, source: &mut impl PartSource) -> Result<bool> {
+        self.write(range, source).map_err(|error| self.with_room(error))
+    }
+
+    fn write(&self, range: usize, source: &mut impl PartSource) -> Result<bool> {
         let done = self.range(range);
         let number = range as u32;
         let (part, end) = if let Some(file) = self.plan.files.get(range) {
@@ -218,12 +226,30 @@ impl Import {
         Ok(is_range_end)
     }
 
+    /// The error of a full disk, with what is missing on it.
+    fn with_room(&self, error: Error) -> Error {
+        if error.code() != ErrorCode::LimitExceeded {
+            return error;
+        }
+        let free = statvfs(&self.dir).map_or(0, |at| at.f_bavail.saturating_mul(at.f_frsize));
+        let planned = self.plan.ranges.iter().map(|range| range.bytes);
+        let planned = planned.chain(self.plan.files.iter().map(|file| file.bytes));
+        let left: u64 = planned
+            .zip(&self.state.lock().ranges)
+            .filter(|(_, done)| !done.is_ended)
+            .map(|(bytes, done)| bytes.saturating_sub(done.bytes))
+            .sum();
+        // It is more than there was room for, whatever was planned.
+        Error::limit_exceeded(error.message(), free, left.max(free + 1))
+    }
+
     /// Makes the shard of what was copied, at a path that does not exist yet; the copy is over
     /// then. May be called again by another process where this one was killed.
     ///
     /// # Errors
     /// `Unavailable` where a range has not ended; `Corrupt` for what makes no shard, or another
-    /// one, of which nothing is left then; `Unavailable` for a disk that refuses.
+    /// one, of which nothing is left then; `LimitExceeded` for a full disk, `Unavailable` for one
+    /// that refuses.
     pub(crate) fn finish(self, path: &Path) -> Result<()> {
         if self.state.lock().ranges.iter().any(|range| !range.is_ended) {
             return Err(Error::unavailable("the copy has not ended yet; go on with it"));
@@ -236,7 +262,7 @@ impl Import {
         match self.make_whole().and_then(|()| moving()) {
             Ok(()) => self.remove(),
             Err(error) if error.code() == ErrorCode::Corrupt => self.remove().and(Err(error)),
-            Err(error) => Err(error),
+            Err(error) => Err(self.with_room(error)),
         }
     }
 
@@ -246,7 +272,7 @@ impl Import {
         if !self.plan.files.is_empty() {
             return self.check_head(&open_whole(&shard, &self.plan.files)?);
         }
-        let told = |error| explained(&error, "taking in a copy");
+        let told = |error| engine_refused("taking in a copy", &error);
         let db = DB::open(&Resources::import_options(true), &shard).map_err(told)?;
         // All files come in one step, and with them the head.
         if db.get_pinned(HEAD).map_err(told)?.is_none() {
@@ -263,7 +289,7 @@ impl Import {
     /// `Corrupt` for a shard that is not the one that was planned.
     fn check_head(&self, db: &DB) -> Result<()> {
         let head = db.get_pinned(HEAD);
-        let head = head.map_err(|error| explained(&error, "taking in a copy"))?;
+        let head = head.map_err(|error| engine_refused("taking in a copy", &error))?;
         let head = head.map(|bytes| Head::decode(&bytes)).transpose()?;
         let position = position(&self.plan)?;
         let is_planned = head.is_some_and(|head| {

@@ -14,9 +14,8 @@ use forebay_wire::v1;
 use rocksdb::{DB, ErrorKind};
 
 use super::export::PartEnd;
-use super::files::{refused, sync_folder};
+use super::files::{engine_refused, refused, sync_folder};
 use super::import::{PartBlock, PartSource};
-use crate::error::explained;
 use crate::resources::Resources;
 
 /// What the engine makes of a file that is not there.
@@ -127,7 +126,7 @@ fn digest_of(piece: &PieceDigest) -> RowsDigest {
 ///
 /// # Errors
 /// Those of the source; `Corrupt` for bytes that are not what its end says, or too many;
-/// `Unavailable` for a disk that refuses.
+/// `LimitExceeded` for a full disk, `Unavailable` for one that refuses.
 pub(super) fn write_piece(
     dir: &Path,
     file: &v1::CopyFile,
@@ -184,7 +183,7 @@ pub(super) fn open_whole(dir: &Path, files: &[v1::CopyFile]) -> Result<DB> {
     let opened = DB::open_for_read_only(&Resources::export_options(), dir, false);
     let db = opened.map_err(|error| match error.kind() {
         ErrorKind::IOError if !error.as_ref().contains(NO_FILE) => {
-            explained(&error, "taking in a copy")
+            engine_refused("taking in a copy", &error)
         }
         _ => no_shard(&error),
     })?;

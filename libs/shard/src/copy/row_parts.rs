@@ -10,9 +10,8 @@ use forebay_wire::v1;
 use rocksdb::{Options, SstFileWriter};
 
 use super::export::PartEnd;
-use super::files::{refused, sync_folder};
+use super::files::{engine_refused, refused, sync_folder};
 use super::import::{PartBlock, PartSource};
-use crate::error::explained;
 use crate::resources::Resources;
 
 const DOING: &str = "writing a part of a copy";
@@ -29,7 +28,7 @@ pub(super) struct RowPart {
 ///
 /// # Errors
 /// Those of the source; `Corrupt` for rows that are not what their end says, out of order, of
-/// another range; `Unavailable` for a disk that refuses.
+/// another range; `LimitExceeded` for a full disk, `Unavailable` for one that refuses.
 pub(super) fn write_rows(
     path: &Path,
     range: &v1::CopyRange,
@@ -41,7 +40,7 @@ pub(super) fn write_rows(
     let options = Resources::import_options(first.was_compressed);
     let written = write(path, (range, last_key), (first, source), &options);
     if !matches!(&written, Ok(part) if part.end.digest.rows > 0) {
-        // It does not count.
+        // It does not count, and the disk may be full.
         drop(fs::remove_file(path));
     }
     written
@@ -54,7 +53,7 @@ fn write<S: PartSource>(
     options: &Options,
 ) -> Result<RowPart> {
     let writer = SstFileWriter::create(options);
-    writer.open(path).map_err(|error| explained(&error, DOING))?;
+    writer.open(path).map_err(|error| engine_refused(DOING, &error))?;
     let (digest, bytes) = (RowsDigest::default(), 0);
     let mut part = PartWriter { range, writer, last_key, digest, bytes };
     let mut next = first;
@@ -88,7 +87,7 @@ impl PartWriter<'_> {
                 let message = "the source of a copy has sent a row out of its order; copy again";
                 return Err(Error::corrupt(message));
             }
-            self.writer.put(key, value).map_err(|error| explained(&error, DOING))?;
+            self.writer.put(key, value).map_err(|error| engine_refused(DOING, &error))?;
             self.digest.add(key, value);
             self.bytes += (key.len() + value.len()) as u64;
             last_key = Some(key);
@@ -108,7 +107,7 @@ impl PartWriter<'_> {
             return Err(Error::corrupt(message));
         }
         if digest.rows > 0 {
-            self.writer.finish().map_err(|error| explained(&error, DOING))?;
+            self.writer.finish().map_err(|error| engine_refused(DOING, &error))?;
             sync_folder(path).map_err(|error| refused(DOING, &error))?;
         }
         Ok(RowPart { last_key: self.last_key, bytes, end })

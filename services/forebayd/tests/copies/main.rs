@@ -2,10 +2,13 @@
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
+mod full_disk;
 mod kills;
 mod process;
 #[path = "../served/mod.rs"]
 mod served;
+#[path = "../small_disk/mod.rs"]
+mod small_disk;
 
 use std::path::Path;
 use std::sync::Arc;

@@ -77,8 +77,9 @@ impl CopyTarget {
     ///
     /// # Errors
     /// `Unavailable` when its patience is over, `NotFound` for a store that is not there,
-    /// `Corrupt` for what is not what its source says. What is durable stays for the next
-    /// attempt, but after `Corrupt`.
+    /// `LimitExceeded` for a full disk, with the bytes that are free there
+    /// and those that are about to come, `Corrupt` for what is not what its source says. What is
+    /// durable stays for the next attempt, but after `Corrupt`.
     pub async fn copy(
         &self,
         source: &str,
