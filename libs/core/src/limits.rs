@@ -152,8 +152,10 @@ pub const ORDERED_READ_WAIT_MS_MAX: u32 = 60_000;
 pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
 /// Bytes at which a block of a copy's rows ends, behind the row that comes there.
 pub const COPY_BLOCK_BYTES: usize = 1024 * 1024;
-/// Bytes of such a block, which may be one large row.
-pub const COPY_BLOCK_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Bytes of such a block, whose last row may be a large one.
+pub const COPY_BLOCK_BYTES_MAX: usize = ROW_BYTES_MAX + 2 * 1024 * 1024;
+/// Largest message of a copy's stream, in bytes: a block and what is said of it.
+pub const COPY_MESSAGE_BYTES_MAX: usize = COPY_BLOCK_BYTES_MAX + 64 * 1024;
 /// Parts that a copy's bytes are divided into, as far as their sizes allow: what is lost of one
 /// that breaks off is part of a part for each stream.
 pub const COPY_PARTS: u64 = 256;
@@ -161,12 +163,16 @@ pub const COPY_PARTS: u64 = 256;
 pub const COPY_PART_BYTES_MIN: u64 = 1024 * 1024;
 /// Most bytes of a part of a copy.
 pub const COPY_PART_BYTES_MAX: u64 = 64 * 1024 * 1024;
+/// Most rows of a part of a copy: its file's filter and index are built in memory.
+pub const COPY_PART_ROWS_MAX: u64 = 256 * 1024;
 /// Bytes of what is noted of a part.
 pub const COPY_PART_RECORD_BYTES_MAX: usize = 1024 * 1024;
 /// Ranges that a copy is divided into, at most.
 pub const COPY_RANGES_MAX: usize = 64;
 /// Files that a copy moves, at most: all of them stand in its plan.
 pub const COPY_FILES_MAX: usize = 64 * 1024;
+/// Ranges of a copy that are read side by side, at most.
+pub const COPY_STREAMS_MAX: usize = 6;
 /// Shards that are frozen for copies at once.
 pub const COPIES_MAX: usize = 8;
 /// How long a shard stays frozen that nobody reads, in milliseconds.
@@ -217,6 +223,9 @@ const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_
 const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);
 const _: () = assert!(ENTRY_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * ENTRY_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
+const _: () = assert!(ROW_BYTES_MAX + 2 * KEY_BYTES_MAX + COPY_BLOCK_BYTES < COPY_BLOCK_BYTES_MAX);
+// What a kill costs is a tenth of the last quarter, at most.
+const _: () = assert!(10 * 4 * COPY_STREAMS_MAX as u64 <= COPY_PARTS);
 const _: () = assert!(ENTRY_CHANGES_MAX <= 1 << 16);
 const _: () = assert!(REQUEST_CHANGES_MAX <= ENTRY_CHANGES_MAX);
 const _: () = assert!(DEAD_LETTERS_BYTES_AIM < DEAD_LETTER_BYTES_MAX);

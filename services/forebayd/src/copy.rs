@@ -31,7 +31,8 @@ pub(crate) struct CopySettings {
     /// it was begun with.
     #[arg(long)]
     files: bool,
-    /// Ranges of keys, or files, that are read side by side; each takes some 8 MiB of memory.
+    /// Ranges of keys, or files, that are read side by side, 6 at most. Each takes 16 MiB of
+    /// memory, beside 32 MiB for all, and six rows more where those are larger than 1 MiB.
     #[arg(long, default_value_t = 2)]
     streams: usize,
     /// Most bytes of keys and values, or of files, in a second; 0: as fast as it goes.

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use forebay_core::id::PartitionRef;
 use forebay_core::limits::{
-    COPY_BLOCK_BYTES, COPY_PART_BYTES_MAX, COPY_PART_BYTES_MIN, COPY_PARTS,
+    COPY_BLOCK_BYTES, COPY_PART_BYTES_MAX, COPY_PART_BYTES_MIN, COPY_PART_ROWS_MAX, COPY_PARTS,
 };
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::state_rows::{HEAD, Head};
@@ -222,7 +222,7 @@ impl ExportRows<'_> {
             self.part.add(key, value);
             self.part_bytes += (key.len() + value.len()) as u64;
             self.rows.next();
-            if self.part_bytes >= self.part_bytes_max {
+            if self.part_bytes >= self.part_bytes_max || self.part.rows >= COPY_PART_ROWS_MAX {
                 return Ok(Some(self.end_part(false)));
             }
             if block.bytes().len() >= COPY_BLOCK_BYTES {

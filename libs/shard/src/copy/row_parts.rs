@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::Path;
 
+use forebay_core::limits::{COPY_BLOCK_BYTES_MAX, COPY_PART_BYTES_MAX, COPY_PART_ROWS_MAX};
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::{Error, Result};
 use forebay_wire::shard_copy::block_rows;
@@ -28,7 +29,7 @@ pub(super) struct RowPart {
 ///
 /// # Errors
 /// Those of the source; `Corrupt` for rows that are not what their end says, out of order, of
-/// another range; `LimitExceeded` for a full disk, `Unavailable` for one that refuses.
+/// another range, or too many; `LimitExceeded` for a full disk, `Unavailable` for one that refuses.
 pub(super) fn write_rows(
     path: &Path,
     range: &v1::CopyRange,
@@ -93,6 +94,11 @@ impl PartWriter<'_> {
             last_key = Some(key);
         }
         self.last_key = last_key.map(<[u8]>::to_vec);
+        // The engine holds something of each row until the file ends.
+        let is_too_long = self.bytes > COPY_PART_BYTES_MAX + COPY_BLOCK_BYTES_MAX as u64;
+        if is_too_long || self.digest.rows > COPY_PART_ROWS_MAX {
+            return Err(Error::corrupt("the source of a copy has sent a part without an end"));
+        }
         Ok(())
     }
 

@@ -1,10 +1,13 @@
 //! What is particular to copies of rows.
 
 use forebay_core::ErrorCode;
+use forebay_core::limits::COPY_PART_ROWS_MAX;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::state_rows::HEAD;
-use forebay_shard::{PartBlock, PartEnd, PartSource};
+use forebay_shard::{Export, PartBlock, PartEnd, PartSource};
 use forebay_wire::shard_copy::{RowsBlock, block_rows};
+use forebay_wire::v1;
+use prost::Message;
 
 use super::support::*;
 use super::{ONE_RANGE, digest, filled, folder_of_copy, freeze};
@@ -56,6 +59,9 @@ fn rows_that_are_not_what_their_source_says_are_refused() {
             ErrorCode::Corrupt
         );
     }
+    let keys: Vec<_> = (0..=COPY_PART_ROWS_MAX).map(|key| key.swap_bytes().to_le_bytes()).collect();
+    let many: Vec<(&[u8], &[u8])> = keys.iter().map(|key| (&key[..], &b""[..])).collect();
+    assert_eq!(refused(told(&many)), ErrorCode::Corrupt);
     let folder = folder_of_copy(to.path());
     let left = std::fs::read_dir(folder).unwrap().map(|name| name.unwrap().file_name());
     let left: Vec<_> = left.filter(|name| name.to_string_lossy().ends_with(".sst")).collect();
@@ -110,4 +116,26 @@ fn a_part_that_came_as_it_was_is_kept_as_it_came() {
         std::fs::metadata(folder_of_copy(to.path()).join("0.sst")).unwrap().len()
     });
     assert!(sizes[0] < 10_000 && sizes[1] > 100_000, "{sizes:?}");
+}
+
+/// Whatever a part's bytes are: its file is built in memory that grows with its rows.
+#[test]
+fn a_part_ends_at_a_number_of_rows() {
+    let from = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let documents = COPY_PART_ROWS_MAX as usize + 10_000;
+    let replica = filled(&world, from.path(), documents);
+    let place = from.path().join("copies/1");
+    let mut plan = freeze(&replica, &place, ONE_RANGE).plan().clone();
+    plan.part_bytes = u64::MAX;
+    std::fs::write(place.join("plan"), v1::CopyPlan::encode_to_vec(&plan)).unwrap();
+    let export = Export::open(&place).unwrap();
+    let mut rows = export.rows(0, None).unwrap();
+    let mut ends = Vec::new();
+    while ends.last().is_none_or(|end: &PartEnd| !end.is_range_end) {
+        ends.extend(rows.next(&mut RowsBlock::default()).unwrap());
+    }
+    let counts: Vec<_> = ends.iter().map(|end| end.digest.rows).collect();
+    assert_eq!((counts.len(), counts[0]), (2, COPY_PART_ROWS_MAX), "{counts:?}");
+    assert!(counts[1] >= 10_000, "{counts:?}");
 }

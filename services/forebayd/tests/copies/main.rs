@@ -4,6 +4,7 @@
 mod daemon;
 mod full_disk;
 mod kills;
+mod memory;
 mod process;
 #[path = "../served/mod.rs"]
 mod served;
@@ -20,6 +21,7 @@ use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
 use forebay_core::key_order::{DOCUMENTS, KeyOrder};
+use forebay_core::limits::COPY_STREAMS_MAX;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::schema::Definition;
 use forebay_log::{ChangeLog, MemoryLog};
@@ -38,6 +40,7 @@ const VALUE_BYTES: usize = 1_000;
 fn spec() -> StoreSpec {
     StoreSpec::documents("blobs", KeyType::Int64, 1)
         .field("blob", FieldType::Scalar(ScalarType::Bytes))
+        .field("other", FieldType::Scalar(ScalarType::Bytes))
 }
 
 /// Bytes that no compression makes smaller.
@@ -47,13 +50,17 @@ fn noise(dice: &mut Dice, bytes: usize) -> Vec<u8> {
 
 /// Writes documents of random bytes under these keys; the token of all.
 async fn fill(store: &Store, keys: std::ops::Range<i64>) -> Token {
+    fill_with(store, keys, VALUE_BYTES).await
+}
+
+async fn fill_with(store: &Store, keys: std::ops::Range<i64>, value_bytes: usize) -> Token {
     let mut dice = Dice::new(keys.start as u64);
     let mut all = Token::new(store.definition().store);
     let keys: Vec<_> = keys.collect();
-    for keys in keys.chunks(1_000) {
+    for keys in keys.chunks(((4 << 20) / value_bytes).max(1)) {
         let mut batch = store.batch();
         for key in keys {
-            batch.add(store.upsert(*key).set("blob", noise(&mut dice, VALUE_BYTES))).unwrap();
+            batch.add(store.upsert(*key).set("blob", noise(&mut dice, value_bytes))).unwrap();
         }
         let written = batch.send().await.unwrap();
         assert!(written.results.iter().all(Result::is_ok));
@@ -170,6 +177,34 @@ async fn a_copy_is_followed_from_its_position_on() {
     }
 }
 
+/// A document larger than what a message of any other service may be.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_row_of_many_mib_is_copied() {
+    let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+    let from = tempfile::tempdir().unwrap();
+    let mut source = Served::start(&log, from.path()).await;
+    let store = source.client().await.create_store(&spec()).await.unwrap();
+    let mut dice = Dice::new(9);
+    for name in ["blob", "other"] {
+        store.upsert(7_i64).set(name, noise(&mut dice, 15 << 20)).send().await.unwrap();
+    }
+    is_applied(&store, fill(&store, 100..200).await).await;
+    let places =
+        [false, true].map(|are_files_moved| (are_files_moved, tempfile::tempdir().unwrap()));
+    for (are_files_moved, to) in &places {
+        let options = CopyOptions { are_files_moved: *are_files_moved, ..CopyOptions::default() };
+        let copied = copy(&target(to.path(), options), &source.address).await.unwrap();
+        assert!(copied.bytes > 30 << 20, "{copied:?}");
+    }
+    source.end().await;
+    drop(source);
+    let expected = digests(from.path(), &store.definition()).1;
+    assert_eq!(expected.rows, 101);
+    for (_, to) in &places {
+        assert_eq!(digests(to.path(), &store.definition()).1, expected);
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn several_targets_copy_at_once_and_a_bound_holds() {
     let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
@@ -230,6 +265,9 @@ async fn what_cannot_be_copied_is_said() {
     assert_eq!(nowhere.code(), ErrorCode::InvalidArgument, "{nowhere}");
     let nobody = copy(&target, "127.0.0.1:1").await.unwrap_err();
     assert_eq!(nobody.code(), ErrorCode::Unavailable, "{nobody}");
+    let options = CopyOptions { streams: COPY_STREAMS_MAX + 1, ..CopyOptions::default() };
+    let many = copy(&CopyTarget { options, ..target }, &source.address).await.unwrap_err();
+    assert_eq!(many.code(), ErrorCode::LimitExceeded, "{many}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

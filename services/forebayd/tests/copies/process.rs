@@ -46,6 +46,13 @@ impl Copying {
         let numbers: Vec<u64> = numbers.take(3).collect();
         (numbers[0], numbers[1], numbers[2])
     }
+
+    /// Most KiB of memory that it has held so far; `None` once it has ended.
+    pub fn peak_kib(&self) -> Option<u64> {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.0.id())).ok()?;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+        peak.trim().strip_suffix(" kB")?.parse().ok()
+    }
 }
 
 impl Drop for Copying {

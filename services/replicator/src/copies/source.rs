@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use forebay_core::entropy::Entropy;
 use forebay_core::id::PartitionId;
-use forebay_core::limits::{COPIES_MAX, COPY_HELD_MS, COPY_RANGES_MAX, MESSAGE_BYTES_MAX};
+use forebay_core::limits::{
+    COPIES_MAX, COPY_HELD_MS, COPY_MESSAGE_BYTES_MAX, COPY_RANGES_MAX, MESSAGE_BYTES_MAX,
+};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Export, ExportMode, Shard};
 use forebay_wire::status::status_of_error;
@@ -117,7 +119,7 @@ impl CopySource {
     pub fn into_server(self) -> ShardCopiesServer<Self> {
         ShardCopiesServer::new(self)
             .max_decoding_message_size(MESSAGE_BYTES_MAX)
-            .max_encoding_message_size(MESSAGE_BYTES_MAX)
+            .max_encoding_message_size(COPY_MESSAGE_BYTES_MAX)
     }
 }
 

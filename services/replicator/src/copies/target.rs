@@ -8,7 +8,9 @@ use std::time::Duration;
 use forebay_core::backoff::Backoff;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::PartitionId;
-use forebay_core::limits::{COPY_STREAM_BYTES, MESSAGE_BYTES_MAX};
+use forebay_core::limits::{
+    COPY_MESSAGE_BYTES_MAX, COPY_STREAM_BYTES, COPY_STREAMS_MAX, MESSAGE_BYTES_MAX,
+};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Import, ShardDirectory};
 use forebay_wire::status::error_of_status;
@@ -39,8 +41,9 @@ const BEGUN_MAX: u32 = 3;
 /// How a shard is copied.
 #[derive(Clone, Debug)]
 pub struct CopyOptions {
-    /// Ranges or files that are read side by side, each over a connection of its own.
-    /// Each takes a thread, and some 8 MiB of memory where rows are small.
+    /// Ranges or files that are read side by side, each over a connection of its own, up to
+    /// [`COPY_STREAMS_MAX`]. Each takes a thread and 16 MiB of memory, and six rows more where
+    /// those are larger than 1 MiB.
     pub streams: usize,
     /// Whether a copy that begins moves the source's files as they are, instead of its rows. One
     /// that goes on keeps to what it was begun with.
@@ -77,7 +80,7 @@ impl CopyTarget {
     ///
     /// # Errors
     /// `Unavailable` when its patience is over, `NotFound` for a store that is not there,
-    /// `LimitExceeded` for a full disk, with the bytes that are free there
+    /// `LimitExceeded` for too many streams and for a full disk, with the bytes that are free there
     /// and those that are about to come, `Corrupt` for what is not what its source says. What is
     /// durable stays for the next attempt, but after `Corrupt`.
     pub async fn copy(
@@ -87,6 +90,10 @@ impl CopyTarget {
         partition: PartitionId,
         progress: &watch::Sender<CopyProgress>,
     ) -> Result<CopyProgress> {
+        if self.options.streams > COPY_STREAMS_MAX {
+            let (limit, actual) = (COPY_STREAMS_MAX as u64, self.options.streams as u64);
+            return Err(Error::limit_exceeded("copy over fewer streams", limit, actual));
+        }
         let endpoint = Endpoint::from_shared(format!("http://{source}"))
             .map_err(|_| Error::invalid_argument(format!("`{source}` is no host:port")))?
             .connect_timeout(CONNECT_WAIT)
@@ -207,7 +214,7 @@ impl Copy {
     /// Copies ranges, one after the other, until none is left.
     async fn stream(&self, left: &Mutex<Vec<usize>>) -> Result<()> {
         let mut client = ShardCopiesClient::new(self.endpoint.connect_lazy())
-            .max_decoding_message_size(MESSAGE_BYTES_MAX);
+            .max_decoding_message_size(COPY_MESSAGE_BYTES_MAX);
         loop {
             let Some(range) = left.lock().pop() else { return Ok(()) };
             self.range(&mut client, range).await?;

@@ -1,0 +1,50 @@
+//! The memory of a process that copies: as much as is said, whatever the shard is.
+
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, Store};
+
+use crate::process::{Copying, start};
+use crate::{fill_with, is_applied, spec};
+
+/// What the README of the replicator says, in MiB: for the process, and for each stream.
+const PROCESS_MIB: u64 = 32;
+const STREAM_MIB: u64 = 16;
+/// Rows of more than a MiB that each stream may hold beside that.
+const LARGE_ROWS: u64 = 6;
+/// Documents, and bytes of each: 150 MB in any way.
+const SHARDS: [(&str, i64, usize); 3] =
+    [("blobs", 150_000, 1_000), ("large", 144, 1 << 20), ("huge", 10, 15 << 20)];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_copy_takes_as_much_memory_as_is_said() {
+    let from = tempfile::tempdir().unwrap();
+    let source = start(from.path(), "127.0.0.1:0");
+    let client = Client::connect(&source.address, ClientOptions::default()).await.unwrap();
+    for (name, documents, value_bytes) in SHARDS {
+        let mut spec = spec();
+        spec.name = name.to_owned();
+        let store: Store = client.create_store(&spec).await.unwrap();
+        is_applied(&store, fill_with(&store, 0..documents, value_bytes).await).await;
+        let large_mib = if value_bytes > 1 << 20 { value_bytes as u64 >> 20 } else { 0 };
+        for mode in [&[][..], &["--files"]] {
+            let rows_mib = if mode.is_empty() { LARGE_ROWS * large_mib } else { 0 };
+            let most_mib = PROCESS_MIB + 2 * (STREAM_MIB + rows_mib);
+            let to = tempfile::tempdir().unwrap();
+            let more = [&["--streams", "2"], mode].concat();
+            let copying = Copying::start(&source.address, name, to.path(), &more);
+            let mut peak_kib = 0;
+            while let Some(kib) = copying.peak_kib() {
+                peak_kib = kib;
+                tokio::time::sleep(Duration::from_millis(1)).await;
+            }
+            let (_, bytes, _) = copying.ended();
+            assert!(bytes > 150_000_000, "{bytes} bytes");
+            let peak_mib = peak_kib / 1_024;
+            println!("{name} {mode:?}: {peak_mib} MiB");
+            assert!(peak_mib > 1, "it was never seen");
+            assert!(peak_mib <= most_mib, "{peak_mib} MiB, copying {name} {mode:?}");
+        }
+    }
+    source.terminate();
+}
