@@ -2,7 +2,8 @@
 //!
 //! A copy that cannot go on with its log is followed by another, which is built beside it. Which
 //! one is served stands in its head. Of several that are, as a kill between two steps leaves them,
-//! the newest one counts; the others go.
+//! the newest one counts; the others go. What was copied of a partition from elsewhere and not
+//! taken in stays, to be gone on with, until a shard here has all of it.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -80,7 +81,29 @@ impl ShardDirectory {
                 _ => drop(self.remove(writer)?),
             }
         }
+        if let Some((_, resumed)) = found.as_ref().filter(|(_, found)| found.followed.is_served) {
+            self.remove_passed_import(at, resumed);
+        }
         Ok(found)
+    }
+
+    /// Removes what was copied of a partition of which its shard has more by now: whoever copied
+    /// has given that up.
+    fn remove_passed_import(&self, at: PartitionRef, resumed: &Resumed) {
+        let path = self.import_path(at);
+        if !path.exists() {
+            return;
+        }
+        let passed = Import::resume(&path).and_then(|import| match import {
+            Some(import) if import.is_passed_by(&resumed.state) => import.remove().map(|()| true),
+            _ => Ok(false),
+        });
+        match passed {
+            Ok(true) => tracing::info!(%at, "removed a copy that was given up"),
+            Ok(false) => {}
+            // It may be under way, and nobody waits for its end.
+            Err(error) => tracing::info!(%at, %error, "what was copied of a shard stays"),
+        }
     }
 
     /// An empty copy of a partition, beside those that are there.
@@ -151,21 +174,26 @@ impl ShardDirectory {
         destroy(&path).map(|()| None)
     }
 
-    /// The stores of which there are shards.
+    /// The stores of which there are shards, or something that was copied.
     ///
     /// # Errors
     /// `Unavailable` for a disk that refuses.
     pub fn stores(&self) -> Result<BTreeSet<StoreId>> {
-        Ok(self.names()?.into_iter().map(|(at, _)| at.store).collect())
+        let imports = self.imports()?.into_iter().map(|(at, _)| at.store);
+        Ok(self.names()?.into_iter().map(|(at, _)| at.store).chain(imports).collect())
     }
 
-    /// Removes all shards of a store, of which none may be open.
+    /// Removes all shards of a store, of which none may be open, and what was copied of it.
     ///
     /// # Errors
-    /// `Unavailable` for a disk that refuses, and where one is open.
+    /// `Unavailable` for a disk that refuses, and where one is open; `Conflict` while one is copied
+    /// to here.
     pub fn remove_store(&self, store: StoreId) -> Result<()> {
         let names = self.names()?.into_iter().filter(|(at, _)| at.store == store);
-        names.map(|(at, number)| self.path(at, number)).try_for_each(|path| destroy(&path))
+        names.map(|(at, number)| self.path(at, number)).try_for_each(|path| destroy(&path))?;
+        let imports = self.imports()?.into_iter().filter(|(at, _)| at.store == store);
+        let mut imports = imports.filter_map(|(_, path)| Import::resume(&path).transpose());
+        imports.try_for_each(|import| import?.remove())
     }
 
     /// Numbers of the copies of a partition, in ascending order.

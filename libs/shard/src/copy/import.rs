@@ -5,6 +5,7 @@
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
 
+use forebay_core::fold::PartitionState;
 use forebay_core::id::{LogId, PartitionId, PartitionRef, Position, StoreId};
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::state_rows::{HEAD, Head};
@@ -161,6 +162,12 @@ impl Import {
     pub fn partition(&self) -> PartitionRef {
         let (store, partition) = (StoreId(self.plan.store_id), PartitionId(self.plan.partition));
         PartitionRef { store, partition }
+    }
+
+    /// Whether a shard of this state has all that would be copied.
+    pub(crate) fn is_passed_by(&self, state: &PartitionState) -> bool {
+        let is_there = position(&self.plan).is_ok_and(|position| position <= state.position);
+        is_there && state.log_id == Some(LogId(self.plan.log_id))
     }
 
     /// What is durable of each range, or of each file.

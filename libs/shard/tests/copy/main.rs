@@ -2,6 +2,7 @@
 //! any part; and what is not what its source says never becomes a shard.
 
 mod files;
+mod given_up;
 mod rows;
 #[path = "../support/mod.rs"]
 mod support;

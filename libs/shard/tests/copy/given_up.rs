@@ -1,0 +1,79 @@
+//! Copies that were begun and given up: they stay for whoever goes on with them, until a shard has
+//! all that they would bring.
+
+use forebay_core::ErrorCode;
+use forebay_shard::Export;
+
+use super::support::*;
+use super::{MODES, copy_range, folder_of_copy, freeze};
+
+#[test]
+fn a_copy_that_was_given_up_goes_once_a_shard_has_passed_it() {
+    let from = tempfile::tempdir().unwrap();
+    let world = World::new();
+    let mut replica = world.resume(from.path());
+    (0..50).for_each(|_| drop(replica.step()));
+    for (number, mode) in MODES.into_iter().enumerate() {
+        let to = tempfile::tempdir().unwrap();
+        let export = freeze(&replica, &from.path().join(format!("copies/{number}")), mode);
+        let directory = directory(to.path());
+        let import = directory.begin_import(export.plan().clone()).unwrap();
+        copy_range(&export, &import, 0, 1);
+        drop(import);
+        let folder = folder_of_copy(to.path());
+        let resume = |steps: usize| {
+            let mut follower = world.resume(to.path());
+            (0..steps).for_each(|_| drop(follower.step()));
+            follower.writer.shard().flush().unwrap();
+        };
+        // A shard that is behind it, up to its last entry but one.
+        resume(49);
+        resume(0);
+        assert!(folder.exists());
+        resume(1);
+        // It is under way again, and nobody takes it away then.
+        let held = directory.resume_import("users", AT.partition).unwrap().unwrap();
+        resume(0);
+        assert!(folder.exists());
+        drop(held);
+        resume(0);
+        assert!(!folder.exists());
+        assert!(directory.resume_import("users", AT.partition).unwrap().is_none());
+    }
+}
+
+#[test]
+fn what_was_copied_of_another_log_stays() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new();
+    let mut replica = world.resume(from.path());
+    (0..20).for_each(|_| drop(replica.step()));
+    let export: Export = freeze(&replica, &from.path().join("copies/1"), MODES[0]);
+    let mut plan = export.plan().clone();
+    plan.log_id += 1;
+    drop(directory(to.path()).begin_import(plan).unwrap());
+    let mut follower = world.resume(to.path());
+    (0..50).for_each(|_| drop(follower.step()));
+    follower.writer.shard().flush().unwrap();
+    drop(follower);
+    drop(world.resume(to.path()));
+    assert!(folder_of_copy(to.path()).exists());
+}
+
+#[test]
+fn what_was_copied_of_a_store_goes_with_it() {
+    let (from, to) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let world = World::new();
+    let mut replica = world.resume(from.path());
+    (0..20).for_each(|_| drop(replica.step()));
+    let export = freeze(&replica, &from.path().join("copies/1"), MODES[0]);
+    let directory = directory(to.path());
+    let import = directory.begin_import(export.plan().clone()).unwrap();
+    let folder = folder_of_copy(to.path());
+    assert_eq!(directory.stores().unwrap().into_iter().collect::<Vec<_>>(), [AT.store]);
+    assert_eq!(directory.remove_store(AT.store).unwrap_err().code(), ErrorCode::Conflict);
+    assert!(folder.exists());
+    drop(import);
+    directory.remove_store(AT.store).unwrap();
+    assert!(!folder.exists() && directory.stores().unwrap().is_empty());
+}
