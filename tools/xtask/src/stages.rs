@@ -3,10 +3,11 @@
 //! a whole counts one failure; a stage whose need failed is not run and counts as skipped.
 
 use std::collections::BTreeSet;
+use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::clock::Stopwatch;
-use crate::suite::{Counts, Suite, parse_libtest};
+use crate::suite::{Counts, Suite, findings, parse_libtest};
 use crate::workspace::{BUILD_BOUND, Workspace};
 use crate::{bazel, check, demo, fuzz, heavy, java, process, python, sanitize, schedules, unit};
 
@@ -42,6 +43,10 @@ pub const STAGES: &[Stage] = &[
     Stage { name: "once", needs: &["build"], run: heavy::suites },
 ];
 
+/// What failed so far. It is told once more at the end of a run: of a log as long as this one, many
+/// a place keeps the end alone.
+static FAILED: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
 /// Runs the stages, all or those named, and prints times and the closing line.
 ///
 /// # Errors
@@ -59,6 +64,10 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     let chosen: Vec<&Stage> = chosen.collect();
     heavy::mark(workspace)?;
     let counts = walk(workspace, &chosen);
+    let failed = FAILED.lock().map(|failed| failed.join("\n")).unwrap_or_default();
+    if !failed.is_empty() {
+        println!("{failed}");
+    }
     println!("{counts}");
     if counts.failed == 0 { Ok(()) } else { Err("the tests fail; see above".to_owned()) }
 }
@@ -80,6 +89,7 @@ fn walk(workspace: &Workspace, stages: &[&Stage]) -> Counts {
             Ok(suites) => suites.iter().for_each(|suite| counts.add(suite.counts())),
             Err(problem) => {
                 println!("stage {}: FAILED: {problem}", stage.name);
+                tell_again(&format!("stage {}", stage.name), &problem);
                 counts.failed += 1;
                 broken.insert(stage.name);
             }
@@ -103,6 +113,14 @@ pub fn show(suite: &Suite, output: &str) {
     println!("{suite}");
     if !suite.passed() {
         println!("---- {} wrote:\n{}\n----", suite.name, output.trim_end());
+        tell_again(&suite.to_string(), output);
+    }
+}
+
+fn tell_again(what: &str, output: &str) {
+    let lines: String = findings(output).iter().map(|line| format!("\n    {line}")).collect();
+    if let Ok(mut failed) = FAILED.lock() {
+        failed.push(format!("failed: {what}{lines}"));
     }
 }
 

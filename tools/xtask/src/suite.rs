@@ -3,6 +3,9 @@
 
 use std::fmt;
 
+/// As many lines of a failed suite are told again at the end of a run.
+const FINDINGS: usize = 8;
+
 /// One suite's count.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Suite {
@@ -111,6 +114,29 @@ pub fn parse_libtest(text: &str) -> Vec<Suite> {
 #[must_use]
 pub fn parse_suite_lines(text: &str) -> Vec<Suite> {
     text.lines().filter_map(suite_line).collect()
+}
+
+/// The lines of a failed suite's output that name its failures, a handful of them: of
+/// libtest, pytest and Maven; or the last ones, when there is none.
+#[must_use]
+pub fn findings(output: &str) -> Vec<&str> {
+    let lines: Vec<&str> = output.lines().filter(|line| !line.trim().is_empty()).collect();
+    let begins = ["FAILED ", "ERROR ", "[ERROR] "];
+    let names_one = |line: &str| {
+        line.ends_with("... FAILED")
+            || line.contains("panicked at ")
+            || begins.iter().any(|begin| line.starts_with(begin))
+    };
+    // What a panic says stands on the line behind it.
+    let is_told =
+        |at: usize| names_one(lines[at]) || (at > 0 && lines[at - 1].contains("panicked at "));
+    let mut told: Vec<&str> =
+        (0..lines.len()).filter(|at| is_told(*at)).map(|at| lines[at]).collect();
+    if told.is_empty() {
+        told = lines[lines.len().saturating_sub(FINDINGS)..].to_vec();
+    }
+    told.truncate(FINDINGS);
+    told
 }
 
 fn died(suite: Suite) -> Suite {
@@ -234,6 +260,18 @@ test result: ok. 0 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; fini
         assert_eq!(line, "suite sim: ran 100, failed 2");
         assert_eq!(parse_suite_lines(&format!("hello\n{line}\n")), [suite("sim", 100, 2, 0)]);
         assert_eq!(parse_suite_lines("suite sim: ran many, failed 2"), []);
+    }
+
+    #[test]
+    fn findings_name_what_failed_and_say_why() {
+        let text = "running 2 tests\ntest a ... ok\ntest b ... FAILED\n\n---- b stdout ----\n\n\
+            thread 'b' (7) panicked at src/lib.rs:3:5:\nleft is not right\n  note\n";
+        let panicked = "thread 'b' (7) panicked at src/lib.rs:3:5:";
+        assert_eq!(findings(text), ["test b ... FAILED", panicked, "left is not right"]);
+        let pytest = "..F\nE   assert 1\nFAILED tests/test_a.py::test_a - assert 1\n1 failed";
+        assert_eq!(findings(pytest), ["FAILED tests/test_a.py::test_a - assert 1"]);
+        assert_eq!(findings("one\n\ntwo\n"), ["one", "two"]);
+        assert_eq!(findings(&"test x ... FAILED\n".repeat(100)).len(), FINDINGS);
     }
 
     #[test]
