@@ -8,6 +8,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::thread;
 use std::time::Duration;
 
 use crate::process::{self, Outcome};
@@ -75,26 +76,39 @@ pub fn run(workspace: &Workspace) -> Result<(), String> {
     if failed == 0 { Ok(()) } else { Err(format!("sanitize: {failed} suites failed; see above")) }
 }
 
-/// Everything, as a stage of the tests.
+/// Everything, as a stage of the tests: both sanitizers side by side, since each runs one test at a
+/// time.
 ///
 /// # Errors
 /// A build fails.
 pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+    let results = thread::scope(|scope| {
+        let begin = |sanitizer| scope.spawn(move || suites_of(workspace, sanitizer));
+        SANITIZERS.each_ref().map(begin).map(|running| {
+            running.join().unwrap_or_else(|_| Err("a sanitizer's run panicked".to_owned()))
+        })
+    });
     let mut suites = Vec::new();
-    for sanitizer in &SANITIZERS {
-        let logs = logs(workspace)?;
-        let mut build = sanitizer.cargo(workspace, "test")?;
-        let log = logs.join(format!("{}-build.json", sanitizer.name));
-        for binary in unit::built(build.args(TESTS.split(' ')), &log)? {
-            let name = format!("{PACKAGE}/{}-{}", binary.what, sanitizer.name);
-            let mut command = binary.command();
-            sanitizer.prepare(&mut command);
-            let (suite, output) = unit::run_one(name, &logs, &mut command)?;
-            show(&suite, &output);
-            suites.push(suite);
-        }
-        suites.push(planted(workspace, sanitizer)?);
+    for result in results {
+        suites.extend(result?);
     }
+    Ok(suites)
+}
+
+fn suites_of(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<Vec<Suite>, String> {
+    let mut suites = Vec::new();
+    let logs = logs(workspace)?;
+    let mut build = sanitizer.cargo(workspace, "test")?;
+    let log = logs.join(format!("{}-build.json", sanitizer.name));
+    for binary in unit::built(build.args(TESTS.split(' ')), &log)? {
+        let name = format!("{PACKAGE}/{}-{}", binary.what, sanitizer.name);
+        let mut command = binary.command();
+        sanitizer.prepare(&mut command);
+        let (suite, output) = unit::run_one(name, &logs, &mut command)?;
+        show(&suite, &output);
+        suites.push(suite);
+    }
+    suites.push(planted(workspace, sanitizer)?);
     Ok(suites)
 }
 
