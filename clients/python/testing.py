@@ -71,15 +71,22 @@ def _holder(lock: Path) -> int | None:
 class Server:
     """A forebayd on loopback, started and stopped by the test."""
 
-    def __init__(self, folder: Path) -> None:
-        """Start it on a free port; its data lies in the folder."""
+    def __init__(self, folder: Path, *, keeps_snapshots: bool = False) -> None:
+        """Start it on a free port; its data lies in the folder, and its snapshots too.
+
+        It keeps these where that is asked for, a new one each second.
+        """
         self.folder = folder
+        self.snapshots = (folder / "snapshots").as_uri()
+        self.keeps_snapshots = keeps_snapshots
         self.endpoint = "127.0.0.1:0"
         self._process = self._start()
 
     def _start(self) -> subprocess.Popen[bytes]:
         command = [str(programs() / "forebayd"), "dev", "--listen", self.endpoint]
         command += ["--data-dir", str(self.folder / "data"), "--durability", "buffered"]
+        if self.keeps_snapshots:
+            command += ["--snapshots", self.snapshots, "--snapshot-every-s", "1"]
         with (self.folder / "forebayd.log").open("ab") as log:
             process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=log)
         assert process.stdout is not None

@@ -20,6 +20,7 @@ MODULE = "MODULE.bazel"
 POMS = {
     "maven": ("clients/java/pom.xml", "clients/java/segments/pom.xml", "bench/jmh/pom.xml"),
     "maven_kafka": ("infra/kafka/pom.xml",),
+    "maven_objects": ("infra/objects/pom.xml",),
 }
 """The poms whose artifacts each `maven.install` holds."""
 OWN_GROUP = "io.forebay"

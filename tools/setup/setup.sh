@@ -4,10 +4,11 @@
 # run at any time: stamps make a second run take no time. Every failure prints its fix.
 #
 #   setup.sh demo   what demo, dev and simulator need, and Kafka only when LOG=kafka
-#   setup.sh        that, and what tests and checks need: Kafka, Go, Bazel, protoc, buildifier, and
-#                   an environment of each other Python that is found here
+#   setup.sh        that, and what tests and checks need: Kafka, object stores, Go, Bazel, protoc,
+#                   buildifier, and an environment of each other Python that is found here
 #
-# Kafka comes from Maven and buildifier from its Go module, both into cargo's target folder.
+# Kafka and the S3 server come from Maven, the Azure server from npm and buildifier from its Go
+# module, all into cargo's target folder.
 set -eu
 
 root=$(CDPATH='' cd -- "$(dirname -- "$0")/../.." && pwd)
@@ -18,6 +19,7 @@ pip_seconds_max=900
 maven_seconds_max=600
 lock_seconds_max=900
 go_seconds_max=600
+npm_seconds_max=600
 # Pythons that the client is tested on beside .venv's, where they are found; the oldest first.
 pythons="3.9 3.10 3.11 3.12 3.13"
 # The version that the pinned gazelle (MODULE.bazel) is built with; buildtools tags no Go versions.
@@ -72,6 +74,14 @@ check_go() {
     check go "$found" 1.26 "install Go 1.26 or newer, and put its bin folder on PATH"
 }
 
+# The Azure server runs on it.
+check_node() {
+    found=$(node --version 2>/dev/null | version_in || true)
+    check node "$found" 20 "install Node.js 20 or newer, and put its bin folder on PATH"
+    found=$(npm --version 2>/dev/null | version_in || true)
+    check npm "$found" 9 "install npm 9 or newer, which comes with Node.js"
+}
+
 # debian PACKAGE PROBE...: installs the Debian package when the probe fails.
 debian() {
     package=$1
@@ -101,6 +111,11 @@ stamp_of() {
             [ -z "$path" ] || stat -L -c '%n %i %Y' "$path"
         done
     } | cksum
+}
+
+# is_made FOLDER STAMP: whether a folder holds what it is to hold.
+is_made() {
+    [ -f "$1/forebay.stamp" ] && [ "$(cat "$1/forebay.stamp")" = "$2" ]
 }
 
 # librdkafka is compiled from its source by configure and make, RocksDB by cc; the latter's bindings
@@ -144,9 +159,7 @@ prepare_pythons() {
         fi
         stamp=$({ cat "$folder/setup.sh" "$folder/pythons.txt" && stat -L -c '%n %i %Y' "$found"
         } | cksum)
-        if [ -f "$made/forebay.stamp" ] && [ "$(cat "$made/forebay.stamp")" = "$stamp" ]; then
-            continue
-        fi
+        if is_made "$made" "$stamp"; then continue; fi
         make_venv "$found" "$made" pythons.txt
         printf '%s\n' "$stamp" >"$made/forebay.stamp"
     done
@@ -159,22 +172,41 @@ find_target() {
     [ -n "$target" ] || fail "cargo does not say where it builds" "cargo metadata --no-deps"
 }
 
-# The jars of Kafka that infra/kafka/pom.xml pins.
-fetch_kafka() {
-    kafka=$target/kafka
-    pins=$(cksum <"$root/infra/kafka/pom.xml")
-    if [ -f "$kafka/forebay.stamp" ] && [ "$(cat "$kafka/forebay.stamp")" = "$pins" ]; then
-        return 0
-    fi
-    echo "setup: fetching Kafka from infra/kafka/pom.xml"
-    rm -rf "$kafka.new"
-    timeout "$maven_seconds_max" mvn -B -q -f "$root/infra/kafka/pom.xml" \
-        dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$kafka.new" ||
-        fail "Maven could not fetch Kafka" \
+# put_in_place FOLDER STAMP: FOLDER.new becomes it, now that it is whole.
+put_in_place() {
+    printf '%s\n' "$2" >"$1.new/forebay.stamp"
+    rm -rf "$1"
+    mv "$1.new" "$1"
+}
+
+# fetch_jars WHAT POM FOLDER: the jars that a pom pins.
+fetch_jars() {
+    pins=$(cksum <"$root/$2")
+    if is_made "$3" "$pins"; then return 0; fi
+    echo "setup: fetching $1 from $2"
+    rm -rf "$3.new"
+    timeout "$maven_seconds_max" mvn -B -q -f "$root/$2" \
+        dependency:copy-dependencies -DincludeScope=runtime -DoutputDirectory="$3.new" ||
+        fail "Maven could not fetch $1" \
             "check the network and Maven's settings (mvn help:effective-settings), then: make setup"
-    printf '%s\n' "$pins" >"$kafka.new/forebay.stamp"
-    rm -rf "$kafka"
-    mv "$kafka.new" "$kafka"
+    put_in_place "$3" "$pins"
+}
+
+# Azurite, with all that it brings along, at the versions of the lock file. None of them needs to
+# run a script when it is installed.
+fetch_azurite() {
+    pins=$(cat "$root/infra/objects/package.json" "$root/infra/objects/package-lock.json" | cksum)
+    azure=$target/objects/azure
+    if is_made "$azure" "$pins"; then return 0; fi
+    echo "setup: fetching the Azure server from infra/objects/package-lock.json"
+    rm -rf "$azure.new"
+    mkdir -p "$azure.new"
+    cp "$root/infra/objects/package.json" "$root/infra/objects/package-lock.json" "$azure.new"
+    (cd "$azure.new" && timeout "$npm_seconds_max" \
+        npm ci --ignore-scripts --no-audit --no-fund --loglevel=error >/dev/null) ||
+        fail "npm could not fetch the Azure server" \
+            "check the network and npm's settings (npm config list), then: make setup"
+    put_in_place "$azure" "$pins"
 }
 
 # The formatter of BUILD files, at the version pinned above.
@@ -197,9 +229,7 @@ fetch_buildifier() {
 # The JVM's and Python's side of every verb, and .venv.
 prepare_languages() {
     stamp=$(stamp_of "$folder/requirements.txt")
-    if [ -f "$venv/forebay.stamp" ] && [ "$(cat "$venv/forebay.stamp")" = "$stamp" ]; then
-        return 0
-    fi
+    if is_made "$venv" "$stamp"; then return 0; fi
     check_python
     check_java
     check_native
@@ -211,8 +241,11 @@ prepare_languages() {
 # What tests and checks need beside the demo.
 prepare_tests() {
     check_go
+    check_node
     debian bazel-bootstrap bazel-4 --version
     debian protobuf-compiler protoc --version
+    fetch_jars "the S3 server" infra/objects/pom.xml "$target/objects/s3"
+    fetch_azurite
     fetch_buildifier
     prepare_pythons
 }
@@ -233,7 +266,9 @@ main() {
     check_rust
     prepare_languages
     find_target
-    if [ "$scope" = all ] || [ "${LOG:-}" = kafka ]; then fetch_kafka; fi
+    if [ "$scope" = all ] || [ "${LOG:-}" = kafka ]; then
+        fetch_jars Kafka infra/kafka/pom.xml "$target/kafka"
+    fi
     if [ "$scope" = all ]; then prepare_tests; fi
     echo "setup: ready"
 }

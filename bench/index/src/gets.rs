@@ -113,18 +113,19 @@ impl Store {
         self.reader.metrics().memory_bytes
     }
 
-    /// The memory that they lie in.
+    /// Calls `with` with the memory that they lie in.
     ///
     /// # Errors
     /// It cannot be mapped.
-    pub fn lines(&self) -> Result<MemoryLines<'_>, String> {
-        self.reader.memory_lines().map_err(|error| error.to_string())
+    pub fn with_lines<T>(&self, with: impl FnOnce(MemoryLines<'_>) -> T) -> Result<T, String> {
+        self.reader.with_memory_lines(with).map_err(|error| error.to_string())
     }
 
     /// Nanoseconds of one dependent line of that memory.
     fn line(&mut self) -> Result<f64, String> {
-        let lines = self.reader.memory_lines().map_err(|error| error.to_string())?;
-        self.line.measure(&lines)
+        let (reader, line) = (&self.reader, &mut self.line);
+        let measured = reader.with_memory_lines(|lines| line.measure(&lines));
+        measured.map_err(|error| error.to_string())?
     }
 
     /// One get into a buffer; the next key is in it then.

@@ -425,6 +425,7 @@ async fn bootstrap_from(log: Arc<dyn ChangeLog>) -> Result<(), Failure> {
         entropy: Arc::new(SystemEntropy),
         on_skipped: None,
         disk: None,
+        replicator: None,
     };
     let reader = forebay_reader::Reader::open(options(), parts).await?;
     Ok(reader.await_ready(PATIENCE).await?)

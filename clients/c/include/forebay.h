@@ -214,10 +214,18 @@ typedef struct fb_field_spec {
     int64_t ttl_us;    /* of each write that carries none; below 0 for none */
 } fb_field_spec;
 
+/* Setting them replaces all: to change one, take the others from the definition. */
 typedef struct fb_store_options {
     int64_t ttl_us;        /* below 0 for none */
     uint32_t heartbeat_ms; /* 0 for 1,000 */
     uint32_t versioned;
+    /*
+     * How much of the store's logs is kept behind its newest snapshot; what is older is trimmed.
+     * Below 0 all is kept, and so it is where nobody makes snapshots. 0 keeps what is behind the
+     * snapshot alone, so set it to -1 in a struct that is otherwise zero. FB_INVALID_ARGUMENT
+     * above 100 years.
+     */
+    int64_t log_window_us;
 } fb_store_options;
 
 typedef struct fb_store_spec {
@@ -290,6 +298,15 @@ typedef struct fb_reader_options {
      * disk; the index stays in memory. FB_INVALID_ARGUMENT without checkpoint_dir.
      */
     uint64_t spill_bytes_max;
+    /*
+     * URL of the folder of snapshots that it begins with where it has no checkpoint:
+     * file:///folder, s3://bucket/folder, az://container/folder or gs://bucket/folder; empty to
+     * begin with the log. It spares reading the whole log, and takes the place of what was trimmed
+     * of it. Images are fetched into checkpoint_dir. Credentials come from the environment, by the
+     * names that the stores' own tools use. FB_INVALID_ARGUMENT for a URL that names no such
+     * folder.
+     */
+    fb_text snapshots;
 } fb_reader_options;
 
 /* Where the caller hears of events: a callback, or without one an inbox, under a ticket. */
@@ -386,8 +403,9 @@ int32_t fb_store_list(uint64_t client, fb_bytes *definitions, fb_error *error);
 /*
  * A definition, packed; TEXT is a length u32 and bytes, VALUE a type u32 and a TEXT:
  * id u64 | name TEXT | version u32 | key type u32 | partition key field TEXT, or empty |
- * partitions u32 | ttl i64 | heartbeat ms u32 | versioned u8 | key-value u8 | fields u32, and per
- * field: id u32 | name TEXT | type u32 | default VALUE | ttl i64 | aliases u32, each a TEXT
+ * partitions u32 | ttl i64 | heartbeat ms u32 | versioned u8 | log window i64 | key-value u8 |
+ * fields u32, and per field: id u32 | name TEXT | type u32 | default VALUE | ttl i64 | aliases u32,
+ * each a TEXT
  */
 int32_t fb_store_definition(uint64_t store, fb_bytes *definition, fb_error *error);
 
@@ -527,12 +545,13 @@ int32_t fb_scan_next(
 /*
  * Counts and status, packed: hits, misses, memory bytes, memory used, memory budget (all bits set
  * for none), spilled bytes, most bytes to spill, records applied, bytes read, skipped, repeats, too
- * large, log errors, rebuilds, checkpoints written, failed, restored, damaged and ignored, blocks
- * of checkpoints mended, each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3
- * poisoned) | percent u8 | remaining i64 | age i64 (microseconds) | schema version u32 | partitions
- * u32, and per partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag
- * in records u64 | age i64 | schema version u32 | documents u64 | bytes u64 | why it applies
- * nothing TEXT
+ * large, log errors, rebuilds, copies begun with a snapshot, snapshots that could not be had or
+ * used, checkpoints written, failed, restored, damaged and ignored, blocks of checkpoints mended,
+ * each u64 | store TEXT | ready u8 | phase u8 (1 bootstrapping, 2 serving, 3 poisoned) | percent
+ * u8 | remaining i64 | age i64 (microseconds) | schema version u32 | partitions u32, and per
+ * partition: id u32 | phase u8 | generation u32 | offset applied u64 | end u64 | lag in records u64
+ * | age i64 | schema version u32 | documents u64 | bytes u64 | bytes fetched of a snapshot u64 |
+ * bytes of it in all u64, 0 while none is fetched | why it applies nothing TEXT
  */
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 

@@ -96,6 +96,7 @@ pub struct FbStoreOptions {
     pub ttl_us: i64,
     pub heartbeat_ms: u32,
     pub versioned: u32,
+    pub log_window_us: i64,
 }
 
 /// A store to be.
@@ -174,6 +175,7 @@ pub struct FbReaderOptions {
     pub checkpoint_bytes_max: u64,
     pub memory_budget: u64,
     pub spill_bytes_max: u64,
+    pub snapshots: FbText,
 }
 
 /// Where a caller hears of what happens later.

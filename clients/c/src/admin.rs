@@ -288,6 +288,7 @@ impl FbStoreOptions {
         let mut options = StoreOptions {
             ttl_us: (self.ttl_us >= 0).then_some(self.ttl_us),
             versioned: self.versioned != 0,
+            log_window_us: (self.log_window_us >= 0).then_some(self.log_window_us),
             ..StoreOptions::default()
         };
         if self.heartbeat_ms > 0 {

@@ -154,7 +154,12 @@ mod tests {
             partition_key: text(""),
             fields: std::ptr::null(),
             field_count: 0,
-            options: FbStoreOptions { ttl_us: -1, heartbeat_ms: 0, versioned: 0 },
+            options: FbStoreOptions {
+                ttl_us: -1,
+                heartbeat_ms: 0,
+                versioned: 0,
+                log_window_us: -1,
+            },
             key_value: 1,
             reserved: 0,
         }

@@ -190,6 +190,7 @@ impl Packer {
         self.i64(definition.options.ttl_us.unwrap_or(NONE));
         self.u32(definition.options.heartbeat_ms);
         self.u8(definition.options.versioned.into());
+        self.i64(definition.options.log_window_us.unwrap_or(NONE));
         self.u8(definition.key_value.into());
         self.u32(definition.fields.len() as u32);
         for field in &definition.fields {

@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay::{
     CheckpointOptions, CopyOut, DocumentKey, Error, FieldHandle, FieldRead, FieldType,
     InMemoryReader, PartitionFilter, PartitionId, Reader, ReaderOptions, Result, ScalarType,
-    Timestamp, Token, View,
+    SnapshotStore, Timestamp, Token, View,
 };
 use forebay_core::row::encode_value;
 
@@ -145,9 +145,10 @@ impl FbReaderOptions {
     /// As [`slice`], for every pointer inside.
     unsafe fn options(&self) -> Result<ReaderOptions> {
         // SAFETY: the caller vouches for it.
-        let (store, partitions, dir) = unsafe {
+        let (store, partitions, dir, snapshots) = unsafe {
             let partitions = slice(self.partitions, self.partition_count)?;
-            (self.store.text()?, partitions, self.checkpoint_dir.text()?)
+            let (dir, snapshots) = (self.checkpoint_dir.text()?, self.snapshots.text()?);
+            (self.store.text()?, partitions, dir, snapshots)
         };
         let mut options = ReaderOptions::new(store);
         if !self.partitions.is_null() {
@@ -164,6 +165,9 @@ impl FbReaderOptions {
                 checkpoint.bytes_max = self.checkpoint_bytes_max;
             }
             options.checkpoint = Some(checkpoint);
+        }
+        if !snapshots.is_empty() {
+            options.snapshots = Some(SnapshotStore::open(snapshots)?);
         }
         options.memory_budget = (self.memory_budget > 0).then_some(self.memory_budget);
         options.spill_bytes_max = self.spill_bytes_max;

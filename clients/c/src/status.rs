@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay::{Error, Phase, ReaderMetrics, ReaderStatus};
+use forebay::{Error, Fetching, Phase, ReaderMetrics, ReaderStatus};
 
 use crate::output::{NONE, Packer};
 
@@ -24,6 +24,8 @@ impl Packer {
             records.too_large,
             records.log_errors,
             records.rebuilds,
+            records.bootstraps,
+            records.bootstraps_failed,
             records.checkpoints.written,
             records.checkpoints.failed,
             records.checkpoints.restored,
@@ -56,9 +58,18 @@ impl Packer {
             self.u32(partition.schema_version.0);
             self.u64(partition.documents);
             self.u64(partition.bytes);
+            self.fetching(partition.fetching);
             let why = partition.halted.as_ref().or(partition.trouble.as_ref());
             self.text(why.map(Error::to_string).unwrap_or_default().as_bytes());
         }
+    }
+
+    /// Two zeros where nothing is fetched: an image has at least its header.
+    fn fetching(&mut self, fetching: Option<Fetching>) {
+        let parts = fetching.map(|fetching| (fetching.bytes, fetching.bytes_in_all));
+        let (bytes, bytes_in_all) = parts.unwrap_or_default();
+        self.u64(bytes);
+        self.u64(bytes_in_all);
     }
 
     fn duration(&mut self, duration: Option<Duration>) {
@@ -72,5 +83,22 @@ fn phase_code(phase: Phase) -> u8 {
         Phase::Bootstrapping => 1,
         Phase::Serving => 2,
         Phase::Poisoned => 3,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_fetched_comes_before_all_of_it() {
+        let packed = |fetching| {
+            let mut packer = Packer::default();
+            packer.fetching(fetching);
+            packer.into_bytes()
+        };
+        let bytes = packed(Some(Fetching { bytes: 5, bytes_in_all: 9 }));
+        assert_eq!(bytes, [5_u64.to_le_bytes(), 9_u64.to_le_bytes()].concat());
+        assert_eq!(packed(None), [0; 16]);
     }
 }

@@ -54,9 +54,11 @@ impl Drop for Node {
     }
 }
 
-fn start_node(folder: &Path) -> (Node, String) {
+/// A node that keeps snapshots at this URL.
+fn start_node(folder: &Path, snapshots: &str) -> (Node, String) {
     let mut forebayd = Command::new(tree::built("forebayd").unwrap());
     forebayd.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(folder.join("data"));
+    forebayd.args(["--snapshot-every-s", "1", "--snapshots", snapshots]);
     forebayd.stdout(Stdio::piped()).stderr(fs::File::create(folder.join("log")).unwrap());
     let child = forebayd.spawn().unwrap();
     let mut node = Node(child);
@@ -92,9 +94,10 @@ fn a_c_program_writes_reads_gathers_and_closes() {
     let folder = tempfile::tempdir().unwrap();
     let _copies = Copies(folder.path());
     let program = compile(folder.path());
-    let (_node, address) = start_node(folder.path());
-    let output =
-        Command::new(program).arg(address).arg(folder.path().join("kept")).output().unwrap();
+    let snapshots = format!("file://{}", folder.path().join("snapshots").display());
+    let (_node, address) = start_node(folder.path(), &snapshots);
+    let kept = folder.path().join("kept");
+    let output = Command::new(program).arg(address).arg(kept).arg(snapshots).output().unwrap();
     let (out, err) =
         (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(output.status.success() && out.contains("smoke: OK"), "{out}{err}");
@@ -143,6 +146,8 @@ fn the_header_and_the_library_agree_on_every_layout() {
         }),
         ("fb_reader_options.memory_budget", { offset_of!(FbReaderOptions, memory_budget) }),
         ("fb_reader_options.spill_bytes_max", offset_of!(FbReaderOptions, spill_bytes_max)),
+        ("fb_reader_options.snapshots", offset_of!(FbReaderOptions, snapshots)),
+        ("fb_store_options.log_window_us", offset_of!(FbStoreOptions, log_window_us)),
         ("fb_sink.ticket", offset_of!(FbSink, ticket)),
         ("fb_stream_summary.token", offset_of!(FbStreamSummary, token)),
         ("fb_scalar.real", offset_of!(FbScalar, real)),

@@ -1,7 +1,8 @@
 /*
  * The whole path in C: create a store, upsert, follow, read typed, gather, close twice. Its
- * arguments are the address of a node and a folder for checkpoints, without which none are kept
- * and nothing is spilled; with none it prints the layouts of forebay.h.
+ * arguments are the address of a node, a folder for checkpoints, without which none are kept and
+ * nothing is spilled, and the URL of the node's snapshots, without which no reader begins with one;
+ * with none it prints the layouts of forebay.h.
  */
 #include <stdatomic.h>
 #include <stddef.h>
@@ -9,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <threads.h>
+#include <time.h>
 
 #include "forebay.h"
 
@@ -50,7 +52,7 @@ static uint64_t create(uint64_t client)
         {text("city"), FB_TYPE_STRING, 0, {0, 0, {NULL, 0}}, -1},
     };
     fb_store_spec spec = {text("c-users"), FB_KEY_STRING, 4, {NULL, 0}, fields, 2,
-                          {-1, 0, 0}, 0, 0};
+                          {-1, 0, 0, -1}, 0, 0};
     uint64_t store = 0;
     check(fb_store_create(client, &spec, &store, &failure), "create");
     expect(fb_store_create(client, &spec, &store, &failure) == FB_CONFLICT, "a name is taken once");
@@ -240,7 +242,8 @@ static void over_budget(uint64_t client, const char *folder)
 {
     static uint8_t kibibyte[1024];
     fb_field_spec field = {text("raw"), FB_TYPE_BYTES, 0, {0, 0, {NULL, 0}}, -1};
-    fb_store_spec spec = {text("c-large"), FB_KEY_INT64, 1, {NULL, 0}, &field, 1, {-1, 0, 0}, 0, 0};
+    fb_store_spec spec = {text("c-large"), FB_KEY_INT64, 1, {NULL, 0}, &field, 1,
+                          {-1, 0, 0, -1}, 0, 0};
     fb_op op = {FB_OP_SET, 0, text("raw"), {FB_TYPE_BYTES, 0, {kibibyte, 1024}}, -1};
     fb_reader_options options;
     fb_bytes token = {NULL, 0}, metrics;
@@ -291,6 +294,119 @@ static void over_budget(uint64_t client, const char *folder)
     check(fb_close(store, &failure), "close the large store");
 }
 
+/* The options that a packed definition tells. */
+static fb_store_options options_of(fb_bytes definition)
+{
+    fb_store_options options;
+    const uint8_t *at = definition.data + 8;
+    uint32_t length;
+
+    memcpy(&length, at, 4);
+    at += 4 + length + 8;
+    memcpy(&length, at, 4);
+    at += 4 + length + 4;
+    memcpy(&options.ttl_us, at, 8);
+    memcpy(&options.heartbeat_ms, at + 8, 4);
+    options.versioned = at[12];
+    memcpy(&options.log_window_us, at + 13, 8);
+    return options;
+}
+
+/* Options that are read, and set again but for one, stay as they were given. */
+static void set_options(uint64_t client)
+{
+    fb_store_options given = {60000000, 500, 1, 7000001}, found;
+    fb_store_spec spec = {text("c-options"), FB_KEY_STRING, 1, {NULL, 0}, NULL, 0, given, 1, 0};
+    fb_alteration alteration;
+    fb_bytes definition;
+    uint64_t store = 0;
+
+    check(fb_store_create(client, &spec, &store, &failure), "create with options");
+    check(fb_store_definition(store, &definition, &failure), "definition");
+    found = options_of(definition);
+    fb_bytes_free(&definition);
+    expect(memcmp(&found, &given, sizeof given) == 0, "the options that were given");
+    memset(&alteration, 0, sizeof alteration);
+    alteration.kind = FB_ALTER_SET_OPTIONS;
+    alteration.options = found;
+    alteration.options.heartbeat_ms = given.heartbeat_ms = 750;
+    check(fb_store_alter(client, spec.name, 1, &alteration, 1, &definition, &failure), "set one");
+    found = options_of(definition);
+    fb_bytes_free(&definition);
+    expect(memcmp(&found, &given, sizeof given) == 0, "the others stay");
+    alteration.options.log_window_us = -1;
+    check(fb_store_alter(client, spec.name, 2, &alteration, 1, &definition, &failure), "unset");
+    found = options_of(definition);
+    fb_bytes_free(&definition);
+    expect(found.log_window_us == FB_NONE, "all of its logs is kept");
+    check(fb_close(store, &failure), "close the store with options");
+}
+
+/* Whether the one copy of a reader has begun with a snapshot, and with fewer of the records. */
+static int has_begun(uint64_t reader, uint64_t records)
+{
+    fb_bytes metrics;
+    uint64_t applied, bootstraps;
+
+    check(fb_reader_metrics(reader, &metrics, &failure), "metrics");
+    memcpy(&applied, metrics.data + 56, 8);
+    memcpy(&bootstraps, metrics.data + 112, 8);
+    fb_bytes_free(&metrics);
+    return bootstraps > 0 && applied < records;
+}
+
+/* Readers of a store that has snapshots, opened anew until one begins with one. */
+static void begin_with_snapshot(uint64_t client, const char *url)
+{
+    fb_store_options window = {-1, 0, 0, 0};
+    fb_store_spec spec = {text("c-kept"), FB_KEY_INT64, 1, {NULL, 0}, NULL, 0, window, 1, 0};
+    fb_reader_options options;
+    fb_bytes token = {NULL, 0};
+    fb_text last;
+    struct timespec pause = {0, 20000000};
+    time_t end = time(NULL) + WAIT_MS / 1000;
+    uint64_t store = 0, reader = 0, value = 0, length = 0;
+    uint32_t presence = 0;
+    int64_t number, found;
+    int begun = 0;
+
+    check(fb_store_create(client, &spec, &store, &failure), "create a store with snapshots");
+    for (number = 0; number < 100; number++) {
+        fb_text bytes = {(const uint8_t *)&number, 8};
+        fb_op op = {FB_OP_SET, 0, text("value"), {FB_TYPE_BYTES, 0, bytes}, -1};
+        fb_key numbered = {FB_KEY_INT64, 0, bytes, {NULL, 0}};
+        fb_change change = {FB_VERB_PUT, FB_IF_ALWAYS, numbered, &op, 1, -1, 0, {NULL, 0}};
+        fb_bytes_free(&token);
+        check(fb_store_write(store, &change, 1, 0, NULL, &token, &failure), "write");
+    }
+    last.data = token.data;
+    last.length = token.length;
+    memset(&options, 0, sizeof options);
+    options.store = spec.name;
+    options.snapshots = text("nowhere");
+    expect(fb_reader_open(client, &options, &reader, NULL) == FB_INVALID_ARGUMENT,
+           "a URL names a folder");
+    options.snapshots = text(url);
+    while (!begun) {
+        expect(time(NULL) < end, "a reader begins with a snapshot in time");
+        thrd_sleep(&pause, NULL);
+        check(fb_reader_open(client, &options, &reader, &failure), "open with snapshots");
+        check(fb_reader_await_ready(reader, WAIT_MS, &failure), "await ready with snapshots");
+        check(fb_reader_await_token(reader, last, WAIT_MS, &failure), "await what was written");
+        check(fb_reader_field(reader, text("value"), 0, &value, NULL, &failure), "field");
+        for (number = 0; number < 100; number++) {
+            fb_key numbered = {FB_KEY_INT64, 0, {(const uint8_t *)&number, 8}, {NULL, 0}};
+            check(fb_reader_get_bytes(reader, value, &numbered, NULL, (uint8_t *)&found, 8, &length,
+                                      &presence, &failure), "get what a snapshot has");
+            expect(presence == FB_VALUE && length == 8 && found == number, "each is right");
+        }
+        begun = has_begun(reader, 100);
+        check(fb_close(reader, &failure), "close the reader with snapshots");
+    }
+    fb_bytes_free(&token);
+    check(fb_close(store, &failure), "close the store with snapshots");
+}
+
 static void print_layouts(void)
 {
 #define FIELD(type, field) printf(#type "." #field " %zu\n", offsetof(type, field))
@@ -305,7 +421,8 @@ static void print_layouts(void)
     FIELD(fb_alteration, options); FIELD(fb_op, value); FIELD(fb_change, if_newer);
     FIELD(fb_outcome, error); FIELD(fb_reader_options, serve_partial);
     FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_reader_options, memory_budget);
-    FIELD(fb_reader_options, spill_bytes_max); FIELD(fb_sink, ticket);
+    FIELD(fb_reader_options, spill_bytes_max); FIELD(fb_reader_options, snapshots);
+    FIELD(fb_store_options, log_window_us); FIELD(fb_sink, ticket);
     FIELD(fb_stream_summary, token); FIELD(fb_scalar, real);
 }
 
@@ -352,6 +469,8 @@ int main(int arguments_count, char **arguments)
     expect(fb_close(reader, NULL) == FB_CLOSED, "a second close says so");
     expect(fb_reader_await_ready(reader, 1, NULL) == FB_CLOSED, "and so does a use");
     over_budget(client, arguments_count > 2 ? arguments[2] : NULL);
+    set_options(client);
+    if (arguments_count > 3) begin_with_snapshot(client, arguments[3]);
     check(fb_close(client, &failure), "close the client");
     expect(fb_store_write(store, NULL, 0, 0, NULL, NULL, NULL) == FB_CLOSED,
            "a store ends with its client");

@@ -62,6 +62,7 @@ if TYPE_CHECKING:
         CheckpointCounts,
         Counts,
         Definition,
+        Fetching,
         Field,
         PackedValues,
         PartitionStatus,
@@ -107,6 +108,7 @@ __all__ = [
     "Definition",
     "Document",
     "Error",
+    "Fetching",
     "Field",
     "FieldHandle",
     "FieldSpec",
@@ -162,7 +164,7 @@ __all__ = [
 _LATER = {
     "_aio": "AsyncClient",
     "_aio_reader": "AsyncReader",
-    "_answers": "BatchOutcome CheckpointCounts Counts Definition Field PackedValues "
+    "_answers": "BatchOutcome CheckpointCounts Counts Definition Fetching Field PackedValues "
     "PartitionStatus ReaderMetrics ReaderStatus StreamSummary WriteOutcome",
     "_async_verbs": "AsyncAcknowledgement AsyncOrderedReads AsyncOrderedScan AsyncStore "
     "AsyncWriteStream",

@@ -82,6 +82,7 @@ class AsyncClient(AsyncClientVerbs):
         checkpoint_every: float | None = None,
         memory_budget: int | None = None,
         spill_bytes_max: int = 0,
+        snapshots: str | None = None,
     ) -> AsyncReader:
         """Open an embedded reader over this client's connection; see `Client.reader`."""
         native, calls = self._open()
@@ -96,6 +97,7 @@ class AsyncClient(AsyncClientVerbs):
             checkpoint_every=checkpoint_every,
             memory_budget=memory_budget,
             spill_bytes_max=spill_bytes_max,
+            snapshots=snapshots,
         )
         opened = await calls.run(opening)
         return AsyncReader(Reader(opened, store))

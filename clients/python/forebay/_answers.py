@@ -116,6 +116,8 @@ class Definition:
     versioned: bool
     heartbeat: float
     """Silence after which a partition's replicator appends a heartbeat, in seconds."""
+    log_window: float | None
+    """How much of its logs is kept behind the newest snapshot, in seconds; None keeps all."""
 
     def field(self, name: str) -> Field | None:
         """Return the field with this name or, after those, this alias."""
@@ -171,7 +173,19 @@ class Counts:
     too_large: int
     log_errors: int
     rebuilds: int
+    bootstraps: int
+    """Copies that were begun with a snapshot."""
+    bootstraps_failed: int
+    """Snapshots that could not be had, or not be used."""
     checkpoints: CheckpointCounts
+
+
+@dataclass(frozen=True)
+class Fetching:
+    """How much of a snapshot's image is there."""
+
+    bytes: int
+    bytes_in_all: int
 
 
 @dataclass(frozen=True)
@@ -195,6 +209,8 @@ class PartitionStatus:
     documents: int
     bytes: int
     percent: int
+    fetching: Fetching | None
+    """How far the snapshot is that the copy is to begin with, while it is fetched."""
     rebuilding: Error | None
     """Why another copy is built beside the one that is served, if so."""
     halted: Error | None

@@ -70,6 +70,7 @@ class Client(ClientVerbs):
         checkpoint_every: float | None = None,
         memory_budget: int | None = None,
         spill_bytes_max: int = 0,
+        snapshots: str | None = None,
     ) -> Reader:
         """Open an embedded reader over this client's connection; see `Reader`."""
         return Reader(
@@ -83,4 +84,5 @@ class Client(ClientVerbs):
             checkpoint_every=checkpoint_every,
             memory_budget=memory_budget,
             spill_bytes_max=spill_bytes_max,
+            snapshots=snapshots,
         )

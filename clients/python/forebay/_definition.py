@@ -21,6 +21,7 @@ def store_spec(
     ttl: float | None,
     versioned: bool,
     heartbeat: float,
+    log_window: float | None,
 ) -> _native.StoreSpec:
     """Make the native form of a store that is to be created."""
     if isinstance(fields, Mapping):
@@ -37,4 +38,5 @@ def store_spec(
         ttl=ttl,
         versioned=versioned,
         heartbeat=heartbeat,
+        log_window=log_window,
     )

@@ -140,6 +140,7 @@ def open_in_memory(
     ttl: float | None,
     versioned: bool,
     heartbeat: float,
+    log_window: float | None,
 ) -> InMemoryReader:
     """Open a reader in memory: `Reader.in_memory` with all that it asks for."""
     spec = store_spec(
@@ -152,5 +153,6 @@ def open_in_memory(
         ttl=ttl,
         versioned=versioned,
         heartbeat=heartbeat,
+        log_window=log_window,
     )
     return InMemoryReader._open(spec, name, rows)

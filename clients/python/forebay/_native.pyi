@@ -75,6 +75,7 @@ class StoreSpec:
         ttl: float | None,
         versioned: bool,
         heartbeat: float,
+        log_window: float | None,
     ) -> StoreSpec: ...
 
 @final
@@ -103,9 +104,16 @@ class Alteration:
         """Delete every document of the store."""
     @staticmethod
     def set_options(
-        *, ttl: float | None = None, versioned: bool = False, heartbeat: float = 1.0
+        *,
+        ttl: float | None = None,
+        versioned: bool = False,
+        heartbeat: float = 1.0,
+        log_window: float | None = None,
     ) -> Alteration:
-        """Replace the options; times are in seconds."""
+        """Replace all options, by those of `Client.create_store`; times are in seconds.
+
+        One that is left out is unset: to change one, take the others from the definition.
+        """
 
 @final
 class Operation:
@@ -273,6 +281,7 @@ def open_reader(
     checkpoint_every: float | None = None,
     memory_budget: int | None = None,
     spill_bytes_max: int = 0,
+    snapshots: str | None = None,
 ) -> Call[OpenedReader]: ...
 
 @final
@@ -298,6 +307,7 @@ class Reader:
         checkpoint_every: float | None = None,
         memory_budget: int | None = None,
         spill_bytes_max: int = 0,
+        snapshots: str | None = None,
     ) -> Reader: ...
     @property
     def store(self) -> str:

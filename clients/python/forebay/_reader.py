@@ -43,10 +43,16 @@ class Reader(_native.Reader):
     Those go there that were written longest ago, and a read of one waits for the disk; the index
     stays in memory.
 
-    After a fork such a reader reads on in the child: its first use there opens it again, over a
-    connection of the child's own to the same node, in the time of that call (its `timeout`, else
-    `open_timeout`). A scan that the parent began raises `Closed` there, and callbacks are
-    registered anew. A reader without a directory raises `Closed` in a child.
+    `snapshots` is the URL of the folder of snapshots that it begins with where it has no checkpoint
+    (`file:///folder`, `s3://bucket/folder`, `az://container/folder`, `gs://bucket/folder`), which
+    spares it reading the whole log, and takes the place of what was trimmed of it. Images are
+    fetched into `checkpoint_dir`. Credentials come from the environment, by the names that the
+    stores' own tools use. Raises `InvalidArgument` for a URL that names no such folder.
+
+    After a fork a reader with a directory reads on in the child: its first use there opens it
+    again, over a connection of the child's own to the same node, in the time of that call (its
+    `timeout`, else `open_timeout`). A scan that the parent began raises `Closed` there, and
+    callbacks are registered anew. A reader without a directory raises `Closed` in a child.
 
     Every read takes `after` (a token: wait until that write is here), `latest` (wait until all that
     was acknowledged before is here), both at most `timeout` seconds (10 unless set), and `max_age`
@@ -70,6 +76,7 @@ class Reader(_native.Reader):
         ttl: float | None = None,
         versioned: bool = False,
         heartbeat: float = 1.0,
+        log_window: float | None = None,
     ) -> InMemoryReader:
         """Open a reader of a store in this process's memory, for tests of programs that read.
 
@@ -89,6 +96,7 @@ class Reader(_native.Reader):
             ttl=ttl,
             versioned=versioned,
             heartbeat=heartbeat,
+            log_window=log_window,
         )
 
     def __enter__(self: Self) -> Self:

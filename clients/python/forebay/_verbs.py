@@ -47,12 +47,20 @@ class ClientVerbs:
         ttl: float | None = None,
         versioned: bool = False,
         heartbeat: float = 1.0,
+        log_window: float | None = None,
     ) -> Store:
         """Create a store and open it.
 
         `fields` are types by name, or `FieldSpec`s where a field has a default or a time to live.
-        The number of `partitions` is fixed. Times are in seconds. Raises `Conflict` when the name
-        is taken, `UnknownOutcome` when it may have happened: the same call settles it.
+        The number of `partitions` is fixed. Times are in seconds. `ttl` is that of documents whose
+        put carries none; `heartbeat` the silence after which one is appended.
+
+        `log_window` is how much of the store's logs is kept behind its newest snapshot; what is
+        older is trimmed. Unless set all is kept, and so it is where nobody makes snapshots.
+
+        Raises `InvalidArgument` or `LimitExceeded` for a store that cannot be (a `log_window`
+        below 0, or above 100 years), `Conflict` when the name is taken, `UnknownOutcome` when it
+        may have happened: the same call settles it.
         """
         native, calls = self._open()
         spec = store_spec(
@@ -65,6 +73,7 @@ class ClientVerbs:
             ttl=ttl,
             versioned=versioned,
             heartbeat=heartbeat,
+            log_window=log_window,
         )
         return Store(calls.run(native.create_store(spec)), calls)
 

@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use crate::fault::Fault;
 use crate::log;
+use crate::opening::Wanted;
 use crate::process::{self, Held, Owned, ProcessOwned};
 use crate::schema::duration_of;
 
@@ -22,24 +23,24 @@ use crate::schema::duration_of;
 #[derive(Clone)]
 pub(crate) struct Again {
     endpoint: String,
-    options: ReaderOptions,
+    wanted: Wanted,
 }
 
 impl Again {
-    /// How that goes for a reader of these options; `None` for one that shares no copy.
-    pub(crate) fn of(endpoint: &str, options: &ReaderOptions) -> Option<Self> {
-        options.checkpoint.as_ref()?;
-        Some(Self { endpoint: endpoint.to_owned(), options: options.clone() })
+    /// How that goes for such a reader; `None` for one that shares no copy.
+    pub(crate) fn of(endpoint: &str, wanted: &Wanted) -> Option<Self> {
+        wanted.options.checkpoint.as_ref()?;
+        Some(Self { endpoint: endpoint.to_owned(), wanted: wanted.clone() })
     }
 
     async fn open(&self, within: Duration) -> forebay::Result<Reader> {
-        let open_timeout = self.options.open_timeout.min(within);
-        let options = ReaderOptions { open_timeout, ..self.options.clone() };
+        let open_timeout = self.wanted.options.open_timeout.min(within);
+        let options = ReaderOptions { open_timeout, ..self.wanted.options()? };
         let opening = Reader::open(&self.endpoint, options);
         tokio::time::timeout(within, opening).await.unwrap_or_else(|_| {
             let message = "the reader of the process that forked was not opened again in time; \
                            see whether the node is reachable, or wait longer";
-            Err(Error::unavailable(message).with_store(&self.options.store))
+            Err(Error::unavailable(message).with_store(&self.wanted.options.store))
         })
     }
 }
@@ -117,7 +118,7 @@ impl Attached {
     /// `Unavailable`, and those of [`Reader::open`].
     pub(crate) async fn open_again(&self, within: Option<Duration>) -> forebay::Result<()> {
         let Some(again) = self.again.as_ref().filter(|_| self.is_due()) else { return Ok(()) };
-        let reader = again.open(within.unwrap_or(again.options.open_timeout)).await?;
+        let reader = again.open(within.unwrap_or(again.wanted.options.open_timeout)).await?;
         self.reader.replace_inherited(reader);
         Ok(())
     }

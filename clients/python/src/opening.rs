@@ -3,7 +3,9 @@
 use std::future::Future;
 use std::path::PathBuf;
 
-use forebay::{CheckpointOptions, Error, PartitionFilter, PartitionId, Reader, ReaderOptions};
+use forebay::{
+    CheckpointOptions, Error, PartitionFilter, PartitionId, Reader, ReaderOptions, SnapshotStore,
+};
 use pyo3::prelude::*;
 
 use crate::attached::{Again, Opened};
@@ -24,10 +26,11 @@ pub(crate) struct Opening {
     pub(crate) checkpoint_every: Option<f64>,
     pub(crate) memory_budget: Option<u64>,
     pub(crate) spill_bytes_max: u64,
+    pub(crate) snapshots: Option<String>,
 }
 
 impl Opening {
-    pub(crate) fn options(self, store: &str) -> Result<ReaderOptions, Fault> {
+    pub(crate) fn wanted(self, store: &str) -> Result<Wanted, Fault> {
         let mut options = ReaderOptions::new(store);
         if let Some(partitions) = self.partitions {
             let partitions = partitions.into_iter().map(PartitionId).collect();
@@ -40,7 +43,27 @@ impl Opening {
         options.checkpoint = checkpoint_options(self.checkpoint_dir, self.checkpoint_every)?;
         options.memory_budget = self.memory_budget;
         options.spill_bytes_max = self.spill_bytes_max;
-        Ok(options)
+        Ok(Wanted { options, snapshots: self.snapshots })
+    }
+}
+
+/// A reader that is wanted, in this process or in one that is forked from it.
+#[derive(Clone)]
+pub(crate) struct Wanted {
+    /// Its options, without the store of its snapshots.
+    pub(crate) options: ReaderOptions,
+    /// The URL of that: what is made of it has connections and locks, of one process alone.
+    snapshots: Option<String>,
+}
+
+impl Wanted {
+    /// All its options, for this process.
+    ///
+    /// # Errors
+    /// Those of [`SnapshotStore::open`].
+    pub(crate) fn options(&self) -> forebay::Result<ReaderOptions> {
+        let snapshots = self.snapshots.as_deref().map(SnapshotStore::open).transpose()?;
+        Ok(ReaderOptions { snapshots, ..self.options.clone() })
     }
 }
 
@@ -48,15 +71,15 @@ impl Opening {
 pub(crate) fn open(
     py: Python<'_>,
     source: &Bound<'_, PyAny>,
-    options: ReaderOptions,
+    wanted: &Wanted,
 ) -> Result<impl Future<Output = forebay::Result<Opened>> + Send + use<>, Fault> {
     log::start(py)?;
     let (client, endpoint) = match source.cast::<NativeClient>() {
         Ok(client) => (Some(client.get().client()?), client.get().endpoint().to_owned()),
         Err(_) => (None, source.extract()?),
     };
+    let (again, options) = (Again::of(&endpoint, wanted), wanted.options()?);
     Ok(async move {
-        let again = Again::of(&endpoint, &options);
         let reader = match client {
             Some(client) => client.reader(options).await?,
             None => Reader::open(&endpoint, options).await?,
@@ -88,7 +111,8 @@ impl OpenedReader {
 #[pyfunction]
 #[pyo3(signature = (
     source, store, *, partitions=None, serve_partial=false, ready_age_max=None, open_timeout=None,
-    checkpoint_dir=None, checkpoint_every=None, memory_budget=None, spill_bytes_max=0
+    checkpoint_dir=None, checkpoint_every=None, memory_budget=None, spill_bytes_max=0,
+    snapshots=None
 ))]
 #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
 pub(crate) fn open_reader(
@@ -103,6 +127,7 @@ pub(crate) fn open_reader(
     checkpoint_every: Option<f64>,
     memory_budget: Option<u64>,
     spill_bytes_max: u64,
+    snapshots: Option<String>,
 ) -> Result<Call, Fault> {
     entry(|| {
         let opening = Opening {
@@ -114,8 +139,9 @@ pub(crate) fn open_reader(
             checkpoint_every,
             memory_budget,
             spill_bytes_max,
+            snapshots,
         };
-        let opening = open(py, source, opening.options(store)?)?;
+        let opening = open(py, source, &opening.wanted(store)?)?;
         Ok(Call::new(async move { opening.await.map(|opened| Answer::Reader(Box::new(opened))) }))
     })
 }

@@ -71,7 +71,7 @@ impl NativeReader {
     #[pyo3(signature = (
         source, store, *, partitions=None, serve_partial=false, ready_age_max=None,
         open_timeout=None, checkpoint_dir=None, checkpoint_every=None, memory_budget=None,
-        spill_bytes_max=0
+        spill_bytes_max=0, snapshots=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -86,6 +86,7 @@ impl NativeReader {
         checkpoint_every: Option<f64>,
         memory_budget: Option<u64>,
         spill_bytes_max: u64,
+        snapshots: Option<String>,
     ) -> Result<Self, Fault> {
         entry(|| {
             if let Ok(memory) = source.cast::<NativeMemory>() {
@@ -103,8 +104,9 @@ impl NativeReader {
                 checkpoint_every,
                 memory_budget,
                 spill_bytes_max,
+                snapshots,
             };
-            Ok(Self::over(process::wait(py, open(py, source, opening.options(store)?)?)??))
+            Ok(Self::over(process::wait(py, open(py, source, &opening.wanted(store)?)?)??))
         })
     }
 

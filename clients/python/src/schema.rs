@@ -81,6 +81,21 @@ fn heartbeat_ms_of(seconds: f64) -> Result<u32> {
     Ok(u32::try_from(millis).unwrap_or(u32::MAX))
 }
 
+/// Options of a store, with its times in seconds.
+fn options_of(
+    ttl: Option<f64>,
+    versioned: bool,
+    heartbeat: f64,
+    log_window: Option<f64>,
+) -> Result<StoreOptions> {
+    Ok(StoreOptions {
+        ttl_us: micros_of(ttl)?,
+        versioned,
+        heartbeat_ms: heartbeat_ms_of(heartbeat)?,
+        log_window_us: micros_of(log_window)?,
+    })
+}
+
 /// A field as its creator asks for it.
 #[pyclass(frozen, name = "FieldSpec", module = "forebay", from_py_object)]
 #[derive(Clone)]
@@ -119,7 +134,8 @@ pub(crate) struct NewStore {
 impl NewStore {
     #[new]
     #[pyo3(signature = (
-        name, *, key, partitions, fields, partition_key, key_value, ttl, versioned, heartbeat
+        name, *, key, partitions, fields, partition_key, key_value, ttl, versioned, heartbeat,
+        log_window
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -132,6 +148,7 @@ impl NewStore {
         ttl: Option<f64>,
         versioned: bool,
         heartbeat: f64,
+        log_window: Option<f64>,
     ) -> Result<Self, Fault> {
         entry(|| {
             let key = key_type_of(key)?;
@@ -141,11 +158,7 @@ impl NewStore {
             };
             spec.fields.extend(fields.into_iter().map(|field| field.spec));
             spec.partition_key = partition_key;
-            spec.options = StoreOptions {
-                ttl_us: micros_of(ttl)?,
-                versioned,
-                heartbeat_ms: heartbeat_ms_of(heartbeat)?,
-            };
+            spec.options = options_of(ttl, versioned, heartbeat, log_window)?;
             Ok(Self { spec })
         })
     }
@@ -198,10 +211,14 @@ impl NewAlteration {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (*, ttl=None, versioned=false, heartbeat=1.0))]
-    fn set_options(ttl: Option<f64>, versioned: bool, heartbeat: f64) -> Result<Self, Fault> {
-        let heartbeat_ms = heartbeat_ms_of(heartbeat)?;
-        let options = StoreOptions { ttl_us: micros_of(ttl)?, versioned, heartbeat_ms };
+    #[pyo3(signature = (*, ttl=None, versioned=false, heartbeat=1.0, log_window=None))]
+    fn set_options(
+        ttl: Option<f64>,
+        versioned: bool,
+        heartbeat: f64,
+        log_window: Option<f64>,
+    ) -> Result<Self, Fault> {
+        let options = options_of(ttl, versioned, heartbeat, log_window)?;
         Ok(Alteration::SetOptions(options).into())
     }
 }
@@ -236,6 +253,7 @@ pub(crate) fn definition_object<'py>(
     parts.set_item("ttl", seconds_of(definition.options.ttl_us))?;
     parts.set_item("versioned", definition.options.versioned)?;
     parts.set_item("heartbeat", f64::from(definition.options.heartbeat_ms) / 1e3)?;
+    parts.set_item("log_window", seconds_of(definition.options.log_window_us))?;
     Ok(model(py, "Definition", &parts)?)
 }
 

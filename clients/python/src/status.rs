@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use forebay::{CheckpointCounts, Counts, PartitionStatus, ReaderMetrics, ReaderStatus};
+use forebay::{CheckpointCounts, Counts, Fetching, PartitionStatus, ReaderMetrics, ReaderStatus};
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
 
@@ -53,12 +53,21 @@ fn partition_object<'py>(
     parts.set_item("documents", status.documents)?;
     parts.set_item("bytes", status.bytes)?;
     parts.set_item("percent", status.catch_up.percent())?;
+    let fetching = status.fetching.map(|fetching| fetching_object(py, fetching));
+    parts.set_item("fetching", fetching.transpose()?)?;
     let reason = status.rebuilding.as_ref().map(|rebuilding| &rebuilding.reason);
     parts.set_item("rebuilding", error(reason)?)?;
     parts.set_item("halted", error(status.halted.as_ref())?)?;
     parts.set_item("trouble", error(status.trouble.as_ref())?)?;
     parts.set_item("counts", counts_object(py, &status.counts)?)?;
     Ok(model(py, "PartitionStatus", &parts)?)
+}
+
+fn fetching_object(py: Python<'_>, fetching: Fetching) -> PyResult<Bound<'_, PyAny>> {
+    let parts = PyDict::new(py);
+    parts.set_item("bytes", fetching.bytes)?;
+    parts.set_item("bytes_in_all", fetching.bytes_in_all)?;
+    model(py, "Fetching", &parts)
 }
 
 fn counts_object<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, PyAny>> {
@@ -70,6 +79,8 @@ fn counts_object<'py>(py: Python<'py>, counts: &Counts) -> PyResult<Bound<'py, P
     parts.set_item("too_large", counts.too_large)?;
     parts.set_item("log_errors", counts.log_errors)?;
     parts.set_item("rebuilds", counts.rebuilds)?;
+    parts.set_item("bootstraps", counts.bootstraps)?;
+    parts.set_item("bootstraps_failed", counts.bootstraps_failed)?;
     parts.set_item("checkpoints", checkpoints_object(py, &counts.checkpoints)?)?;
     model(py, "Counts", &parts)
 }

@@ -38,6 +38,14 @@ def own_server(tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
+@pytest.fixture
+def snapshot_server(tmp_path: Path) -> Iterator[Server]:
+    """A forebayd of the test's own that keeps snapshots, a new one each second."""
+    server = Server(tmp_path, keeps_snapshots=True)
+    yield server
+    server.stop()
+
+
 @pytest.fixture(scope="session")
 def client(server: Server) -> Iterator[forebay.Client]:
     """A client of the shared server."""

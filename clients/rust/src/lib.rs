@@ -84,10 +84,11 @@ pub use forebay_index::{
     RowRef, Scan, ScannedDocument, View,
 };
 pub use forebay_reader::{
-    CatchUp, CheckpointCounts, CheckpointOptions, Counts, Forced, OnSchemaChange, OnSkipped,
-    PartitionFilter, PartitionStatus, Phase, Read, ReaderMetrics, ReaderOptions, ReaderStatus,
-    Rebuilding, Skipped,
+    CatchUp, CheckpointCounts, CheckpointOptions, Counts, Fetching, Forced, OnSchemaChange,
+    OnSkipped, PartitionFilter, PartitionStatus, Phase, Read, ReaderMetrics, ReaderOptions,
+    ReaderStatus, Rebuilding, Skipped,
 };
+pub use forebay_snapshot::SnapshotStore;
 pub use forebay_wire::token::Token;
 
 /// The generated client of the writer service.

@@ -131,15 +131,16 @@ impl fmt::Debug for Reader {
 pub(crate) struct Following {
     log: Arc<dyn ChangeLog>,
     catalog: Arc<CatalogFollower>,
+    channel: Channel,
 }
 
 impl Following {
     /// Starts to follow the control log, on the current runtime.
     pub(crate) fn start(channel: Channel, parts: &ClientParts) -> Self {
-        let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel));
+        let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel.clone()));
         let entropy = Arc::clone(&parts.entropy);
         let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy));
-        Self { log, catalog }
+        Self { log, catalog, channel }
     }
 
     /// The parts of a reader.
@@ -152,6 +153,7 @@ impl Following {
             barriers: Arc::new(LogBarriers(Arc::clone(&self.log))),
             on_skipped: None,
             disk: Some(Arc::new(RealDisk)),
+            replicator: Some(self.channel.clone()),
         }
     }
 }

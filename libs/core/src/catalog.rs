@@ -39,10 +39,12 @@ pub struct SchemaAt {
 }
 
 /// All versions of one store.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct StoreHistory {
     versions: BTreeMap<SchemaVersion, Arc<SchemaAt>>,
     deleted: bool,
+    /// The store of whose documents this is a version, and whose logs it follows.
+    home: Option<StoreId>,
 }
 
 impl StoreHistory {
@@ -80,7 +82,7 @@ impl Catalog {
         match record {
             ControlRecord::Define(definition) => self.define(*definition),
             ControlRecord::Delete(store) => match self.stores.get_mut(&store) {
-                Some(history) if !history.deleted => {
+                Some(history) if !history.deleted && history.home.is_none() => {
                     history.deleted = true;
                     self.by_name.retain(|_, id| *id != store);
                     ControlEffect::Applied
@@ -90,10 +92,31 @@ impl Catalog {
         }
     }
 
+    /// Definitions of a store hold for each version of its documents that is kept under another
+    /// id, those from before it as well: its log may have entries that name them.
+    fn define_versions(&mut self, definition: &Definition) {
+        let home = definition.store;
+        for version in definition.versions.all().iter().filter(|it| it.kept_as != home) {
+            let kept_as = version.kept_as;
+            let of_home = self.stores.get(&home).map(|history| history.versions.clone());
+            let own = |(number, at): (SchemaVersion, Arc<SchemaAt>)| {
+                let definition = Definition { store: kept_as, ..at.definition.clone() };
+                (number, Arc::new(SchemaAt { definition, layout: at.layout.clone() }))
+            };
+            let history = self.stores.entry(kept_as).or_default();
+            history.home = Some(home);
+            let known = std::mem::take(&mut history.versions);
+            let missing = of_home.unwrap_or_default().into_iter();
+            history.versions =
+                missing.filter(|(number, _)| !known.contains_key(number)).map(own).collect();
+            history.versions.extend(known);
+        }
+    }
+
     fn define(&mut self, definition: Definition) -> ControlEffect {
         let store = definition.store;
         let fits = match self.stores.get(&store) {
-            Some(history) if history.deleted => false,
+            Some(history) if history.deleted || history.home.is_some() => false,
             Some(history) => history
                 .newest()
                 .is_some_and(|newest| definition.check_follows(&newest.definition).is_ok()),
@@ -107,11 +130,10 @@ impl Catalog {
         }
         self.by_name.insert(definition.name.clone(), store);
         let layout = Layout::of(&definition);
-        let history = self
-            .stores
-            .entry(store)
-            .or_insert_with(|| StoreHistory { versions: BTreeMap::new(), deleted: false });
-        history.versions.insert(definition.version, Arc::new(SchemaAt { definition, layout }));
+        let schema = Arc::new(SchemaAt { definition, layout });
+        let history = self.stores.entry(store).or_default();
+        history.versions.insert(schema.definition.version, Arc::clone(&schema));
+        self.define_versions(&schema.definition);
         ControlEffect::Applied
     }
 
@@ -134,6 +156,19 @@ impl Catalog {
             })
     }
 
+    /// The store whose logs a version of documents follows that is kept under this id: the store
+    /// itself, but for what was pushed.
+    pub fn home_of(&self, kept_as: StoreId) -> StoreId {
+        self.stores.get(&kept_as).and_then(|history| history.home).unwrap_or(kept_as)
+    }
+
+    /// What all versions of the documents of living stores are kept as: the newest definitions,
+    /// with that id.
+    pub fn kept(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
+        let versions = self.living().flat_map(|schema| schema.definition.versions.all());
+        versions.filter_map(|version| self.stores.get(&version.kept_as)?.newest())
+    }
+
     /// Every store that was deleted.
     pub fn deleted(&self) -> impl Iterator<Item = StoreId> {
         self.stores.iter().filter(|(_, history)| history.deleted).map(|(store, _)| *store)
@@ -148,9 +183,11 @@ impl Catalog {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::id::Offset;
     use crate::key::KeyType;
     use crate::schema::{Alteration, FieldSpec, StoreSpec};
     use crate::value::{FieldType, ScalarType};
+    use crate::versions::VersionNumber;
 
     fn store(id: u64, name: &str) -> Definition {
         StoreSpec::documents(name, KeyType::String, 4).define(StoreId(id)).unwrap()
@@ -185,5 +222,37 @@ mod tests {
         assert_eq!(catalog.apply(define(&store(2, "users"))), ControlEffect::Applied);
         assert_eq!(catalog.apply(define(&store(1, "users"))), ControlEffect::Superseded);
         assert!(catalog.store(StoreId(1)).unwrap().is_deleted());
+    }
+
+    #[test]
+    fn a_version_of_the_documents_has_all_definitions_of_its_store() {
+        let mut catalog = Catalog::default();
+        let first = store(1, "users");
+        let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
+        let age = FieldSpec::new("age", FieldType::Scalar(ScalarType::Int32));
+        let live = pushed.with_live(VersionNumber(2)).unwrap();
+        let altered = live.altered(&[Alteration::AddField(age)]).unwrap();
+        let without = altered.without_version(VersionNumber(1)).unwrap();
+        let kept = |catalog: &Catalog| -> Vec<u64> {
+            catalog.kept().map(|schema| schema.definition.store.0).collect()
+        };
+        for (definition, ids) in
+            [(&first, &[1][..]), (&pushed, &[1, 8]), (&live, &[1, 8]), (&altered, &[1, 8])]
+        {
+            assert_eq!(catalog.apply(define(definition)), ControlEffect::Applied);
+            assert_eq!(kept(&catalog), ids);
+        }
+        let own = catalog.store(StoreId(8)).unwrap();
+        assert_eq!(own.versions().count(), 4);
+        assert!(own.versions().all(|schema| schema.definition.store == StoreId(8)));
+        assert!(own.newest().unwrap().definition.field("age").is_some());
+        assert_eq!([1, 8].map(|id| catalog.home_of(StoreId(id))), [StoreId(1); 2]);
+        assert_eq!(catalog.by_name("users").unwrap().definition.store, StoreId(1));
+
+        assert_eq!(catalog.apply(define(&without)), ControlEffect::Applied);
+        assert_eq!(kept(&catalog), [8]);
+        assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(8))), ControlEffect::Superseded);
+        assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(1))), ControlEffect::Applied);
+        assert_eq!(kept(&catalog), [0; 0]);
     }
 }

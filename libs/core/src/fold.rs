@@ -72,8 +72,8 @@ pub struct Applied {
     pub skipped: Option<Error>,
     /// Clients whose windows changed, or were forgotten; some may stand twice.
     pub clients: Vec<ClientId>,
-    /// The source partition whose position changed.
-    pub source: Option<PartitionId>,
+    /// The source partitions whose positions changed.
+    pub sources: Vec<PartitionId>,
 }
 
 /// Why a record cannot be applied now.
@@ -168,8 +168,8 @@ impl PartitionState {
         let current = find(schemas, self.schema_version.max(entry.schema_version))?;
         if let Err(error) = self.check_changes(&entry, entry_schema.as_deref()) {
             self.log_id = log_id;
-            let source = self.note_source(&entry);
-            return Ok(Applied { source, ..self.skip(offset, error) });
+            let sources = self.note_source(&entry).into_iter().collect();
+            return Ok(Applied { sources, ..self.skip(offset, error) });
         }
         let append_time = entry.source.map_or(append_time, |source| source.append_time);
         let now = self.partition_time.max(append_time);
@@ -189,10 +189,10 @@ impl PartitionState {
         self.schema_version = self.schema_version.max(entry.schema_version);
         self.drop_all_count = self.drop_all_count.max(drop_all_count);
         let clients = self.dedup.forget_idle(now);
-        let source = self.note_source(&entry);
+        let sources = self.note_source(&entry).into_iter().collect();
         self.position = entry.position(offset);
         self.offset_applied = offset.next();
-        let mut applied = Applied { drop_all, clients, source, ..Applied::default() };
+        let mut applied = Applied { drop_all, clients, sources, ..Applied::default() };
         if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &current) {
             self.apply_changes(batches, schema, overlay, &mut applied);
         }

@@ -28,5 +28,6 @@ pub mod rows_digest;
 pub mod schema;
 pub mod state_rows;
 pub mod value;
+pub mod versions;
 
 pub use error::{Error, ErrorCode, Result};

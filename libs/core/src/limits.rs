@@ -179,6 +179,52 @@ pub const COPIES_MAX: usize = 8;
 pub const COPY_HELD_MS: u64 = 15 * 60 * 1_000;
 /// Bytes of rows on their way, for each stream of a copy.
 pub const COPY_STREAM_BYTES: u32 = 4 * 1024 * 1024;
+/// Bytes of a chunk of a snapshot's image, but for its last one.
+pub const SNAPSHOT_CHUNK_BYTES: usize = 4 * 1024 * 1024;
+/// Bytes of any chunk of a snapshot: one of a delta may be one large row.
+pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = 80 * 1024 * 1024;
+/// Bytes of the message in a snapshot's manifest.
+pub const SNAPSHOT_MANIFEST_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// Chunks that are fetched, or stored, at once.
+pub const SNAPSHOT_CHUNKS_AT_ONCE: usize = 8;
+/// Longest wait for a connection to the object store of snapshots, in milliseconds.
+pub const SNAPSHOT_CONNECT_MS: u64 = 5_000;
+/// Longest wait for the whole answer to one try of a request to it, in milliseconds; a chunk is
+/// sent or fetched in it.
+pub const SNAPSHOT_REQUEST_MS: u64 = 30_000;
+/// Time behind the begin of a request after which it is not tried again, in milliseconds.
+pub const SNAPSHOT_RETRY_MS: u64 = 10_000;
+/// First wait before it is tried again, in milliseconds; it grows.
+pub const SNAPSHOT_BACKOFF_MS_MIN: u64 = 100;
+/// Longest wait before it is tried again, in milliseconds.
+pub const SNAPSHOT_BACKOFF_MS_MAX: u64 = 2_000;
+/// Characters of an object store's own words in an error.
+pub const SNAPSHOT_REFUSAL_CHARS_MAX: usize = 600;
+/// Seconds between two snapshots of a partition, unless it is set.
+pub const SNAPSHOT_EVERY_S: u64 = 15 * 60;
+/// Snapshots of a partition that are kept, unless it is set.
+pub const SNAPSHOTS_KEPT: usize = 8;
+/// MiB of memory that the image of one partition may take while it is built, unless it is set.
+pub const SNAPSHOT_MEMORY_MIB: u64 = 4 * 1024;
+/// Time between two looks at what may go of a partition's snapshots, in milliseconds.
+pub const SNAPSHOT_COLLECT_MS: u64 = 60 * 60 * 1_000;
+/// Deltas that are laid over an image before a new one is built.
+pub const SNAPSHOT_DELTAS_MAX: usize = 64;
+/// How long a chunk stays that no snapshot names any more, in milliseconds, unless a store is kept
+/// otherwise.
+pub const SNAPSHOT_GRACE_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Versions of one store's documents that are kept at once.
+pub const STORE_VERSIONS_MAX: usize = 8;
+/// Bytes of rows of one partition that a push writes at once.
+pub const PUSH_BLOCK_BYTES: usize = 1024 * 1024;
+/// Bytes of rows of all partitions that a push holds in memory before it writes them.
+pub const PUSH_BLOCKS_BYTES: usize = 64 * 1024 * 1024;
+/// How long the rows stay of a push that broke off and does not go on, in milliseconds.
+pub const PUSH_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
+/// Records of a log beyond which a reader begins with a shard, where there is no snapshot.
+pub const READER_RECORDS_FOLDED_MAX: u64 = 100_000;
+/// Times that a reader asks for a snapshot before it begins with a log that has all.
+pub const READER_SNAPSHOT_ATTEMPTS: u32 = 5;
 /// Files that one shard holds open at once.
 pub const SHARD_FILES_OPEN_MAX: i32 = 256;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.
@@ -221,6 +267,10 @@ pub const REMOTE_CALL_TIMEOUT_MS: u64 = 10_000;
 
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);
 const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);
+const _: () = assert!(SNAPSHOT_CHUNK_BYTES <= SNAPSHOT_CHUNK_BYTES_MAX);
+const _: () = assert!(SNAPSHOT_CONNECT_MS < SNAPSHOT_REQUEST_MS);
+const _: () = assert!(SNAPSHOT_BACKOFF_MS_MIN <= SNAPSHOT_BACKOFF_MS_MAX);
+const _: () = assert!(ROW_BYTES_MAX + KEY_BYTES_MAX < SNAPSHOT_CHUNK_BYTES_MAX);
 const _: () = assert!(ENTRY_BYTES_MAX < MESSAGE_BYTES_MAX);
 const _: () = assert!(2 * ENTRY_BYTES_MAX < COMMIT_QUEUE_BYTES_MAX);
 const _: () = assert!(ROW_BYTES_MAX + 2 * KEY_BYTES_MAX + COPY_BLOCK_BYTES < COPY_BLOCK_BYTES_MAX);

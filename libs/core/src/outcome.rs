@@ -68,6 +68,11 @@ impl OutcomeTable {
     pub fn get(&self, client: ClientId, sequence: Sequence) -> Option<Outcome> {
         self.outcomes.get(&(client, sequence)).copied()
     }
+
+    /// All that are kept, from the oldest on.
+    pub fn all(&self) -> impl Iterator<Item = &Outcome> {
+        self.order.iter().filter_map(|key| self.outcomes.get(key))
+    }
 }
 
 #[cfg(test)]
@@ -89,5 +94,6 @@ mod tests {
         table.keep(outcome(3, Verdict::Applied));
         assert_eq!(table.get(ClientId(1), Sequence(1)), None);
         assert!(table.get(ClientId(1), Sequence(3)).is_some());
+        assert_eq!(table.all().map(|kept| kept.sequence.0).collect::<Vec<_>>(), [2, 3]);
     }
 }

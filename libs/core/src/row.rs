@@ -54,6 +54,20 @@ pub fn row_expires_at(bytes: &[u8]) -> Option<Timestamp> {
     Some(Timestamp::from_micros(i64::from_le_bytes(*at)))
 }
 
+/// Gives the document of a row another version, if it has one, by the row's footer alone. Bytes
+/// that are too short stay as they are.
+pub fn set_row_version(bytes: &mut [u8], version: DocumentVersion) {
+    let flags = bytes.get(2).copied().unwrap_or(0);
+    if flags & FLAG_VERSION == 0 {
+        return;
+    }
+    let behind = if flags & FLAG_EXPIRES != 0 { 8 } else { 0 };
+    let end = bytes.len().saturating_sub(behind);
+    if let Some(stored) = bytes[..end].last_chunk_mut::<8>() {
+        *stored = version.0.to_le_bytes();
+    }
+}
+
 /// A row's bytes, read in place.
 ///
 /// `new` checks the frame once: header, footers and the ends of the tail; later reads touch only

@@ -11,9 +11,10 @@ use self::check::check_field_id;
 pub use self::check::check_name;
 pub(crate) use self::check::check_ttl;
 use crate::error::{Error, Result};
-use crate::id::{FieldId, PartitionCount, SchemaVersion, StoreId};
+use crate::id::{FieldId, Offset, PartitionCount, SchemaVersion, StoreId};
 use crate::key::KeyType;
 use crate::value::{FieldType, ScalarType, Value};
+use crate::versions::{StoreVersions, VersionNumber};
 
 /// Name of the one field of a key-value store.
 pub const KEY_VALUE_FIELD: &str = "value";
@@ -44,11 +45,14 @@ pub struct StoreOptions {
     pub versioned: bool,
     /// Silence after which the partition's replicator appends a heartbeat, in milliseconds.
     pub heartbeat_ms: u32,
+    /// How much of its logs is kept behind the newest verified snapshot, in microseconds; what is
+    /// older is trimmed. `None` keeps all.
+    pub log_window_us: Option<i64>,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { ttl_us: None, versioned: false, heartbeat_ms: 1_000 }
+        Self { ttl_us: None, versioned: false, heartbeat_ms: 1_000, log_window_us: None }
     }
 }
 
@@ -149,6 +153,7 @@ impl StoreSpec {
             drop_all_count: 0,
             options: self.options.clone(),
             key_value: self.key_value,
+            versions: StoreVersions::first(store),
         };
         let value = [FieldSpec::new(KEY_VALUE_FIELD, FieldType::Scalar(ScalarType::Bytes))];
         let implied = self.key_value && self.fields.is_empty();
@@ -223,6 +228,8 @@ pub struct Definition {
     pub options: StoreOptions,
     /// Whether it is a key-value store.
     pub key_value: bool,
+    /// The versions of its documents.
+    pub versions: StoreVersions,
 }
 
 impl Definition {
@@ -248,6 +255,40 @@ impl Definition {
             // Checked to be one of the three.
             _ => KeyType::Bytes,
         })
+    }
+
+    /// The next one, with one more version of the documents: kept under this id, of pushes that
+    /// hold what the logs do before these offsets. It is not live yet.
+    ///
+    /// # Errors
+    /// `LimitExceeded` beside too many, or beyond the number of schema versions.
+    pub fn with_version(&self, kept_as: StoreId, began: Vec<Offset>) -> Result<Self> {
+        self.revised(|versions| versions.add(kept_as, began).map(drop))
+    }
+
+    /// The next one, with another version of the documents live.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not there; `LimitExceeded` beyond the number of schema versions.
+    pub fn with_live(&self, number: VersionNumber) -> Result<Self> {
+        self.revised(|versions| versions.make_live(number))
+    }
+
+    /// The next one, without a version of the documents.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not there, `InvalidArgument` for the live one; `LimitExceeded`
+    /// beyond the number of schema versions.
+    pub fn without_version(&self, number: VersionNumber) -> Result<Self> {
+        self.revised(|versions| versions.remove(number))
+    }
+
+    fn revised(&self, revise: impl FnOnce(&mut StoreVersions) -> Result<()>) -> Result<Self> {
+        let mut next = self.clone();
+        next.version = SchemaVersion(self.version.0.saturating_add(1));
+        revise(&mut next.versions).map_err(|error| error.with_store(&self.name))?;
+        next.check()?;
+        Ok(next)
     }
 
     /// The next version, with these alterations.

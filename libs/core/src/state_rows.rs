@@ -260,9 +260,9 @@ pub fn write_changed(
         let window = state.dedup.window(*client).map(ClientWindow::to_bytes);
         write(&client_key(*client), window.as_ref().map(|row| &row[..]));
     }
-    if let Some(source) = applied.source {
-        let position = state.sources.get(&source).copied().unwrap_or_default();
-        write(&source_key(source), Some(&position.to_bytes()));
+    for source in &applied.sources {
+        let position = state.sources.get(source).copied().unwrap_or_default();
+        write(&source_key(*source), Some(&position.to_bytes()));
     }
     for outcome in &applied.outcomes {
         write(&outcome_key(next_outcome), Some(&outcome_row(outcome)));

@@ -1,11 +1,11 @@
 //! The row codec over random definitions, documents and bytes. `vectors_test.rs` pins the bytes.
 
 use forebay_core::clock::Timestamp;
-use forebay_core::id::{FieldId, StoreId};
+use forebay_core::id::{FieldId, Position, StoreId};
 use forebay_core::key::KeyType;
 use forebay_core::layout::Layout;
 use forebay_core::limits::{LIST_COMPONENTS_MAX, ROW_BYTES_MAX, VALUE_BYTES_MAX};
-use forebay_core::row::{Document, Presence, Row, decode_value, encode_value};
+use forebay_core::row::{Document, Presence, Row, decode_value, encode_value, set_row_version};
 use forebay_core::schema::{Definition, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode};
@@ -65,6 +65,24 @@ fn rows_answer_in_place_what_their_document_holds() {
             }
         }
         assert_eq!(row.field_expires_at(FieldId(60_000)), None);
+    }
+}
+
+#[test]
+fn only_a_version_that_is_there_is_replaced() {
+    for seed in 0..SEEDS {
+        let dice = &mut Dice::new(seed);
+        let definition = dice.definition(24);
+        let layout = Layout::of(&definition);
+        let mut document = dice.document(&definition);
+        let mut bytes = document.encode(&layout).unwrap();
+        let version = Position { place: 3, ..Position::default() }.document_version();
+        set_row_version(&mut bytes, version);
+        document.version = document.version.map(|_| version);
+        assert_eq!(bytes, document.encode(&layout).unwrap(), "seed {seed}");
+        for length in 0..bytes.len() {
+            set_row_version(&mut bytes[..length], version);
+        }
     }
 }
 

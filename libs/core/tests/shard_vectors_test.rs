@@ -112,7 +112,7 @@ fn rows() -> Vec<ShardRowVector> {
     let applied = Applied {
         clients,
         outcomes,
-        source: Some(PartitionId(6)),
+        sources: vec![PartitionId(6)],
         skipped: Some(skipped()),
         ..Applied::default()
     };

@@ -14,6 +14,7 @@ use forebay_core::{Error, Result};
 /// when another field takes the name.
 #[derive(Clone, Debug)]
 pub struct FieldHandle {
+    /// Whatever version of its documents.
     store: StoreId,
     field: FieldId,
     asked: FieldType,
@@ -38,7 +39,8 @@ impl FieldHandle {
             let error = Error::invalid_argument(message).with_store(&definition.name);
             return Err(error.with_field(name));
         }
-        Ok(Self { store: definition.store, field: field.id, asked, name: name.into() })
+        let store = definition.versions.home();
+        Ok(Self { store, field: field.id, asked, name: name.into() })
     }
 
     /// The field's lasting id.

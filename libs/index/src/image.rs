@@ -15,8 +15,10 @@ mod open;
 mod write;
 
 use std::fmt;
+use std::fs::File;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::FileExt;
 
 use forebay_core::id::{PartitionCount, PartitionRef};
 use forebay_core::{Error, Result};
@@ -46,6 +48,39 @@ pub trait ImageFile: Send + Sync + fmt::Debug {
     /// that it is neither written nor cut while it is mapped; it may be renamed and removed.
     fn as_fd(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+}
+
+/// A file of the host's, which images are mapped from.
+#[derive(Debug)]
+pub struct MappedFile(File);
+
+impl From<File> for MappedFile {
+    fn from(file: File) -> Self {
+        Self(file)
+    }
+}
+
+impl ImageFile for MappedFile {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.0.metadata()?.len())
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        let mut filled = 0;
+        while filled < buffer.len() {
+            match self.0.read_at(&mut buffer[filled..], at + filled as u64) {
+                Ok(0) => break,
+                Ok(read) => filled += read,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(filled)
+    }
+
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        Some(self.0.as_fd())
     }
 }
 

@@ -29,6 +29,7 @@ use crate::writer::{PartitionWriter, WriterState};
 /// What readers and writers share.
 #[derive(Debug)]
 pub(crate) struct Inner {
+    /// The store, whatever version of its documents this is.
     pub(crate) store: StoreId,
     pub(crate) shape: KeyShape,
     pub(crate) schemas: SchemaSet,
@@ -228,6 +229,7 @@ impl Index {
         let schemas = SchemaSet::new(definitions)?;
         let definition = &schemas.newest().definition;
         let (store, shape) = (definition.store, KeyShape::of(definition));
+        let home = definition.versions.home();
         let count = definition.partitions.0;
         let followed: BTreeSet<_> = followed.into_iter().collect();
         let refused =
@@ -248,7 +250,7 @@ impl Index {
         let reclaim = if live.is_none() { Reclaim::new() } else { Reclaim::unprepared() };
         Ok(Self {
             inner: Arc::new(Inner {
-                store,
+                store: home,
                 shape,
                 schemas,
                 partitions,

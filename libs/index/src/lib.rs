@@ -89,7 +89,7 @@ pub use counters::ReadCounts;
 pub use gather::{Conversion, GatherColumns, GatherField, GatherOut, GatherPlan};
 pub use handle::FieldHandle;
 pub use header::{Following, Held, PartitionPhase, Progress};
-pub use image::{Image, ImageAbout, ImageFile, ImageSink};
+pub use image::{Image, ImageAbout, ImageFile, ImageSink, MappedFile};
 pub use index::{Index, IndexMetrics, PartitionStatus};
 pub use key::{DocumentKey, KeyList, PackedKeys};
 #[doc(hidden)]

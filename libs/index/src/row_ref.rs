@@ -198,7 +198,7 @@ impl<'v> RowRef<'v> {
 
     #[inline(always)]
     fn stored_by(&self, handle: &FieldHandle) -> Result<FieldRead<(&'v [u8], FieldType)>> {
-        handle.check_store(self.current.definition.store)?;
+        handle.check_store(self.current.definition.versions.home())?;
         self.stored(handle.field())
     }
 

@@ -92,6 +92,12 @@ impl SchemaSet {
         self.blocks.get(block)?.get()?.get(place)?.get()
     }
 
+    /// All versions that are known, in ascending order.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
+        let newest = self.newest.load(Ordering::Acquire);
+        (1..=newest).filter_map(|version| self.get(SchemaVersion(version)))
+    }
+
     /// The newest version known; a partition may not have reached it yet.
     pub fn newest(&self) -> &Arc<SchemaAt> {
         let newest = SchemaVersion(self.newest.load(Ordering::Acquire));

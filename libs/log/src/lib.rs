@@ -18,13 +18,15 @@ mod opening;
 pub mod remote;
 pub mod serve;
 mod tail_cache;
+mod version_log;
 
 pub use catalog::CatalogFollower;
 pub use change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
 pub use embedded::{EmbeddedLog, EmbeddedOptions};
 pub use faulty::FaultyLog;
-pub use kafka::{KafkaGroup, KafkaLog, KafkaOptions};
+pub use kafka::{KafkaGroup, KafkaLog, KafkaOptions, KafkaOwners};
 pub use membership::{Alone, Assigned, Membership};
 pub use memory::MemoryLog;
 pub use opening::{append_opening, find_log_id, open_log};
 pub use remote::RemoteLog;
+pub use version_log::follow_version;

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
-use forebay_core::id::{Epoch, LogId, PartitionRef, SchemaVersion};
+use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::entry::{encode_entry, log_id_told};
 
@@ -42,12 +42,20 @@ pub async fn find_log_id(
 /// appends one looks at the log again; also after an unknown outcome, which is no error here.
 ///
 /// # Errors
-/// Those of [`ChangeLog::append`] that say that nothing was appended.
+/// Those of [`ChangeLog::append`] that say that nothing was appended. `Unavailable` for a log whose
+/// beginning was trimmed: it has an id, which snapshots and tokens name, and must get no other.
 pub async fn append_opening(
     log: &dyn ChangeLog,
     entropy: &dyn Entropy,
     at: PartitionRef,
 ) -> Result<()> {
+    let start = log.bounds(at).await?.start;
+    if start > Offset(0) {
+        let message = format!(
+            "log {at} starts at {start} and is empty, so nobody knows which log it is; restore it"
+        );
+        return Err(Error::unavailable(message).with_partition(at.partition));
+    }
     let entry = Entry {
         log_id: entropy.log_id()?,
         epoch: Epoch(0),
@@ -108,5 +116,18 @@ mod tests {
         let log_id = open_log(&log, &entropy, AT).await.unwrap();
         append_opening(&log, &entropy, AT).await.unwrap();
         assert_eq!(open_log(&log, &entropy, AT).await.unwrap(), log_id);
+    }
+
+    #[tokio::test]
+    async fn a_log_of_which_all_was_trimmed_gets_no_other_id() {
+        let log = MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1))));
+        let entropy = SeededEntropy::new(1);
+        log.create(AT.store, PartitionCount(1)).await.unwrap();
+        let log_id = open_log(&log, &entropy, AT).await.unwrap();
+        let end = log.bounds(AT).await.unwrap().end;
+        log.trim(AT, end).await.unwrap();
+        let error = open_log(&log, &entropy, AT).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Unavailable, "{error} of {log_id:?}");
+        assert_eq!(log.bounds(AT).await.unwrap().end, end, "nothing was appended");
     }
 }

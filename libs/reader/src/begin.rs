@@ -21,9 +21,10 @@ use forebay_core::limits::READER_COPY_LOOK_SOON_MS;
 use forebay_core::{Error, Result};
 use forebay_index::{Beginning, LiveDirectory};
 use forebay_log::disk::Disk;
+use forebay_snapshot::in_place;
 
 use crate::budget::MemoryBudget;
-use crate::checkpoint::{CheckpointDirectory, Checkpoints, NamedStore, blocking};
+use crate::checkpoint::{CheckpointDirectory, Checkpoints, NamedStore};
 use crate::closing::closed;
 use crate::options::ReaderOptions;
 
@@ -123,7 +124,7 @@ pub(crate) async fn begin(
             }
         }
         if !to_make.is_empty() {
-            blocking(|| places.live.make(named.store, to_make.iter().copied(), seed))?;
+            in_place(|| places.live.make(named.store, to_make.iter().copied(), seed))?;
         }
         for partition in to_make {
             let beginning = Beginning::live(&places.live, places.at(partition))?;

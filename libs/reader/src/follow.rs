@@ -13,8 +13,9 @@ use forebay_core::limits::{
 };
 use forebay_core::{Error, Result};
 use forebay_index::{Index, PartitionPhase, PartitionStatus};
+use forebay_snapshot::in_place;
 
-use crate::checkpoint::{CheckpointDirectory, Checkpoints, blocking};
+use crate::checkpoint::{CheckpointDirectory, Checkpoints};
 use crate::closing::Running;
 use crate::connect::connect;
 use crate::generation::Generation;
@@ -154,7 +155,7 @@ impl Follower {
     /// Those of [`Index::hold`](forebay_index::Index::hold).
     fn take_copy(&self) -> Result<Generation> {
         let (shared, at) = (&self.shared, self.partition.at);
-        let (writer, resumed) = blocking(|| {
+        let (writer, resumed) = in_place(|| {
             self.directory.sweep();
             self.index.hold(at.partition)
         })?;

@@ -11,12 +11,13 @@
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion};
+use forebay_core::key::Key;
 use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{Following, Image, PartitionPhase, Resumed, SchemaSet};
 use forebay_log::Bounds;
+use forebay_snapshot::ImageState;
 
-use crate::checkpoint::Head;
 use crate::progress::{CatchUp, Phase, Progress, Rebuilding, Served};
 use crate::storage::CopyWriter;
 
@@ -149,8 +150,8 @@ impl Generation {
     pub(crate) fn open(&mut self, bounds: Bounds) -> Result<()> {
         if bounds.start > self.state.offset_applied {
             let message = format!(
-                "the log starts at offset {}, and this build restores no snapshot of what was \
-                 before; restore the log",
+                "the log starts at offset {}, and there is no snapshot of what was before; give \
+                 the reader the folder of the snapshots",
                 bounds.start
             );
             return Err(self.locate(Error::unavailable(message)));
@@ -158,7 +159,8 @@ impl Generation {
         // Truncated since, above what is applied: there is less to catch up with.
         let is_first = self.opened.is_none_or(|opened| bounds.end < opened.end);
         if is_first {
-            self.opened = Some(bounds);
+            let start = bounds.start.max(self.state.offset_applied);
+            self.opened = Some(Bounds { start, ..bounds });
         }
         self.writer.note_following(self.following());
         self.writer.publish_following();
@@ -186,6 +188,11 @@ impl Generation {
         self.clock_error_us = Some(micros);
     }
 
+    /// Whether it has begun with nothing yet.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.opened.is_none() && self.state.log_id.is_none()
+    }
+
     pub(crate) fn is_opened(&self) -> bool {
         self.opened.is_some()
     }
@@ -200,12 +207,13 @@ impl Generation {
 
     /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while
     /// the copy is broken or built beside another.
-    pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<Head> {
+    pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<ImageState> {
         let is_whole = !self.is_broken && self.waiting.is_none();
         let is_kept = self.is_served() && is_whole && self.state.log_id.is_some();
         let opened = self.opened.filter(|_| is_kept)?;
         let (state, append_time) = (self.state.clone(), self.append_time);
-        Some(Head { state, append_time, clock_error_us, opened })
+        let opened = Some((opened.start, opened.end));
+        Some(ImageState { state, append_time, clock_error_us, opened })
     }
 
     /// The writer of the copy that follows the log.
@@ -228,13 +236,74 @@ impl Generation {
     ///
     /// # Errors
     /// Those of [`PartitionWriter::start_rebuild_of`].
-    pub(crate) fn restore(&mut self, head: Head, image: &Image) -> Result<()> {
-        self.writer.start_rebuild_of(image, &head.state)?;
+    pub(crate) fn restore(&mut self, head: ImageState, image: &Image) -> Result<()> {
+        self.begin_with(image, &head.state)?;
+        self.take_over(head)
+    }
+
+    /// Begins again with an image, in place of what is built now or has begun empty. Readers see
+    /// none of it before [`Generation::take_over`].
+    ///
+    /// # Errors
+    /// Those of [`PartitionWriter::start_rebuild_of`]; the copy is as it was.
+    pub(crate) fn begin_with(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
+        self.writer.start_rebuild_of(image, state)
+    }
+
+    /// Lays documents over what it has begun with, of this state.
+    ///
+    /// # Errors
+    /// Those of [`CopyWriter::lay_over`]; it is given up by [`Generation::give_up`].
+    pub(crate) fn lay_over(
+        &mut self,
+        writes: Vec<(Key, Option<Vec<u8>>)>,
+        state: &PartitionState,
+    ) -> Result<()> {
+        self.writer.lay_over(writes, state)
+    }
+
+    /// Notes the state that all makes which was laid over an image of another state.
+    ///
+    /// # Errors
+    /// Those of [`CopyWriter::apply`]; it is given up by [`Generation::give_up`].
+    pub(crate) fn note_state(
+        &mut self,
+        base: &PartitionState,
+        state: &PartitionState,
+    ) -> Result<()> {
+        // Those that were forgotten since, too.
+        let windows = base.dedup.windows().into_iter().chain(state.dedup.windows());
+        let clients = windows.map(|(client, _)| client).collect();
+        let sources = state.sources.keys().copied().collect();
+        let applied = Applied { clients, sources, ..Applied::default() };
+        self.writer.apply(&applied, state)
+    }
+
+    /// Gives up what was begun: the copy is empty.
+    pub(crate) fn give_up(&mut self) {
+        let given_up = match self.is_served() {
+            true => self.writer.abandon_rebuild(),
+            false => self.writer.start_rebuild(),
+        };
+        if let Err(error) = given_up {
+            tracing::debug!(%error, "the next attempt gives it up");
+        }
+    }
+
+    /// Goes on with what was begun, as of this state. Readers see it now, unless they have an older
+    /// copy: then once it may take that one's place.
+    ///
+    /// # Errors
+    /// Those of [`CopyWriter::publish_rebuild`].
+    pub(crate) fn take_over(&mut self, head: ImageState) -> Result<()> {
         self.append_time = head.append_time;
-        self.opened = Some(head.opened);
-        self.clock_error_us = head.clock_error_us;
+        let bounds = |(start, end)| Bounds { start, end, server_time: None };
+        self.opened = head.opened.map(bounds);
+        self.clock_error_us = head.clock_error_us.or(self.clock_error_us);
         self.writer.note_following(self.following());
-        self.writer.publish_rebuild()?;
+        if self.is_served() {
+            self.writer.publish_rebuild()?;
+        }
         self.state = head.state;
         self.shown = self.served();
         Ok(())

@@ -6,16 +6,18 @@
 //! your writes, a bound on age, the latest) is `semantics.md` 5, and each promise has its file:
 //! `tail` and `generation` apply, `connect` checks the log, `progress` is what the tail publishes,
 //! `age`, `wait` and `barrier` are what reads ask for, `ready` and `status` are what operators ask
-//! for, and `checkpoint` is what a restart goes on from.
+//! for, `checkpoint` is what a restart goes on from, and `bootstrap` what a copy begins with.
 //!
 //! `memory` is a reader without a log, for tests of programs that read.
 //!
-//! The log, the catalog, the clock, randomness, the disk and the way to append a barrier are
-//! arguments; the reader opens no socket, and no file but those of its checkpoints.
+//! The log, the catalog, the snapshots, the clock, randomness, the disk and the way to append a
+//! barrier are arguments; the reader opens no socket, and no file but those of its checkpoints and
+//! of a snapshot that it begins with.
 
 mod age;
 mod barrier;
 mod begin;
+mod bootstrap;
 mod budget;
 mod callback;
 mod checkpoint;
@@ -36,6 +38,7 @@ mod status;
 mod storage;
 mod store_follower;
 mod tail;
+mod versions;
 mod wait;
 
 pub use barrier::{Barriers, LogBarriers};
@@ -43,7 +46,7 @@ pub use checkpoint::CheckpointOptions;
 pub use memory::{Forced, MemoryReader};
 pub use metrics::ReaderMetrics;
 pub use options::{OnSkipped, PartitionFilter, ReaderOptions, ReaderParts, Skipped};
-pub use progress::{CatchUp, CheckpointCounts, Counts, Phase, Rebuilding};
+pub use progress::{CatchUp, CheckpointCounts, Counts, Fetching, Phase, Rebuilding};
 pub use read::Read;
 pub use reader::Reader;
 pub use shared::OnSchemaChange;

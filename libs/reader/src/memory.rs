@@ -37,6 +37,7 @@ use crate::progress::{CatchUp, Counts, Phase, Served};
 use crate::reader::{Reader, share};
 use crate::ready::Readiness;
 use crate::shared::Shared;
+use crate::versions::Followed;
 
 /// A state that the owner of a reader in memory puts it into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,7 @@ impl MemoryReader {
             barriers: Arc::clone(&replicas) as Arc<dyn Barriers>,
             on_skipped: None,
             disk: None,
+            replicator: None,
         };
         let version = definition.version;
         let options = ReaderOptions::new(&definition.name);
@@ -132,7 +134,7 @@ impl MemoryReader {
         let _ = replicas.shared.set(Arc::downgrade(&shared));
         shared.note_progress(version);
         shared.observe_readiness(now);
-        Ok(Self { reader: Reader::over(shared, index), replicas })
+        Ok(Self { reader: Reader::over(Followed { shared, index }), replicas })
     }
 
     /// The reader itself.
@@ -152,7 +154,7 @@ impl MemoryReader {
         version: SchemaVersion,
         mut changes: Vec<Change>,
     ) -> Result<(LogId, Position, Vec<ChangeResult>)> {
-        let shared = self.open_shared()?;
+        let shared = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
         let showing = held.showing;
         let replica = held.replica(partition)?;
@@ -184,7 +186,7 @@ impl MemoryReader {
     /// # Errors
     /// `Closed`; `InvalidArgument`, `NotFound` or `LimitExceeded` with the reason why it cannot be.
     pub fn alter(&self, alterations: &[Alteration]) -> Result<Arc<SchemaAt>> {
-        let shared = self.open_shared()?;
+        let shared = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
         let newest = Arc::clone(shared.storage.schemas().newest());
         let definition = newest.definition.altered(alterations);
@@ -210,7 +212,7 @@ impl MemoryReader {
     /// # Errors
     /// `Closed`; `InvalidArgument` for a time before the one that it shows.
     pub fn set_clock(&self, now: Timestamp) -> Result<()> {
-        let shared = self.open_shared()?;
+        let shared = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
         if now < self.replicas.clock.now() {
             let message = "the clock goes forward only; open another reader for an earlier time";
@@ -232,7 +234,7 @@ impl MemoryReader {
     /// # Errors
     /// `Closed`.
     pub fn force(&self, state: Forced) -> Result<()> {
-        let shared = self.open_shared()?;
+        let shared = &*self.open_shared()?;
         let mut held = self.replicas.held.lock();
         let now = self.replicas.clock.now();
         held.showing = match state {
@@ -258,7 +260,7 @@ impl MemoryReader {
         Ok(())
     }
 
-    fn open_shared(&self) -> Result<&Shared> {
+    fn open_shared(&self) -> Result<Arc<Shared>> {
         let shared = self.reader.shared();
         shared.closing.check().map_err(|error| error.with_store(&shared.name))?;
         Ok(shared)

@@ -14,6 +14,8 @@ use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_log::disk::Disk;
 use forebay_log::{CatalogFollower, ChangeLog};
+use forebay_snapshot::SnapshotStore;
+use tonic::transport::Channel;
 
 use crate::age::check_bound;
 use crate::barrier::Barriers;
@@ -82,6 +84,10 @@ pub struct ReaderOptions {
     pub keep_outcomes: bool,
     /// Where and how often to write checkpoints, from which a restart goes on; `None` writes none.
     pub checkpoint: Option<CheckpointOptions>,
+    /// Where the snapshots lie that copies begin with, which spares reading the whole log, and
+    /// takes the place of what was trimmed of it. Their images are fetched into the directory of
+    /// the checkpoints. `None` begins with the log.
+    pub snapshots: Option<SnapshotStore>,
     /// Bytes of memory that the documents and their index may take; `None` is half of the smaller
     /// of the control group's limit and the host's memory, and less where that would leave below
     /// 56 MiB and 8 for each partition. Where an entry needs more, the reader spills, if it may;
@@ -106,6 +112,7 @@ impl ReaderOptions {
             open_timeout: Duration::from_millis(READER_OPEN_TIMEOUT_MS),
             keep_outcomes: false,
             checkpoint: None,
+            snapshots: None,
             memory_budget: None,
             spill_bytes_max: 0,
         }
@@ -160,4 +167,7 @@ pub struct ReaderParts {
     pub on_skipped: Option<OnSkipped>,
     /// The disk of the checkpoints; needed with [`ReaderOptions::checkpoint`] only.
     pub disk: Option<Arc<dyn Disk>>,
+    /// A connection to a replicator whose shards copies begin with where there is no snapshot and
+    /// the log is long, or was trimmed; `None` begins with the log.
+    pub replicator: Option<Channel>,
 }

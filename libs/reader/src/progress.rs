@@ -72,6 +72,15 @@ pub(crate) fn percent(done: u64, total: u64) -> u8 {
     (u128::from(done.min(total)) * 100 / u128::from(total)) as u8
 }
 
+/// How much of a snapshot's image is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fetching {
+    /// Bytes that are.
+    pub bytes: u64,
+    /// All of them.
+    pub bytes_in_all: u64,
+}
+
 /// What of its log a partition's documents come from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Served {
@@ -126,6 +135,10 @@ pub struct Counts {
     pub log_errors: u64,
     /// Copies that were begun after the first.
     pub rebuilds: u64,
+    /// Copies that were begun with a snapshot.
+    pub bootstraps: u64,
+    /// Snapshots that could not be had, or not be used.
+    pub bootstraps_failed: u64,
     /// What happened to checkpoints.
     pub checkpoints: CheckpointCounts,
 }
@@ -168,6 +181,8 @@ impl Counts {
         self.too_large += other.too_large;
         self.log_errors += other.log_errors;
         self.rebuilds += other.rebuilds;
+        self.bootstraps += other.bootstraps;
+        self.bootstraps_failed += other.bootstraps_failed;
         self.checkpoints.add(&other.checkpoints);
     }
 }
@@ -183,6 +198,8 @@ pub(crate) struct Progress {
     pub catch_up: CatchUp,
     /// The log's end, as last heard.
     pub end: Offset,
+    /// How far the snapshot is that the copy is to begin with, while it is fetched.
+    pub fetching: Option<Fetching>,
     pub rebuilding: Option<Rebuilding>,
     /// Last request for a check of the log id that was carried out.
     pub checked: u64,

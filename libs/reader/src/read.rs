@@ -4,8 +4,10 @@
 //! (wait until a token or a barrier is applied) or is asked per key (is the partition caught up, is
 //! it fresh enough). A refusal says why, with the partition's progress or age.
 
+use std::sync::Arc;
 use std::time::Duration;
 
+use arc_swap::Guard;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::PartitionId;
 use forebay_core::value::FieldType;
@@ -22,6 +24,7 @@ use crate::age::check_bound;
 use crate::partition::not_serving;
 use crate::reader::Reader;
 use crate::shared::Shared;
+use crate::versions::Followed;
 
 /// What a read waits for before it reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -149,8 +152,8 @@ impl Reader {
         age_max: Option<Duration>,
         with: impl FnOnce(&View<'_>) -> Result<T>,
     ) -> Result<T> {
-        let shared = self.shared();
-        shared.admitted(age_max, |at| with(&self.index().view(at)))
+        let now = self.now();
+        now.shared.admitted(age_max, |at| with(&now.index.view(at)))
     }
 
     /// As [`Reader::read_local`] without a bound, for callers that must not wait for a disk either:
@@ -159,8 +162,8 @@ impl Reader {
     /// # Errors
     /// `Closed`, `Unavailable`; those of `with`.
     pub fn read_in_memory<T>(&self, with: impl FnOnce(&View<'_>) -> Result<T>) -> Result<T> {
-        let shared = self.shared();
-        shared.admitted(None, |at| with(&self.index().view(at.only_memory())))
+        let now = self.now();
+        now.shared.admitted(None, |at| with(&now.index.view(at.only_memory())))
     }
 
     /// The partition that a key belongs to, followed or not.
@@ -169,8 +172,7 @@ impl Reader {
     /// `InvalidArgument` for a key of another type, `LimitExceeded` for one that is too long,
     /// `Closed`.
     pub fn partition_of<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Result<PartitionId> {
-        self.open_shared()?;
-        self.index().partition_of(key)
+        self.open_now()?.index.partition_of(key)
     }
 
     /// The partitions that these keys belong to, each once, in order.
@@ -193,8 +195,8 @@ impl Reader {
     ///
     /// [`Index::handle`]: forebay_index::Index::handle
     pub fn handle(&self, field: &str, asked: FieldType) -> Result<FieldHandle> {
-        let shared = self.open_shared()?;
-        self.index().handle(field, asked).map_err(|error| error.with_store(&shared.name))
+        let now = self.open_now()?;
+        now.index.handle(field, asked).map_err(|error| error.with_store(self.store()))
     }
 
     /// Resolves a field by name or alias, to be read as its own type of now.
@@ -202,8 +204,8 @@ impl Reader {
     /// # Errors
     /// `NotFound` for a field that the store does not have, `Closed`.
     pub fn handle_of_own_type(&self, field: &str) -> Result<FieldHandle> {
-        let shared = self.open_shared()?;
-        self.index().handle_of_own_type(field).map_err(|error| error.with_store(&shared.name))
+        let now = self.open_now()?;
+        now.index.handle_of_own_type(field).map_err(|error| error.with_store(self.store()))
     }
 
     /// Plans a gather of these fields into a matrix; see [`GatherPlan`].
@@ -215,20 +217,20 @@ impl Reader {
         fields: &[GatherField<'_>],
         conversion: Conversion,
     ) -> Result<GatherPlan<E>> {
-        let shared = self.open_shared()?;
-        self.index().plan_gather(fields, conversion).map_err(|e| e.with_store(&shared.name))
+        let now = self.open_now()?;
+        now.index.plan_gather(fields, conversion).map_err(|e| e.with_store(self.store()))
     }
 
-    /// What the reader shares, unless it is closed.
-    fn open_shared(&self) -> Result<&Shared> {
-        let shared = self.shared();
-        shared.closing.check()?;
-        Ok(shared)
+    /// What the reader answers from, unless it is closed.
+    fn open_now(&self) -> Result<Guard<Arc<Followed>>> {
+        let now = self.now();
+        now.shared.closing.check()?;
+        Ok(now)
     }
 
     /// Starts a scan of all followed partitions; see [`Reader::scan_next`].
     pub fn scan(&self) -> Scan {
-        self.index().scan()
+        self.now().index.scan()
     }
 
     /// Visits up to `documents_max` more documents of a scan and answers how many there were; 0 is

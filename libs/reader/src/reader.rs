@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
+use arc_swap::Guard;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{
     ClientId, LogId, PartitionId, PartitionRef, Position, SchemaVersion, Sequence, StoreId,
@@ -30,6 +31,7 @@ use crate::partition::Partition;
 use crate::shared::{OnSchemaChange, Shared};
 use crate::status::ReaderStatus;
 use crate::tail::{Tail, reader_backoff};
+use crate::versions::{Followed, Versions, change_versions};
 
 /// An embedded replica of some or all partitions of one store. Cheap to clone, safe to share
 /// between threads; the last clone that goes closes it.
@@ -43,13 +45,14 @@ pub struct Reader {
 
 /// Closes when the last reader that shares it goes.
 struct Handle {
-    shared: Arc<Shared>,
-    index: Index,
+    /// Name of its store.
+    name: String,
+    versions: Arc<Versions>,
 }
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.shared.closing.close();
+        self.versions.close();
     }
 }
 
@@ -94,34 +97,33 @@ impl Reader {
                 CheckpointDirectory::open(&options, disk).map_err(at_store)?
             }
         };
-        let (shared, index) = match directory {
-            Some(directory) if directory.is_shared() && !options.keep_outcomes => {
-                open_shared(options, parts, versions, directory, ahead).await
-            }
-            directory => open_alone(options, parts, versions, directory),
-        }
-        .map_err(at_store)?;
-        Ok(Self::over(shared, index))
+        let opening = Opening { options, parts, directory };
+        let followed = opening.open(versions, ahead, None).await.map_err(at_store)?;
+        let reader = Self::over(followed);
+        tokio::spawn(change_versions(Arc::downgrade(&reader.handle.versions), opening));
+        Ok(reader)
     }
 
     /// The reader of what is set up already.
-    pub(crate) fn over(shared: Arc<Shared>, index: Index) -> Self {
-        Self { handle: Arc::new(Handle { shared, index }) }
+    pub(crate) fn over(followed: Followed) -> Self {
+        let name = followed.shared.name.clone();
+        Self { handle: Arc::new(Handle { name, versions: Arc::new(Versions::of(followed)) }) }
     }
 
+    /// The version of the documents that a call answers from, all of it.
     #[inline]
-    pub(crate) fn shared(&self) -> &Arc<Shared> {
-        &self.handle.shared
+    pub(crate) fn now(&self) -> Guard<Arc<Followed>> {
+        self.handle.versions.now()
     }
 
-    #[inline]
-    pub(crate) fn index(&self) -> &Index {
-        &self.handle.index
+    /// As [`Reader::now`], for what is no read: it may wait.
+    pub(crate) fn shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.now().shared)
     }
 
     /// Name of its store.
     pub fn store(&self) -> &str {
-        &self.shared().name
+        &self.handle.name
     }
 
     /// The definition at the newest schema version that any of its partitions has seen; before the
@@ -162,16 +164,17 @@ impl Reader {
 
     /// Counts and sizes since the reader was opened.
     pub fn metrics(&self) -> ReaderMetrics {
-        ReaderMetrics::of(self.shared(), self.index())
+        let now = self.now();
+        ReaderMetrics::of(&now.shared, &now.index)
     }
 
-    /// The memory of the documents, for measuring what an access to it costs.
+    /// Calls `with` with the memory of the documents, for measuring what an access to it costs.
     ///
     /// # Errors
     /// `Unavailable` when a shared copy cannot be mapped.
     #[doc(hidden)]
-    pub fn memory_lines(&self) -> Result<MemoryLines<'_>> {
-        self.index().memory_lines()
+    pub fn with_memory_lines<T>(&self, with: impl FnOnce(MemoryLines<'_>) -> T) -> Result<T> {
+        self.now().index.memory_lines().map(with)
     }
 
     /// Waits until everything that the token speaks of is applied here, at most `timeout` long.
@@ -224,7 +227,7 @@ impl Reader {
     /// stop. Waits for nothing: a reader that keeps checkpoints writes a last one of each partition
     /// meanwhile, see [`Reader::shut_down`]. A second call changes nothing.
     pub fn close(&self) {
-        self.shared().closing.close();
+        self.handle.versions.close();
     }
 
     /// Closes, and waits until its tasks have ended: the last checkpoints are durable then, where
@@ -236,7 +239,38 @@ impl Reader {
     /// # Errors
     /// `DeadlineExceeded` when they have not ended in this time; the reader is closed all the same.
     pub async fn shut_down(&self, timeout: Duration) -> Result<()> {
-        self.shared().shut_down(timeout).await
+        self.handle.versions.shut_down(timeout).await
+    }
+}
+
+/// What a version of the documents is followed with.
+pub(crate) struct Opening {
+    pub options: ReaderOptions,
+    pub parts: ReaderParts,
+    pub directory: Option<Arc<CheckpointDirectory>>,
+}
+
+impl Opening {
+    /// Begins to follow the version of these definitions, in so many bytes of memory, if that is
+    /// told.
+    ///
+    /// # Errors
+    /// Those of [`Reader::open`].
+    pub(crate) async fn open(
+        &self,
+        versions: Vec<Arc<SchemaAt>>,
+        ahead: Option<Ahead>,
+        memory: Option<u64>,
+    ) -> Result<Followed> {
+        let (mut options, parts) = (self.options.clone(), self.parts.clone());
+        options.memory_budget = memory.or(options.memory_budget);
+        let (shared, index) = match self.directory.clone() {
+            Some(directory) if directory.is_shared() && !options.keep_outcomes => {
+                open_shared(options, parts, versions, directory, ahead).await
+            }
+            directory => open_alone(options, parts, versions, directory),
+        }?;
+        Ok(Followed { shared, index })
     }
 }
 
@@ -383,8 +417,8 @@ async fn ask_for_store(
 ) -> Result<Vec<Arc<SchemaAt>>> {
     if let Ok(schema) = parts.catalog.catalog().by_name(name) {
         // Known already: an unreachable log keeps nobody from opening.
-        let store = schema.definition.store;
-        return Ok(versions_of(parts, store));
+        let live = schema.definition.versions.live().kept_as;
+        return Ok(versions_of(parts, live));
     }
     let mut backoff = reader_backoff();
     let end = loop {
@@ -397,11 +431,11 @@ async fn ask_for_store(
         }
     };
     parts.catalog.wait_applied(end, wait_max).await?;
-    let store = parts.catalog.catalog().by_name(name)?.definition.store;
-    Ok(versions_of(parts, store))
+    let live = parts.catalog.catalog().by_name(name)?.definition.versions.live().kept_as;
+    Ok(versions_of(parts, live))
 }
 
-fn versions_of(parts: &ReaderParts, store: StoreId) -> Vec<Arc<SchemaAt>> {
+pub(crate) fn versions_of(parts: &ReaderParts, store: StoreId) -> Vec<Arc<SchemaAt>> {
     let catalog = parts.catalog.catalog();
     catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
 }

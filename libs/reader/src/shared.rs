@@ -10,7 +10,7 @@ use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion,
 use forebay_core::limits::READER_LOG_TIMEOUT_MS;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_log::Appended;
+use forebay_log::{Appended, follow_version};
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
@@ -29,6 +29,9 @@ pub type OnSchemaChange = Arc<dyn Fn(&Arc<SchemaAt>) + Send + Sync>;
 /// What all parts of one reader share.
 pub(crate) struct Shared {
     pub name: String,
+    /// The store whose logs are followed.
+    pub home: StoreId,
+    /// What the version of its documents that is followed is kept as.
     pub store: StoreId,
     pub count: PartitionCount,
     pub options: ReaderOptions,
@@ -58,6 +61,13 @@ impl SchemaChanges {
     pub(crate) fn register(&self, callback: OnSchemaChange) {
         self.callbacks.lock().push(callback);
     }
+
+    /// Takes over who wants to know, and what they know.
+    pub(crate) fn go_on_from(&self, before: &Self) {
+        let mut newest = self.newest.lock();
+        *newest = (*newest).max(*before.newest.lock());
+        self.callbacks.lock().append(&mut before.callbacks.lock());
+    }
 }
 
 impl Shared {
@@ -67,12 +77,14 @@ impl Shared {
     /// `InvalidArgument` for options that this store cannot fulfil.
     pub(crate) fn over(
         options: ReaderOptions,
-        parts: ReaderParts,
+        mut parts: ReaderParts,
         definition: &Definition,
         storage: Arc<dyn Storage>,
     ) -> Result<Self> {
         options.check(definition)?;
-        let (store, count) = (definition.store, definition.partitions);
+        parts.log = follow_version(parts.log, definition);
+        let (home, store) = (definition.versions.home(), definition.store);
+        let count = definition.partitions;
         let partition = |partition: PartitionId| {
             let at = PartitionRef { store, partition };
             let follows = options.partitions.follows(partition);
@@ -81,6 +93,7 @@ impl Shared {
         };
         Ok(Self {
             name: options.store.clone(),
+            home,
             store,
             count,
             storage,
@@ -100,7 +113,17 @@ impl Shared {
     pub(crate) fn schema(&self) -> Arc<SchemaAt> {
         let schemas = self.storage.schemas();
         let seen = schemas.get(self.schema_version());
-        Arc::clone(seen.unwrap_or_else(|| schemas.newest()))
+        self.of_home(seen.unwrap_or_else(|| schemas.newest()))
+    }
+
+    /// A definition as the store's own, whatever its version of the documents is kept as.
+    fn of_home(&self, schema: &Arc<SchemaAt>) -> Arc<SchemaAt> {
+        if self.store == self.home {
+            return Arc::clone(schema);
+        }
+        let catalog = self.parts.catalog.catalog();
+        let own = catalog.store(self.home).and_then(|own| own.at(schema.definition.version));
+        Arc::clone(own.unwrap_or(schema))
     }
 
     /// Closes, and waits until all that follows has ended.
@@ -168,6 +191,7 @@ impl Shared {
         at: PartitionRef,
         barrier: &Entry,
     ) -> Result<Appended> {
+        let at = PartitionRef { store: self.home, ..at };
         let append = self.parts.barriers.append_barrier(at, encode_entry(barrier)?);
         tokio::time::timeout(Duration::from_millis(READER_LOG_TIMEOUT_MS), append)
             .await
@@ -185,6 +209,7 @@ impl Shared {
         // Held while the callbacks run, so that they hear the versions in their order.
         let callbacks = self.schema.callbacks.lock().clone();
         if let Some(schema) = self.storage.schemas().get(version) {
+            let schema = &self.of_home(schema);
             for callback in callbacks {
                 call_back("on_schema_change", || callback(schema));
             }

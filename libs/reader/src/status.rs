@@ -6,7 +6,7 @@ use forebay_core::Error;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{LogId, Offset, PartitionId, Position, SchemaVersion};
 
-use crate::progress::{CatchUp, Counts, Phase, Rebuilding, percent};
+use crate::progress::{CatchUp, Counts, Fetching, Phase, Rebuilding, percent};
 use crate::shared::Shared;
 
 /// One partition of a reader at one moment.
@@ -40,6 +40,8 @@ pub struct PartitionStatus {
     pub bytes: u64,
     /// How far the first copy is; whole once the partition serves.
     pub catch_up: CatchUp,
+    /// How far the snapshot is that the copy is to begin with, while it is fetched.
+    pub fetching: Option<Fetching>,
     /// The copy that is built beside the served one, if any.
     pub rebuilding: Option<Rebuilding>,
     /// Why the partition applies nothing until this process is upgraded or restarted.
@@ -59,7 +61,8 @@ pub struct ReaderStatus {
     pub is_ready: bool,
     /// The phase of the partition that is furthest from serving.
     pub phase: Phase,
-    /// How much of all first copies is done, 0 to 100.
+    /// How much of all first copies is done, 0 to 100: of the snapshots that they begin with while
+    /// any is fetched, then of the logs behind them.
     pub percent: u8,
     /// Time until all first copies are done, at the mean rate since open; `None` before there is a
     /// rate, zero when they are done.
@@ -116,6 +119,7 @@ impl Shared {
                 documents: held.documents,
                 bytes: held.key_bytes + held.row_bytes,
                 catch_up: picture.catch_up,
+                fetching: picture.fetching,
                 rebuilding: picture.rebuilding,
                 halted: picture.halted,
                 trouble: picture.trouble,
@@ -125,6 +129,12 @@ impl Shared {
     }
 
     fn work(&self, partitions: &[PartitionStatus]) -> (u64, u64) {
+        let mut fetching = partitions.iter().filter_map(|partition| partition.fetching).peekable();
+        if fetching.peek().is_some() {
+            // Bytes and offsets do not add up, and these come first.
+            let add = |(done, all), of: Fetching| (done + of.bytes, all + of.bytes_in_all);
+            return fetching.fold((0, 0), add);
+        }
         let done = partitions.iter().map(|partition| partition.catch_up.done()).sum();
         (done, partitions.iter().map(|partition| partition.catch_up.total()).sum())
     }

@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
+use forebay_core::key::Key;
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::state_rows::SkippedRecord;
 use forebay_core::{Error, Result};
@@ -72,6 +73,27 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
     fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
         let _ = (image, state);
         Err(Error::unsupported("this copy goes on from no image"))
+    }
+
+    /// Lays documents over a copy that has begun with an image, of this state: none of it counts
+    /// before an entry does, or the state that all of it makes.
+    ///
+    /// # Errors
+    /// As [`CopyWriter::apply`]; the copy is then given up.
+    fn lay_over(
+        &mut self,
+        writes: Vec<(Key, Option<Vec<u8>>)>,
+        state: &PartitionState,
+    ) -> Result<()> {
+        self.apply(&Applied { writes, ..Applied::default() }, state)
+    }
+
+    /// Throws the copy that is built away; what follows goes to the one that readers see.
+    ///
+    /// # Errors
+    /// Where it cannot be; the next one that is started throws it away.
+    fn abandon_rebuild(&mut self) -> Result<()> {
+        Err(Error::unsupported("a copy that is built here is not given up"))
     }
 
     /// Makes the copy that is built the one that readers see. Without one nothing happens.
@@ -160,6 +182,11 @@ impl CopyWriter for PartitionWriter {
 
     fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
         self.start_rebuild_of(image, state)
+    }
+
+    fn abandon_rebuild(&mut self) -> Result<()> {
+        self.abandon_rebuild();
+        Ok(())
     }
 
     fn publish_rebuild(&mut self) -> Result<()> {

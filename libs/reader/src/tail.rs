@@ -5,6 +5,8 @@
 //! connect again), the copy cannot go on with this log (build another beside it), an entry is newer
 //! than this build (halt), or an invariant broke (poison, then build another).
 
+mod beginning;
+
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,6 +29,7 @@ use forebay_core::outcome::Outcome;
 use forebay_core::state_rows::SkippedRecord;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::LogRecord;
+use forebay_snapshot::in_place;
 use forebay_wire::entry::decode_entry;
 use futures::FutureExt;
 use tokio::task::JoinHandle;
@@ -34,7 +37,7 @@ use tokio::time::Sleep;
 
 use crate::age::clock_error_us;
 use crate::callback::{call_back, panic_text};
-use crate::checkpoint::{Checkpoints, blocking, due};
+use crate::checkpoint::{Checkpoints, due};
 use crate::closing::Running;
 use crate::connect::{Connected, check_continues, connect, read, read_one};
 use crate::generation::{Generation, Step, Stop};
@@ -73,6 +76,8 @@ pub(crate) struct Tail {
     /// How long the exchange took that the clock error was measured by, in microseconds.
     clock_exchange_us: i64,
     checkpoints: Option<Checkpoints>,
+    /// How often there was nothing to be had that the copy could begin with.
+    begin_attempts: u32,
     /// What the copy skipped before it was opened here, and nobody was told of yet.
     skipped_before: BTreeMap<Offset, SkippedRecord>,
     /// What the memory of the copy needs, done beside the tail.
@@ -128,6 +133,7 @@ impl Tail {
             is_clock_measured: false,
             clock_exchange_us: 0,
             checkpoints,
+            begin_attempts: 0,
             skipped_before: BTreeMap::new(),
             upkeep: None,
             _running: running,
@@ -245,12 +251,18 @@ impl Tail {
         let asked = self.partition.board.checks_asked();
         let parts = &self.shared.parts;
         let connected = connect(&*parts.log, self.partition.at, &*parts.clock).await;
-        let connected = connected.map_err(Pause::Retry)?;
+        let mut connected = connected.map_err(Pause::Retry)?;
+        if self.following.is_empty() && self.begin(&connected).await? {
+            // Which took its time, and the log has gone on.
+            let (at, parts) = (self.partition.at, &self.shared.parts);
+            let again = connect(&*parts.log, at, &*parts.clock).await;
+            connected = again.map_err(Pause::Retry)?;
+        }
         self.note_clock(&connected);
-        let continues = if self.following.is_opened() {
-            check_continues(&connected, self.following.state()).map_err(Pause::Rebuild)
-        } else {
+        let continues = if self.following.is_empty() {
             Ok(())
+        } else {
+            check_continues(&connected, self.following.state()).map_err(Pause::Rebuild)
         };
         let continues = match continues {
             Ok(()) => self.following.open(connected.bounds).map_err(Pause::Retry),
@@ -480,7 +492,7 @@ impl Tail {
     /// Goes on from the newest checkpoint that can be used, if there is one.
     async fn restore(&mut self) {
         let Some(checkpoints) = &mut self.checkpoints else { return };
-        let mut files = match blocking(|| checkpoints.files()) {
+        let mut files = match in_place(|| checkpoints.files()) {
             Ok(files) => files,
             Err(error) => return self.note_ignored(&error),
         };
@@ -508,7 +520,7 @@ impl Tail {
 
     async fn restore_from(&mut self, file: &Path) -> Result<()> {
         let Some(checkpoints) = &self.checkpoints else { return Ok(()) };
-        let (image, head) = blocking(|| checkpoints.open(file, self.following.state()))?;
+        let (image, head) = in_place(|| checkpoints.open(file, self.following.state()))?;
         let version = head.state.schema_version;
         if version != SchemaVersion(0) && !self.shared.learn_definitions(version)? {
             let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
@@ -520,7 +532,7 @@ impl Tail {
             }
         }
         let clock_error_us = head.clock_error_us;
-        blocking(|| self.following.restore(head, &image))?;
+        in_place(|| self.following.restore(head, &image))?;
         let following = &self.following;
         self.checkpoints.iter_mut().for_each(|kept| kept.note_restored(following, file));
         if let Some(micros) = clock_error_us {
@@ -567,7 +579,7 @@ impl Tail {
             let took_us = clock.now().micros_since(began).unsigned_abs();
             longest.is_some_and(|longest| Duration::from_micros(took_us) > longest)
         };
-        let written = blocking(|| checkpoints.write(following, clock_error_us, &is_late));
+        let written = in_place(|| checkpoints.write(following, clock_error_us, &is_late));
         checkpoints.rest(clock.now().micros_since(began));
         match written {
             Ok(false) => return,

@@ -81,7 +81,7 @@ impl Shared {
         partitions: &[PartitionId],
         timeout: Duration,
     ) -> Result<()> {
-        if token.store != self.store {
+        if token.store != self.home {
             let message = "the token is of another store; pass the one that a write to this store \
                            has answered";
             return Err(Error::invalid_argument(message).with_store(&self.name));

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::key::Key;
 use forebay_core::key_order::DOCUMENTS;
 use forebay_core::state_rows::{Followed, HEAD, Resumed, STATE_FROM, STATE_TO, write_changed};
 use forebay_core::{Error, Result};
@@ -44,14 +45,7 @@ impl ShardWriter {
         if applied.drop_all {
             batch.delete_range([DOCUMENTS], [DOCUMENTS + 1]);
         }
-        for (key, row) in &applied.writes {
-            let stored = self.shard.order.stored(key.as_bytes());
-            let stored = stored.map_err(|error| error.with_key_digest(key.digest()))?;
-            match row {
-                Some(row) => batch.put(stored, row),
-                None => batch.delete(stored),
-            }
-        }
+        self.put(&mut batch, &applied.writes)?;
         let write = |key: &[u8], row: Option<&[u8]>| match row {
             Some(row) => batch.put(key, row),
             None => batch.delete(key),
@@ -59,6 +53,29 @@ impl ShardWriter {
         let next_outcome = write_changed(applied, state, followed, self.next_outcome, write);
         self.shard.write(batch, state.partition_time)?;
         self.next_outcome = next_outcome;
+        Ok(())
+    }
+
+    /// Writes documents without a state: a copy that begins with them is none before an entry, or
+    /// their state, is applied to it.
+    ///
+    /// # Errors
+    /// As [`ShardWriter::apply`].
+    pub fn load(&mut self, writes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {
+        let mut batch = WriteBatch::default();
+        self.put(&mut batch, writes)?;
+        self.shard.write(batch, self.shard.partition_time())
+    }
+
+    fn put(&self, batch: &mut WriteBatch, writes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {
+        for (key, row) in writes {
+            let stored = self.shard.order.stored(key.as_bytes());
+            let stored = stored.map_err(|error| error.with_key_digest(key.digest()))?;
+            match row {
+                Some(row) => batch.put(stored, row),
+                None => batch.delete(stored),
+            }
+        }
         Ok(())
     }
 

@@ -1,24 +1,18 @@
 //! Real Kafka brokers on loopback for tests: started from the settings in `infra/kafka`, killed,
 //! stopped and restarted one by one, and gone when the test process is, however it ends.
-//!
-//! Brokers may live in a static, which Rust never drops, and a test process may be killed. So a
-//! guard process holds the other end of a pipe, is told which brokers run, and when the pipe closes
-//! it kills them and removes their folder.
 
-use std::env;
-use std::fs::{self, File};
-use std::io::Write;
-use std::net::TcpListener;
-use std::os::unix::process::CommandExt;
+use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, Command};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use tempfile::TempDir;
 
+use crate::processes::{self, Guard, ended, free_ports, random_hex, wait};
 use crate::tree;
+
+pub use crate::processes::Result;
 
 /// The folder of templates.
 const TEMPLATES: &str = "infra/kafka";
@@ -30,32 +24,6 @@ const JARS: &str = "kafka";
 const READY: &str = "Kafka Server started";
 /// Bound of a start; three brokers on a busy machine take some 20 s.
 const START_WAIT: Duration = Duration::from_secs(180);
-/// Bound of an orderly stop; a broker that lost its quorum never ends by itself.
-const STOP_WAIT: Duration = Duration::from_secs(20);
-const LOOK: Duration = Duration::from_millis(20);
-/// Ports are taken below those that outgoing connections get, so that a broker that is started
-/// again finds its own free.
-const PORTS: std::ops::Range<u16> = 12_000..32_000;
-const PORT_TRIES_MAX: usize = 200;
-const LOG_LINES_SHOWN: usize = 30;
-/// Serial collection and the first compiler alone start fastest; out of memory, a broker must die
-/// instead of hanging.
-const JAVA: [&str; 5] = [
-    "-Xmx128m",
-    "-XX:+UseSerialGC",
-    "-XX:TieredStopAtLevel=1",
-    "-Xshare:auto",
-    "-XX:+ExitOnOutOfMemoryError",
-];
-/// Each line names the brokers that run now; at the end of input they are killed.
-const GUARD: &str = "trap '' HUP INT TERM
-now=
-while read -r line; do now=$line; done
-[ -z \"$now\" ] || kill -KILL $now
-rm -rf -- \"$1\"";
-
-/// What these methods answer; the text says what to do next.
-pub type Result<T> = std::result::Result<T, String>;
 
 /// One broker, or three in three zones with a quorum of two. Nodes are counted from 1. All methods
 /// block; dropping kills every broker.
@@ -97,10 +65,7 @@ impl Brokers {
     /// As [`Brokers::start`].
     pub fn start_with(count: usize, overrides: &[(&str, &str)]) -> Result<Self> {
         let java = Java::find()?;
-        let folder = tempfile::Builder::new()
-            .prefix("forebay-brokers-")
-            .tempdir()
-            .map_err(|error| format!("make a folder for brokers: {error}"))?;
+        let folder = processes::folder("brokers")?;
         let nodes = lay_out(count, folder.path(), &java.templates, overrides)?;
         let guard = Mutex::new(Guard::start(folder.path())?);
         let brokers = Self { nodes, guard, java, _folder: folder };
@@ -132,9 +97,7 @@ impl Brokers {
         drop(broker);
         // The guard first: once the broker is waited for, its id may be somebody else's.
         self.tell_guard()?;
-        child.kill().map_err(|error| format!("kill broker {number}: {error}"))?;
-        child.wait().map_err(|error| format!("wait for broker {number}: {error}"))?;
-        Ok(())
+        processes::kill(&format!("broker {number}"), &mut child)
     }
 
     /// Stops a broker by SIGTERM, and kills it when it has not ended after 20 s. Stopping one that
@@ -145,10 +108,7 @@ impl Brokers {
     pub fn stop(&self, number: usize) -> Result<()> {
         let node = self.node(number)?;
         if let Some(child) = &mut *node.broker() {
-            let id = child.id().to_string();
-            let sent = Command::new("kill").args(["-TERM", &id]).stderr(Stdio::null()).status();
-            sent.map_err(|error| format!("send SIGTERM to broker {number}: {error}"))?;
-            wait(STOP_WAIT, || ended(child))?;
+            processes::ask_to_stop(child)?;
         }
         self.kill(number)
     }
@@ -229,50 +189,19 @@ impl Drop for Brokers {
 impl Java {
     /// Finds the settings, and Kafka's jars: those that are declared, or those that set-up fetched.
     fn find() -> Result<Self> {
-        let class_path = match env::var(DECLARED_JARS) {
-            Ok(jars) => joined(&tree::declared_paths(&jars)?),
-            Err(_) => jars_of_cargo()?.join("*").display().to_string(),
-        };
+        let class_path = processes::class_path(DECLARED_JARS, JARS)?;
         Ok(Self { templates: tree::find(TEMPLATES)?, class_path })
     }
 
     /// A program of Kafka's, which logs into the node's folder.
     fn command(&self, class: &str, node: &Node) -> Result<Command> {
-        let path = node.log_path();
-        let log = File::options().create(true).append(true).open(&path);
-        let log = log.map_err(|error| format!("open {}: {error}", path.display()))?;
-        let twin = log.try_clone().map_err(|error| format!("open {}: {error}", path.display()))?;
         let logging = self.templates.join("log4j2.properties");
-        let mut command = Command::new("java");
-        command.args(JAVA);
-        command.arg(format!("-Dlog4j2.configurationFile={}", logging.display()));
-        command.arg("-cp").arg(&self.class_path).arg(class);
-        command.current_dir(&node.folder).stdin(Stdio::null()).stdout(log).stderr(twin);
+        let mut command = processes::java(&self.class_path);
+        command.arg(format!("-Dlog4j2.configurationFile={}", logging.display())).arg(class);
+        command.current_dir(&node.folder);
+        processes::log_into(&mut command, &node.log_path())?;
         Ok(command)
     }
-}
-
-fn joined(jars: &[PathBuf]) -> String {
-    let jars: Vec<String> = jars.iter().map(|jar| jar.display().to_string()).collect();
-    jars.join(":")
-}
-
-/// The folder of jars in the target directory that this test was built in.
-fn jars_of_cargo() -> Result<PathBuf> {
-    if tree::is_bazel_test() {
-        return Err(format!("this test declares no jars of Kafka's in {DECLARED_JARS}"));
-    }
-    let test = env::current_exe().map_err(|error| format!("find this test: {error}"))?;
-    let targets = test.ancestors().skip(1).map(Path::to_path_buf).chain(tree::find("target").ok());
-    let mut folders = targets.map(|target| target.join(JARS));
-    let found = folders.find(|folder| holds_jars(folder));
-    found.ok_or_else(|| "Kafka's jars are not in target/kafka; run: make setup".to_owned())
-}
-
-fn holds_jars(folder: &Path) -> bool {
-    let entries = fs::read_dir(folder).into_iter().flatten().flatten();
-    let mut names = entries.filter_map(|entry| entry.file_name().into_string().ok());
-    names.any(|name| name.starts_with("kafka_") && name.ends_with(".jar"))
 }
 
 impl Node {
@@ -289,8 +218,7 @@ impl Node {
     }
 
     fn log(&self) -> String {
-        let bytes = fs::read(self.log_path()).unwrap_or_default();
-        String::from_utf8_lossy(&bytes).into_owned()
+        processes::log_of(&self.log_path())
     }
 
     /// Waits until the log tells of one more start than `before`.
@@ -311,42 +239,7 @@ impl Node {
     }
 
     fn failed(&self, how: &str) -> String {
-        let log = self.log();
-        let lines: Vec<&str> = log.lines().collect();
-        let last = lines[lines.len().saturating_sub(LOG_LINES_SHOWN)..].join("\n");
-        format!("broker {} {how}; it logged last:\n{last}", self.number)
-    }
-}
-
-/// The process that outlives ours by a moment.
-struct Guard {
-    child: Child,
-    /// Closed to let the guard do its work.
-    input: Option<ChildStdin>,
-}
-
-impl Guard {
-    fn start(folder: &Path) -> Result<Self> {
-        let mut command = Command::new("sh");
-        command.args(["-c", GUARD, "forebay-brokers-guard"]).arg(folder).current_dir("/");
-        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        // A group of its own: what ends our group must not end the guard before us.
-        let child = command.process_group(0).spawn();
-        let mut child = child.map_err(|error| format!("start the guard of brokers: {error}"))?;
-        Ok(Self { input: child.stdin.take(), child })
-    }
-
-    fn tell(&mut self, ids: &str) -> Result<()> {
-        let Some(input) = &mut self.input else { return Ok(()) };
-        let told = input.write_all(format!("{ids}\n").as_bytes());
-        told.map_err(|error| format!("tell the guard of brokers: {error}"))
-    }
-}
-
-impl Drop for Guard {
-    fn drop(&mut self) {
-        self.input = None;
-        let _ = self.child.wait();
+        processes::failed(&format!("broker {}", self.number), how, &self.log_path())
     }
 }
 
@@ -398,72 +291,15 @@ fn lay_out(
     Ok(nodes)
 }
 
-/// Ports that nobody listens on now. Another process may take one before the broker does; the
-/// range is large, so that this is rare, and the start then fails with the broker's own words.
-fn free_ports(count: usize) -> Result<Vec<u16>> {
-    let mut held: Vec<(u16, TcpListener)> = Vec::new();
-    for _ in 0..PORT_TRIES_MAX {
-        if held.len() == count {
-            break;
-        }
-        let random = u64::from_str_radix(&random_hex()?[..8], 16)
-            .map_err(|error| format!("read a random number: {error}"))?;
-        let port = PORTS.start + (random % PORTS.len() as u64) as u16;
-        held.extend(TcpListener::bind(("127.0.0.1", port)).ok().map(|listener| (port, listener)));
-    }
-    if held.len() < count {
-        return Err(format!("no {count} free ports from {} to {}", PORTS.start, PORTS.end));
-    }
-    Ok(held.into_iter().map(|(port, _)| port).collect())
-}
-
 /// 16 random bytes the way Kafka writes them: 22 characters of base64. The last one carries only
 /// two bits, and hexadecimal digits are base64 too.
 fn cluster_id() -> Result<String> {
     Ok(format!("{}A", &random_hex()?[..21]))
 }
 
-/// 32 hexadecimal digits from the kernel: nothing here is ever replayed.
-fn random_hex() -> Result<String> {
-    const SOURCE: &str = "/proc/sys/kernel/random/uuid";
-    let id = fs::read_to_string(SOURCE).map_err(|error| format!("read {SOURCE}: {error}"))?;
-    Ok(id.chars().filter(char::is_ascii_hexdigit).collect())
-}
-
-fn ended(child: &mut Child) -> Result<Option<ExitStatus>> {
-    child.try_wait().map_err(|error| format!("wait for a broker: {error}"))
-}
-
-/// Looks until there is something to see; `None` when the bound is reached first.
-fn wait<T>(bound: Duration, mut look: impl FnMut() -> Result<Option<T>>) -> Result<Option<T>> {
-    for _ in 0..bound.as_millis() / LOOK.as_millis() {
-        if let Some(seen) = look()? {
-            return Ok(Some(seen));
-        }
-        thread::sleep(LOOK);
-    }
-    Ok(None)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_guard_kills_what_it_was_told_last_and_removes_the_folder() {
-        let folder = tempfile::tempdir().unwrap();
-        let sleeper = || Command::new("sleep").arg("600").spawn().unwrap();
-        let (mut told, mut untold) = (sleeper(), sleeper());
-        let mut guard = Guard::start(folder.path()).unwrap();
-        guard.tell(&format!("{} {}", told.id(), untold.id())).unwrap();
-        guard.tell(&told.id().to_string()).unwrap();
-        drop(guard);
-        assert!(!told.wait().unwrap().success());
-        assert!(untold.try_wait().unwrap().is_none());
-        untold.kill().unwrap();
-        untold.wait().unwrap();
-        assert!(!folder.path().exists());
-    }
 
     #[test]
     fn other_counts_are_refused() {

@@ -3,6 +3,12 @@
 #[cfg(feature = "brokers")]
 pub mod brokers;
 pub mod model;
+#[cfg(feature = "objects")]
+pub mod object_servers;
+#[cfg(feature = "objects")]
+pub mod objects;
+#[cfg(any(feature = "brokers", feature = "objects"))]
+mod processes;
 pub mod random;
 #[cfg(feature = "sim")]
 pub mod sim;

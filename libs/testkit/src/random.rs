@@ -284,7 +284,7 @@ impl Dice {
             10 => Alteration::SetOptions(StoreOptions {
                 ttl_us: self.chance(50).then(|| 1 + self.below(2_000) as i64),
                 versioned: self.chance(50),
-                heartbeat_ms: 1_000,
+                ..StoreOptions::default()
             }),
             _ => Alteration::DropAll,
         }

@@ -57,6 +57,18 @@ pub fn built(name: &str) -> Result<PathBuf, String> {
     found.ok_or_else(|| format!("no {name} beside this program; fix: {fix}"))
 }
 
+/// A folder that set-up filled inside cargo's target folder, which it marks when it is whole.
+///
+/// # Errors
+/// Set-up has not been there, or not for tests (`setup.sh demo`).
+pub fn fetched(name: &str) -> Result<PathBuf, String> {
+    let own = env::current_exe().map_err(|error| format!("find this program: {error}"))?;
+    let targets = own.ancestors().skip(1).map(Path::to_path_buf).chain(find("target").ok());
+    let mut folders = targets.map(|target| target.join(name));
+    let found = folders.find(|folder| folder.join("forebay.stamp").is_file());
+    found.ok_or_else(|| format!("target/{name} is not there; fix: make setup"))
+}
+
 /// A list of paths in Bazel's tree, as `$(rootpaths ...)` gives it, made absolute: whoever uses
 /// them may start programs in other folders.
 ///
@@ -100,6 +112,13 @@ mod tests {
     fn what_is_not_built_is_named() {
         let problem = built("no-such-program").unwrap_err();
         assert!(problem.contains("no-such-program") && problem.contains("fix:"), "{problem}");
+    }
+
+    #[test]
+    fn what_was_not_fetched_is_named() {
+        let problem = fetched("no/such/folder").unwrap_err();
+        assert!(problem.contains("target/no/such/folder"), "{problem}");
+        assert!(problem.contains("make setup"), "{problem}");
     }
 
     #[test]

@@ -1,11 +1,12 @@
 //! Stores, their definitions and their alterations, to and from the messages of `store.proto`.
 
-use forebay_core::id::{FieldId, PartitionCount, SchemaVersion, StoreId};
+use forebay_core::id::{FieldId, Offset, PartitionCount, SchemaVersion, StoreId};
 use forebay_core::key::KeyType;
 use forebay_core::schema::{
     Alteration, Definition, Field, FieldSpec, KEY_VALUE_FIELD, StoreOptions, StoreSpec,
 };
 use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::versions::{StoreVersion, StoreVersions, VersionNumber};
 use forebay_core::{Error, Result};
 
 use crate::refusal::{self, enumeration, newer, unset};
@@ -28,20 +29,20 @@ fn field_type(wire: Option<v1::FieldType>) -> Result<FieldType> {
 
 impl From<&StoreOptions> for v1::StoreOptions {
     fn from(options: &StoreOptions) -> Self {
-        let StoreOptions { ttl_us, versioned, heartbeat_ms } = *options;
-        Self { ttl_us, versioned, heartbeat_ms }
+        let StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us } = *options;
+        Self { ttl_us, versioned, heartbeat_ms, log_window_us }
     }
 }
 
 impl From<v1::StoreOptions> for StoreOptions {
     /// A heartbeat of 0 is the default one; other limits are checked with the definition.
     fn from(wire: v1::StoreOptions) -> Self {
-        let v1::StoreOptions { ttl_us, versioned, heartbeat_ms } = wire;
+        let v1::StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us } = wire;
         let heartbeat_ms = match heartbeat_ms {
             0 => Self::default().heartbeat_ms,
             set => set,
         };
-        Self { ttl_us, versioned, heartbeat_ms }
+        Self { ttl_us, versioned, heartbeat_ms, log_window_us }
     }
 }
 
@@ -169,8 +170,40 @@ impl From<&Definition> for v1::Definition {
             drop_all_count: definition.drop_all_count,
             options: Some((&definition.options).into()),
             key_value: definition.key_value,
+            versions: (!definition.versions.is_first_alone())
+                .then(|| (&definition.versions).into()),
         }
     }
+}
+
+impl From<&StoreVersions> for v1::StoreVersions {
+    fn from(versions: &StoreVersions) -> Self {
+        let version = |version: &StoreVersion| v1::StoreVersion {
+            number: version.number.0,
+            kept_as: version.kept_as.0,
+            began: version.began.iter().map(|offset| offset.0).collect(),
+        };
+        Self {
+            kept: versions.all().iter().map(version).collect(),
+            live: versions.live().number.0,
+            next: versions.next().0,
+        }
+    }
+}
+
+fn versions(
+    wire: v1::StoreVersions,
+    home: StoreId,
+    partitions: PartitionCount,
+) -> Result<StoreVersions> {
+    let version = |version: v1::StoreVersion| StoreVersion {
+        number: VersionNumber(version.number),
+        kept_as: StoreId(version.kept_as),
+        began: version.began.into_iter().map(Offset).collect(),
+    };
+    let kept = wire.kept.into_iter().map(version).collect();
+    let (live, next) = (VersionNumber(wire.live), VersionNumber(wire.next));
+    StoreVersions::new(home, kept, live, next, partitions)
 }
 
 impl TryFrom<v1::Definition> for Definition {
@@ -187,19 +220,27 @@ impl TryFrom<v1::Definition> for Definition {
         };
         let (key_type, fields, options) =
             convert().map_err(|error: Error| error.with_store(&name))?;
+        let (store, partitions) = (StoreId(wire.store_id), PartitionCount(wire.partitions));
+        let versions = match wire.versions {
+            None => StoreVersions::first(store),
+            Some(wire) => {
+                versions(wire, store, partitions).map_err(|error| error.with_store(&name))?
+            }
+        };
         let definition = Self {
-            store: StoreId(wire.store_id),
+            store,
             name,
             version: SchemaVersion(wire.version),
             key_type,
             partition_key: wire.partition_key.map(FieldId),
-            partitions: PartitionCount(wire.partitions),
+            partitions,
             fields,
             retired: wire.retired.into_iter().map(FieldId).collect(),
             next_field_id: FieldId(wire.next_field_id),
             drop_all_count: wire.drop_all_count,
             options: options.into(),
             key_value: wire.key_value,
+            versions,
         };
         definition.check()?;
         Ok(definition)

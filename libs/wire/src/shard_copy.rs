@@ -1,9 +1,11 @@
 //! What the ends of a shard's copy pass on and keep (proto/spec/copy.md): blocks of rows, names and
 //! pieces of files, and the records of parts that are durable.
 
+use bytes::Bytes;
 use forebay_core::fields::Fields;
-use forebay_core::limits::COPY_PART_RECORD_BYTES_MAX;
+use forebay_core::limits::{COPY_BLOCK_BYTES_MAX, COPY_PART_RECORD_BYTES_MAX};
 use forebay_core::{Error, Result};
+use lz4_flex::block::decompress_into;
 use prost::Message;
 use xxhash_rust::xxh3::Xxh3Default;
 
@@ -108,6 +110,29 @@ impl PieceDigest {
     /// The digest of all that came.
     pub fn sum(&self) -> u128 {
         self.0.digest128()
+    }
+}
+
+/// The block of rows in a message that has travelled.
+///
+/// # Errors
+/// `Corrupt` for bytes that are none.
+pub fn block_of(rows: &v1::CopyRows) -> Result<Bytes> {
+    if crc32c::crc32c(&rows.block) != rows.crc32c {
+        return Err(Error::corrupt("a block of rows was damaged on its way; copy again"));
+    }
+    let raw_bytes = rows.raw_bytes as usize;
+    if rows.block.len() == raw_bytes {
+        return Ok(rows.block.clone());
+    }
+    if raw_bytes > COPY_BLOCK_BYTES_MAX {
+        let message = format!("a block of rows has {COPY_BLOCK_BYTES_MAX} bytes at most");
+        return Err(Error::corrupt(message));
+    }
+    let mut block = vec![0; raw_bytes];
+    match decompress_into(&rows.block, &mut block) {
+        Ok(length) if length == raw_bytes => Ok(block.into()),
+        _ => Err(Error::corrupt("a compressed block of rows is damaged")),
     }
 }
 

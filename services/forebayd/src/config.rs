@@ -3,11 +3,14 @@
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
-use forebay_core::limits::SHARD_MEMORY_MIB;
+use forebay_core::limits::{SHARD_MEMORY_MIB, SNAPSHOT_EVERY_S, SNAPSHOTS_KEPT};
 use forebay_core::{Error, Result};
 use forebay_serve::KafkaSettings;
 use forebay_shard::{Resources, ShardDirectory};
+use forebay_snapshot::SnapshotStore;
+use forebay_snapshot_service::{SnapshotOptions, backup_store};
 use serde::{Deserialize, Serialize};
 
 /// What an acknowledgement of the embedded log survives.
@@ -50,6 +53,15 @@ pub struct DevConfig {
     pub brokers: Vec<String>,
     /// Every topic of this node starts with it: `PREFIX.control`, `PREFIX.store-7`.
     pub topic_prefix: String,
+    /// Where snapshots are kept: `file:///…`, `s3://…`, `az://…` or `gs://…`; without it there are
+    /// none.
+    pub snapshots: Option<String>,
+    /// Where backups go, a folder of their own; without it none are taken or restored.
+    pub backups: Option<String>,
+    /// Seconds between two snapshots of a partition.
+    pub snapshot_every_s: u64,
+    /// Snapshots of a partition that are kept.
+    pub snapshots_kept: usize,
 }
 
 impl Default for DevConfig {
@@ -62,6 +74,10 @@ impl Default for DevConfig {
             durability: Durability::default(),
             brokers: Vec::new(),
             topic_prefix: "forebay".to_owned(),
+            snapshots: None,
+            backups: None,
+            snapshot_every_s: SNAPSHOT_EVERY_S,
+            snapshots_kept: SNAPSHOTS_KEPT,
         }
     }
 }
@@ -88,12 +104,39 @@ impl DevConfig {
         Ok(ShardDirectory::new(self.data_dir.join("shards"), resources))
     }
 
+    /// Where snapshots are kept, if anywhere.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a URL that names no folder.
+    pub fn snapshot_store(&self) -> Result<Option<SnapshotStore>> {
+        self.snapshots.as_deref().map(SnapshotStore::open).transpose()
+    }
+
+    /// Where backups go, if anywhere.
+    ///
+    /// # Errors
+    /// Those of [`backup_store`].
+    pub fn backup_store(&self) -> Result<Option<SnapshotStore>> {
+        backup_store(self.backups.as_deref(), self.snapshots.as_deref())
+    }
+
+    /// How snapshots are kept.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for no time between them, or none to keep.
+    pub fn snapshot_options(&self) -> Result<SnapshotOptions> {
+        SnapshotOptions::new(Duration::from_secs(self.snapshot_every_s), self.snapshots_kept)
+    }
+
     /// Refuses settings that are not safe to run with.
     ///
     /// # Errors
     /// `InvalidArgument`, saying what to set.
     pub fn check(&self) -> Result<()> {
         forebay_serve::check_loopback("forebayd dev", self.listen)?;
+        self.snapshot_store()?;
+        self.backup_store()?;
+        self.snapshot_options()?;
         match self.log {
             LogKind::Embedded => self.check_no_brokers(),
             LogKind::Kafka => self.check_kafka(),

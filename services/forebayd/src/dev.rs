@@ -6,6 +6,7 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
+use forebay_snapshot_service::{BackupService, PushService};
 use forebayd::config::DevConfig;
 use forebayd::{Node, NodeParts};
 use tracing::info;
@@ -27,18 +28,33 @@ async fn serve(config: DevConfig) -> Result<()> {
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
         shards: Some(config.shards()?),
+        snapshots: config.snapshot_store()?,
     };
     let node = Node::start(parts).await?;
     let (listener, address) = forebay_serve::bind(config.listen).await?;
     let signals = forebay_serve::Signals::listen()?;
-    greet(&config, &address.to_string());
+    let (options, own) = (config.snapshot_options()?, address.to_string());
+    let snapshots = node.keep_snapshots(&own, options.clone());
+    let backups = config
+        .backup_store()?
+        .and_then(|backups| node.backup_parts(&own, options.clone(), backups, &config.data_dir));
+    let pushes = node.push_parts(&own, options, &config.data_dir);
+    let mut routes = node.routes();
+    if let Some(parts) = backups {
+        routes = routes.add_service(BackupService::new(parts).into_server());
+    }
+    if let Some(parts) = pushes {
+        routes = routes.add_service(PushService::new(parts).into_server());
+    }
+    greet(&config, &own);
     let ended = async {
         tokio::select! {
             received = signals.received() => received,
             error = log.failed() => Err(error),
         }
     };
-    forebay_serve::serve(listener, node.routes(), ended, || node.drain()).await?;
+    forebay_serve::serve(listener, routes, ended, || node.drain()).await?;
+    drop(snapshots);
     node.stop();
     log.close().await;
     info!("stopped");

@@ -1,8 +1,11 @@
 //! The `forebayd` command: one process that serves all of Forebay on loopback.
 
+mod asked;
+mod backup;
 mod change_log;
 mod copy;
 mod dev;
+mod push;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -26,6 +29,20 @@ enum Command {
     Dev(Settings),
     /// Make a shard here that is a copy of a running replicator's.
     Copy(copy::CopySettings),
+    /// Take and list backups of stores, at a running node.
+    Backup {
+        #[command(subcommand)]
+        command: backup::BackupCommand,
+    },
+    /// Make a store that is what another one was, by its backups, at a running node.
+    Restore(backup::RestoreSettings),
+    /// Make files of documents a version of a store's, or a store, at a running node.
+    Push(push::PushSettings),
+    /// List the versions of a store's documents, say which is live, drop one.
+    Versions {
+        #[command(subcommand)]
+        command: push::VersionsCommand,
+    },
     /// Check and print the configuration that `dev` would run with.
     Config {
         #[command(subcommand)]
@@ -67,6 +84,18 @@ struct Settings {
     /// What the names of this node's Kafka topics begin with [default: forebay].
     #[arg(long, env = "FOREBAY_TOPIC_PREFIX")]
     topic_prefix: Option<String>,
+    /// Where snapshots are kept: file:///…, s3://…, az://… or gs://…; without it there are none.
+    #[arg(long, env = "FOREBAY_SNAPSHOTS", value_name = "URL")]
+    snapshots: Option<String>,
+    /// Where backups go, a folder of their own; without it none are taken or restored.
+    #[arg(long, env = "FOREBAY_BACKUPS", value_name = "URL")]
+    backups: Option<String>,
+    /// Seconds between two snapshots of a partition [default: 900].
+    #[arg(long, env = "FOREBAY_SNAPSHOT_EVERY_S")]
+    snapshot_every_s: Option<u64>,
+    /// Snapshots of a partition that are kept [default: 8].
+    #[arg(long, env = "FOREBAY_SNAPSHOTS_KEPT")]
+    snapshots_kept: Option<usize>,
 }
 
 impl Settings {
@@ -82,6 +111,10 @@ impl Settings {
         config.log = self.log.unwrap_or(config.log);
         config.brokers = self.brokers.unwrap_or(config.brokers);
         config.topic_prefix = self.topic_prefix.unwrap_or(config.topic_prefix);
+        config.snapshots = self.snapshots.or(config.snapshots);
+        config.backups = self.backups.or(config.backups);
+        config.snapshot_every_s = self.snapshot_every_s.unwrap_or(config.snapshot_every_s);
+        config.snapshots_kept = self.snapshots_kept.unwrap_or(config.snapshots_kept);
         config.check()?;
         Ok(config)
     }
@@ -99,6 +132,10 @@ fn main() -> ExitCode {
     let result = match cli.command {
         Command::Dev(settings) => settings.resolve().and_then(dev::run),
         Command::Copy(settings) => copy::run(settings),
+        Command::Backup { command } => backup::run(command),
+        Command::Restore(settings) => backup::run_restore(settings),
+        Command::Push(settings) => push::run(settings),
+        Command::Versions { command } => push::run_versions(command),
         Command::Config { command: ConfigCommand::Check(settings) } => {
             settings.resolve().map(|config| println!("{config:#?}"))
         }

@@ -1,5 +1,6 @@
 //! A node: everything that one process serves, without sockets and signals.
 
+use std::path::Path;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
@@ -17,6 +18,8 @@ use forebay_replicator_service::{
     ReplicatorService, ShardService, StoreMetrics, change_stream, health,
 };
 use forebay_shard::ShardDirectory;
+use forebay_snapshot::SnapshotStore;
+use forebay_snapshot_service::{BackupParts, PushParts, SnapshotOptions, SnapshotParts, Snapshots};
 use forebay_wire::v1::writer_server::WriterServer;
 use forebay_writer_service::service::WriterService;
 use forebay_writer_service::{Outcomes, Writer, WriterParts};
@@ -33,6 +36,8 @@ pub struct NodeParts {
     pub entropy: Arc<dyn Entropy>,
     /// Where its shards lie; without it documents are held in memory.
     pub shards: Option<ShardDirectory>,
+    /// Where the snapshots lie that shards begin with.
+    pub snapshots: Option<SnapshotStore>,
 }
 
 /// A running node. Dropping it stops its tasks.
@@ -55,7 +60,7 @@ impl Node {
     /// # Errors
     /// As the log's reads and appends.
     pub async fn start(parts: NodeParts) -> Result<Self> {
-        let NodeParts { log, clock, entropy, shards } = parts;
+        let NodeParts { log, clock, entropy, shards, snapshots } = parts;
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
         let catalog = Arc::new(catalog);
         let replicas = Arc::new(OnceLock::new());
@@ -68,8 +73,16 @@ impl Node {
         let change_stream = ChangeStreamService::new(Arc::clone(&log), Arc::clone(&clock));
         let heartbeats = Arc::new(WriterHeartbeats(Arc::clone(&writer)));
         let membership = Arc::new(Alone::default());
-        let parts =
-            ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards };
+        let parts = ReplicatorParts {
+            log,
+            catalog,
+            clock,
+            entropy,
+            heartbeats,
+            membership,
+            shards,
+            snapshots,
+        };
         let followed = Arc::new(Replicas::follow(parts.clone()));
         replicas.get_or_init(|| Arc::downgrade(&followed));
         let ordered = ShardService::new(parts.clone(), Arc::clone(&followed));
@@ -97,6 +110,45 @@ impl Node {
             Some(copies) => routes.add_service(copies.clone().into_server()),
             None => routes,
         }
+    }
+
+    /// Begins to keep snapshots of its shards, of which copies are served at this address; `None`
+    /// where it has no place for them. They are kept until what is answered is dropped.
+    pub fn keep_snapshots(&self, address: &str, options: SnapshotOptions) -> Option<Snapshots> {
+        self.snapshot_parts(address, options).map(Snapshots::keep)
+    }
+
+    /// What takes and restores backups of its stores in this folder, of shards of which copies are
+    /// served at this address; `None` where it has no place for snapshots. Images lie in `scratch`
+    /// while they are restored.
+    pub fn backup_parts(
+        &self,
+        address: &str,
+        options: SnapshotOptions,
+        backups: SnapshotStore,
+        scratch: &Path,
+    ) -> Option<BackupParts> {
+        let (kept, clock) = (self.snapshot_parts(address, options)?, Arc::clone(&self.parts.clock));
+        Some(BackupParts { kept, backups, clock, scratch: scratch.to_owned() })
+    }
+
+    /// What pushes files into stores of its own, whose shards are served at this address; `None`
+    /// where it has no place for snapshots. Rows lie in `scratch` on their way.
+    pub fn push_parts(
+        &self,
+        address: &str,
+        options: SnapshotOptions,
+        scratch: &Path,
+    ) -> Option<PushParts> {
+        let (kept, clock) = (self.snapshot_parts(address, options)?, Arc::clone(&self.parts.clock));
+        Some(PushParts { kept, clock, scratch: scratch.to_owned() })
+    }
+
+    fn snapshot_parts(&self, address: &str, options: SnapshotOptions) -> Option<SnapshotParts> {
+        let ReplicatorParts { log, catalog, entropy, membership, snapshots, .. } =
+            self.parts.clone();
+        let (snapshots, replicators) = (snapshots?, Arc::new(address.to_owned()));
+        Some(SnapshotParts { log, catalog, entropy, membership, replicators, snapshots, options })
     }
 
     /// What the node did for a store as its replicator; `None` before its replica is open.

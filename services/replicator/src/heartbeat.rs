@@ -94,7 +94,8 @@ pub(crate) async fn beat(
         for status in follower.status().partitions {
             // Behind the log's end the age says how slow this replica is, not how silent the log.
             let is_silent = status.lag_records == 0 && status.age.is_none_or(|age| age >= interval);
-            let at = PartitionRef { store: definition.store, partition: status.partition };
+            let store = definition.versions.home();
+            let at = PartitionRef { store, partition: status.partition };
             if is_silent && let Err(error) = beats.append(at, definition.version).await {
                 // The next look tries again; readers see their age rise meanwhile.
                 debug!(partition = %at, %error, "a heartbeat was not appended");

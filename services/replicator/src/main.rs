@@ -20,6 +20,7 @@ use forebay_replicator_service::{
 };
 use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
 use forebay_shard::{Resources, ShardDirectory};
+use forebay_snapshot::SnapshotStore;
 use tonic::service::Routes;
 use tracing_subscriber::EnvFilter;
 
@@ -44,6 +45,9 @@ struct Settings {
     /// goes.
     #[arg(long, env = "FOREBAY_COPY_BYTES_PER_SECOND", default_value_t = 0)]
     copy_bytes_per_second: u64,
+    /// Where the snapshots lie that shards begin with: file:///…, s3://…, az://… or gs://….
+    #[arg(long, env = "FOREBAY_SNAPSHOTS", value_name = "URL")]
+    snapshots: Option<String>,
 }
 
 /// Keeps a second process out of a data folder: the group would take it for this one, and shut this
@@ -99,7 +103,9 @@ async fn run(settings: Settings) -> Result<()> {
     let resources = Resources::new((settings.shard_memory_mib as usize) << 20)?;
     let directory = ShardDirectory::new(settings.data_dir.join("shards"), resources);
     let (frozen, shards) = (directory.exports(), Some(directory));
-    let parts = ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards };
+    let snapshots = settings.snapshots.as_deref().map(SnapshotStore::open).transpose()?;
+    let parts =
+        ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards, snapshots };
     let replicas = Arc::new(Replicas::follow(parts.clone()));
     let copied = Arc::new(ReplicaShards::new(parts.clone(), Arc::clone(&replicas)));
     let entropy = Arc::clone(&parts.entropy);

@@ -2,7 +2,7 @@
 //! outcomes, how long a partition has been silent, and which records were skipped.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use forebay_core::catalog::{Catalog, SchemaAt};
@@ -10,6 +10,7 @@ use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{ClientId, PartitionId, PartitionRef, Position, Sequence, StoreId};
 use forebay_core::outcome::Verdict;
+use forebay_core::schema::Definition;
 use forebay_core::{ErrorCode, Result};
 use forebay_index::Index;
 use forebay_log::{Assigned, CatalogFollower, ChangeLog, Membership};
@@ -18,6 +19,7 @@ use forebay_reader::{
     StoreFollower,
 };
 use forebay_shard::ShardDirectory;
+use forebay_snapshot::SnapshotStore;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -53,6 +55,8 @@ pub struct ReplicatorParts {
     /// Where the shards lie; without it documents are held in memory, and folded anew by the next
     /// process.
     pub shards: Option<ShardDirectory>,
+    /// Where the snapshots lie that shards begin with; without them they begin with their logs.
+    pub snapshots: Option<SnapshotStore>,
 }
 
 /// What a replicator has done for one store.
@@ -66,6 +70,8 @@ pub struct StoreMetrics {
 
 struct Replica {
     partitions: BTreeSet<PartitionId>,
+    /// Whether what is owed to the partitions of its store is this replica's.
+    has_duties: bool,
     follower: StoreFollower,
     shards: Option<StoreShards>,
     tasks: Vec<JoinHandle<()>>,
@@ -92,7 +98,11 @@ impl Replica {
 ///
 /// Dropping it ends them.
 pub struct Replicas {
+    /// By what each one is kept as: a store has one for each version of its documents.
     replicas: Arc<Mutex<BTreeMap<StoreId, Replica>>>,
+    catalog: Arc<CatalogFollower>,
+    /// Of each store the version that answers here.
+    served: Mutex<BTreeMap<StoreId, StoreId>>,
     /// Told of each replica that is opened.
     opened: Arc<watch::Sender<()>>,
     /// Who has the partitions that are not here.
@@ -106,18 +116,43 @@ impl Replicas {
         let replicas = Arc::new(Mutex::new(BTreeMap::new()));
         let opened = Arc::new(watch::Sender::new(()));
         let peers = Peers::new(Arc::clone(&parts.membership));
+        let (catalog, served) = (Arc::clone(&parts.catalog), Mutex::default());
         let keeper = Keeper {
             replicas: Arc::clone(&replicas),
             opened: Arc::clone(&opened),
             parts,
             reopen: Arc::default(),
         };
-        Self { replicas, opened, peers, follower: tokio::spawn(keeper.run()) }
+        Self { replicas, catalog, served, opened, peers, follower: tokio::spawn(keeper.run()) }
     }
 
     /// Who has the partitions that are not here.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
+    }
+
+    /// What the version of a store's documents is kept as that answers here: the live one, once it
+    /// is ready. Another one is changed to with one store, and at once for all partitions.
+    fn serving(&self, store: StoreId) -> StoreId {
+        let catalog = self.catalog.catalog();
+        let newest = catalog.store(store).and_then(|history| history.newest());
+        let Some(schema) = newest else { return store };
+        let live = schema.definition.versions.live().kept_as;
+        let mut served = lock(&self.served);
+        let before = *served.entry(store).or_insert(live);
+        if before == live {
+            return live;
+        }
+        let replicas = lock(&self.replicas);
+        let is_ready = |id| {
+            replicas.get(id).is_some_and(|replica: &Replica| replica.follower.status().is_ready)
+        };
+        if !is_ready(&live) && replicas.contains_key(&before) {
+            return before;
+        }
+        info!(%store, %live, "another version of the documents answers");
+        served.insert(store, live);
+        live
     }
 
     /// The verdict on this client's change, which the log holds at `position`; waits for the
@@ -131,7 +166,8 @@ impl Replicas {
     ) -> Option<Verdict> {
         let deadline = Instant::now() + wait_max;
         loop {
-            let opening = self.await_replica(at.store, |replica| replica.follower.clone());
+            let kept_as = self.serving(at.store);
+            let opening = self.await_replica(kept_as, |replica| replica.follower.clone());
             let follower = tokio::time::timeout_at(deadline, opening).await.ok()??;
             let left = deadline.saturating_duration_since(Instant::now());
             match follower.wait_applied(at.partition, position, left).await {
@@ -153,8 +189,17 @@ impl Replicas {
         store: StoreId,
         wait_max: Duration,
     ) -> Option<(StoreFollower, StoreShards)> {
-        let opened =
-            self.await_replica(store, |replica| (replica.follower.clone(), replica.shards.clone()));
+        self.version(self.serving(store), wait_max).await
+    }
+
+    /// As [`Replicas::ordered`], of one version of a store's documents, by what it is kept as.
+    pub(crate) async fn version(
+        &self,
+        kept_as: StoreId,
+        wait_max: Duration,
+    ) -> Option<(StoreFollower, StoreShards)> {
+        let opened = self
+            .await_replica(kept_as, |replica| (replica.follower.clone(), replica.shards.clone()));
         let (follower, shards) = tokio::time::timeout(wait_max, opened).await.ok()??;
         Some((follower, shards?))
     }
@@ -174,9 +219,10 @@ impl Replicas {
 
     /// What was done for a store so far; `None` before its replica is open.
     pub fn metrics(&self, store: StoreId) -> Option<StoreMetrics> {
+        let kept_as = self.serving(store);
         let (follower, waiting) = {
             let replicas = lock(&self.replicas);
-            let replica = replicas.get(&store)?;
+            let replica = replicas.get(&kept_as)?;
             (replica.follower.clone(), replica.waiting.clone())
         };
         let dead_letters = waiting.map(|waiting| waiting.counts());
@@ -188,9 +234,9 @@ impl Replicas {
         let catalog = parts.catalog.catalog();
         let ours = parts.membership.assigned().borrow().clone();
         let replicas = lock(&self.replicas);
-        let mut wanted = catalog.living().filter_map(|schema| {
+        let mut wanted = catalog.kept().filter_map(|schema| {
             let definition = &schema.definition;
-            let partitions = ours.of(definition.store, definition.partitions);
+            let partitions = ours.of(definition.versions.home(), definition.partitions);
             (!partitions.is_empty()).then_some((definition.store, partitions))
         });
         wanted.all(|(store, partitions)| {
@@ -214,10 +260,8 @@ impl Drop for Replicas {
     }
 }
 
-fn lock(
-    replicas: &Mutex<BTreeMap<StoreId, Replica>>,
-) -> std::sync::MutexGuard<'_, BTreeMap<StoreId, Replica>> {
-    replicas.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
+    of.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// The task that opens and closes replicas.
@@ -252,17 +296,20 @@ impl Keeper {
     async fn refresh(&self, ours: &Assigned) -> bool {
         let now = self.parts.catalog.catalog();
         let living: BTreeMap<_, _> =
-            now.living().map(|schema| (schema.definition.store, Arc::clone(schema))).collect();
+            now.kept().map(|schema| (schema.definition.store, Arc::clone(schema))).collect();
+        let stores = now.living().map(|schema| schema.definition.store).collect();
         let mut complete = true;
-        if let Err(error) = self.parts.membership.take_part(&living.keys().copied().collect()) {
+        if let Err(error) = self.parts.membership.take_part(&stores) {
             warn!(%error, "takes no part in the newest stores yet");
             complete = false;
         }
         self.close_dropped(&now, |store| living.contains_key(&store)).await;
         let mut to_open = Vec::new();
         for (store, schema) in living {
-            let partitions = ours.of(store, schema.definition.partitions);
-            if let Some(before) = self.make_way(store, &partitions).await {
+            let definition = &schema.definition;
+            let partitions = ours.of(definition.versions.home(), definition.partitions);
+            let wanted = (&partitions, has_duties(definition));
+            if let Some(before) = self.make_way(store, wanted).await {
                 to_open.push((schema, partitions, before));
             }
         }
@@ -316,14 +363,15 @@ impl Keeper {
     async fn make_way(
         &self,
         store: StoreId,
-        partitions: &BTreeSet<PartitionId>,
+        (partitions, has_duties): (&BTreeSet<PartitionId>, bool),
     ) -> Option<Option<Arc<Waiting>>> {
         let (replica, waiting) = {
             let mut replicas = lock(&self.replicas);
             let Some(replica) = replicas.get(&store) else { return Some(None) };
             let must_look_again = replica.waiting.as_ref().is_some_and(|it| it.must_reopen());
             let have_failed = replica.shards.as_ref().is_some_and(StoreShards::have_failed);
-            let is_divided_anew = replica.partitions != *partitions;
+            let is_divided_anew =
+                replica.partitions != *partitions || replica.has_duties != has_duties;
             if !must_look_again && !have_failed && !is_divided_anew {
                 return None;
             }
@@ -364,16 +412,21 @@ impl Keeper {
         });
         let mut options = ReaderOptions::new(&definition.name);
         options.keep_outcomes = true;
+        options.snapshots = self.parts.snapshots.clone();
         options.partitions = PartitionFilter::Only(partitions.clone());
         let ReplicatorParts { log, catalog, clock, entropy, heartbeats, .. } = self.parts.clone();
         let barriers = Arc::new(LogBarriers(Arc::clone(&log)));
-        let parts = ReaderParts { log, catalog, clock, entropy, barriers, on_skipped, disk: None };
+        let (disk, replicator) = (None, None);
+        let parts =
+            ReaderParts { log, catalog, clock, entropy, barriers, on_skipped, disk, replicator };
         let follower = StoreFollower::start(options, parts, schema, storage)?;
+        let has_duties = has_duties(definition);
         let beats = heartbeat::beat(follower.clone(), heartbeats, Arc::clone(schema));
-        let mut tasks = vec![tokio::spawn(beats)];
+        let mut tasks = Vec::new();
+        tasks.extend(has_duties.then(|| tokio::spawn(beats)));
         tasks.extend(copier.map(|copier| tokio::spawn(copier.run())));
         tasks.extend(shards.clone().map(|shards| tokio::spawn(keep_on_disk(shards))));
-        Ok(Replica { partitions, follower, shards, tasks, waiting })
+        Ok(Replica { partitions, has_duties, follower, shards, tasks, waiting })
     }
 
     /// All definitions of a store that the catalog knows.
@@ -391,12 +444,20 @@ impl Keeper {
         shards: Option<StoreShards>,
     ) -> Result<Option<Copier>> {
         let definition = &schema.definition;
-        let Some(letters) = definition.store.dead_letters() else { return Ok(None) };
+        let letters = definition.versions.home().dead_letters();
+        let Some(letters) = letters.filter(|_| has_duties(definition)) else { return Ok(None) };
         let (waiting, reopen) = (before.unwrap_or_default(), Arc::clone(&self.reopen));
         let mut copier = Copier::new(&self.parts, definition, letters, waiting, reopen, shards);
         copier.read_back(partitions).await?;
         Ok(Some(copier))
     }
+}
+
+/// Whether what is owed to a store's partitions is done for it beside this version of its
+/// documents: the oldest one, so that it is done once.
+fn has_duties(definition: &Definition) -> bool {
+    let oldest = definition.versions.all().first();
+    oldest.is_none_or(|oldest| oldest.kept_as == definition.store)
 }
 
 /// Puts shards on disk from time to time, and lets go of views that nobody reads any more.

@@ -9,13 +9,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use forebay_core::catalog::SchemaAt;
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef};
+use forebay_core::key::Key;
 use forebay_core::key_order::KeyOrder;
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::state_rows::Followed;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_index::{Following, Held, PartitionPhase, Resumed, SchemaSet};
+use forebay_index::{Following, Held, Image, Index, PartitionPhase, Resumed, SchemaSet};
 use forebay_reader::{CopyWriter, OpenedCopy, Storage};
 use forebay_shard::{Shard, ShardDirectory, ShardWriter};
+use forebay_snapshot::WRITES_AT_ONCE;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tracing::{debug, warn};
@@ -200,6 +202,39 @@ impl CopyWriter for Copy {
         let Inner { directory, order, .. } = &*self.shards.0;
         let fresh = directory.create(self.at, *order)?;
         self.retired.extend(self.rebuilt.replace(fresh));
+        *self.damage.lock() = None;
+        self.sweep();
+        Ok(())
+    }
+
+    fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
+        self.start_rebuild()?;
+        let index = Index::new(self.shards.0.schemas.all().cloned(), [self.at.partition], 0)?;
+        let mut rows = index.writer(self.at.partition)?;
+        rows.start_rebuild_of(image, state)?;
+        let mut writes = Vec::with_capacity(WRITES_AT_ONCE);
+        rows.visit_rows(|key, row| {
+            writes.push((Key::from_identity_bytes(key), Some(row.to_vec())));
+            match writes.len() < WRITES_AT_ONCE {
+                true => Ok(()),
+                false => self.lay_over(std::mem::take(&mut writes), state),
+            }
+        })?;
+        self.lay_over(writes, state)
+    }
+
+    fn lay_over(
+        &mut self,
+        writes: Vec<(Key, Option<Vec<u8>>)>,
+        _state: &PartitionState,
+    ) -> Result<()> {
+        // Without a head: what a kill leaves of it is no copy.
+        let loaded = self.target().load(&writes);
+        loaded.inspect_err(|error| self.shards.note_failure(error))
+    }
+
+    fn abandon_rebuild(&mut self) -> Result<()> {
+        self.retired.extend(self.rebuilt.take());
         *self.damage.lock() = None;
         self.sweep();
         Ok(())

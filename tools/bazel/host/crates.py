@@ -21,7 +21,6 @@ BUILD = ["build", "--workspace", "--all-targets", "--locked", "--message-format=
 METADATA = ["metadata", "--locked", "--format-version=1", "--filter-platform"]
 # What `cargo run` leaves in its program's environment would change build scripts' fingerprints.
 UNWANTED = ("CARGO_PKG_", "CARGO_MANIFEST_", "CARGO_CRATE_", "CARGO_BIN_", "CARGO_PRIMARY_")
-LINKABLE = (".rlib", ".so")
 
 Json = dict[str, Any]
 
@@ -49,10 +48,13 @@ def artifacts(root: pathlib.Path) -> dict[str, list[Json]]:
         message = json.loads(line)
         if message["reason"] != "compiler-artifact" or "path+" in message["package_id"]:
             continue
-        if "custom-build" in message["target"]["kind"]:
+        kinds = message["target"]["kind"]
+        if "custom-build" in kinds:
             continue
+        # A library may be made as a shared one for other languages too.
+        linkable = ".so" if "proc-macro" in kinds else ".rlib"
         for file in message["filenames"]:
-            if file.endswith(LINKABLE):
+            if file.endswith(linkable):
                 found.setdefault(message["package_id"], []).append(
                     {
                         "crate": message["target"]["name"].replace("-", "_"),

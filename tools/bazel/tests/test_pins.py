@@ -34,6 +34,7 @@ rust-version = "1.95"
     ),
     "bench/jmh/pom.xml": POM.format(DEPENDENCY.format("org.openjdk.jmh", "jmh-core", "1.37")),
     "infra/kafka/pom.xml": POM.format(DEPENDENCY.format("org.apache", "kafka", "4.3.1")),
+    "infra/objects/pom.xml": POM.format(DEPENDENCY.format("org.gaul", "s3proxy", "4.1.0")),
     "clients/python/pyproject.toml": '[project]\nrequires-python = ">=3.9"\n',
     "tools/setup/requirements.txt": "# Pins.\npytest==9.2.0\n",
     "tools/setup/setup.sh": """pythons="3.9 3.13"
@@ -61,6 +62,7 @@ maven.install(
     ],
 )
 maven.install(name = "maven_kafka", artifacts = ["org.apache:kafka:4.3.1"])
+maven.install(name = "maven_objects", artifacts = ["org.gaul:s3proxy:4.1.0"])
 python.toolchain(python_version = "3.11")
 pip.parse(python_version = "3.11", requirements_lock = "//tools/setup:requirements.txt")
 use_repo(go_deps, "com_github_google_go_cmp", "org_golang_google_grpc")
@@ -103,6 +105,7 @@ def test_a_tree_in_order_has_no_finding(tmp_path: Path) -> None:
         ("MODULE.bazel", '"0.1.0"', '"0.2.0"', "module is 0.2.0"),
         ("tools/bazel/version.bzl", "0.1.0", "0.2.0", "VERSION is 0.2.0"),
         ("MODULE.bazel", "4.3.1", "4.3.0", "org.apache:kafka:4.3.0 is not in infra/kafka/pom.xml"),
+        ("infra/objects/pom.xml", "4.1.0", "4.1.1", "org.gaul:s3proxy:4.1.0 is not in infra/obj"),
         ("bench/jmh/pom.xml", "1.37", "1.38", "jmh-core:1.38 of clients/java/pom.xml and"),
         ("MODULE.bazel", "console:1.14.0", "console:1.13.0", "console:1.14.0 of"),
         (".bazelrc", "remotejdk_17", "remotejdk_21", "java_runtime_version is 21"),

@@ -221,6 +221,7 @@ impl World {
             log,
             on_skipped: None,
             disk: Some(Arc::new(disk.clone())),
+            replicator: None,
         };
         let checkpoint = Some(CheckpointOptions::new(DIR));
         let options =

@@ -12,6 +12,7 @@ mod message;
 mod row;
 mod segment;
 mod shard;
+mod snapshot;
 mod token;
 
 pub use canary::canary;
@@ -23,13 +24,14 @@ pub use message::{MESSAGES, message_decode};
 pub use row::{LAYOUT_NAMES, row_decode};
 pub use segment::{embedded_segment, sound_segment};
 pub use shard::{HOW_OF_ROW, how_of_key, shard_rows};
+pub use snapshot::snapshot_decode;
 pub use token::token_decode;
 
 /// A target and the name of its corpus folder.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, the canary aside.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 10] = [
     ("row_decode", row_decode),
     ("entry_decode", entry_decode),
     ("token_decode", token_decode),
@@ -39,4 +41,5 @@ pub const TARGETS: [Target; 9] = [
     ("message_decode", message_decode),
     ("shard_rows", shard_rows),
     ("copy_decode", copy_decode),
+    ("snapshot_decode", snapshot_decode),
 ];

@@ -223,6 +223,33 @@ fn copies() -> Inputs {
     inputs
 }
 
+fn snapshots() -> Inputs {
+    let held: Json = vectors::read("snapshot.json");
+    let mut inputs = Inputs::new();
+    for (how, list, bytes) in
+        [(0, "manifests", "object_hex"), (2, "chunks", "object_hex"), (3, "deltas", "chunk_hex")]
+    {
+        for vector in held[list].as_array().unwrap() {
+            let (name, bytes) =
+                (file_name(vector["name"].as_str().unwrap()), unhex(&vector[bytes]));
+            if how == 0 {
+                // The message between the frame and the hash.
+                let message = &bytes[12..bytes.len() - 32];
+                inputs.insert(format!("{name}-message"), input(1, message));
+            }
+            inputs.insert(name, input(how, &bytes));
+        }
+    }
+    let held: Json = vectors::read("backup.json");
+    for (how, list, bytes) in [(4, "backups", "object_hex"), (5, "logs", "chunk_hex")] {
+        for vector in held[list].as_array().unwrap() {
+            let name = file_name(vector["name"].as_str().unwrap());
+            inputs.insert(name, input(how, &unhex(&vector[bytes])));
+        }
+    }
+    inputs
+}
+
 fn held(target: &str) -> Inputs {
     let files = fs::read_dir(corpus(target)).into_iter().flatten().flatten();
     let named = |file: fs::DirEntry| {
@@ -247,6 +274,7 @@ fn the_corpus_starts_from_the_vectors() {
         messages(),
         shards(),
         copies(),
+        snapshots(),
     ];
     assert_eq!(made.len(), TARGETS.len());
     for ((target, _), inputs) in TARGETS.iter().zip(made) {

@@ -111,6 +111,7 @@ properties! {
     message_decode: 4_000;
     shard_rows: 4_000;
     copy_decode: 4_000;
+    snapshot_decode: 4_000;
 }
 
 #[test]

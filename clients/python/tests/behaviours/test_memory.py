@@ -114,7 +114,9 @@ def test_in_memory_clock() -> None:
 
 def test_in_memory_alterations() -> None:
     fields = {"x_a": "int32", "x_b": "int32", "y": "int32"}
-    reader = forebay.Reader.in_memory(fields, {"k": {"x_a": 1, "x_b": 2, "y": 3}})
+    rows = {"k": {"x_a": 1, "x_b": 2, "y": 3}}
+    reader = forebay.Reader.in_memory(fields, rows, log_window=60)
+    assert reader.schema().log_window == 60
     narrow, dropped = reader.field("y", "int32"), reader.field("x_a")
     altered = reader.alter(
         [
@@ -134,7 +136,8 @@ def test_in_memory_alterations() -> None:
     assert reader.get_document("k") == {"z": 1 << 40, "n": "new"}
     with pytest.raises(forebay.NotFound):
         reader.alter([Alteration.drop_field("y2")])
-    reader.alter([Alteration.drop_all()])
+    assert reader.alter([Alteration.drop_all()]).log_window == 60
+    assert reader.alter([Alteration.set_options()]).log_window is None
     assert reader.get_document("k") is None
     reader.upsert("k", {"z": 5})
     assert reader.get_document("k") == {"z": 5}

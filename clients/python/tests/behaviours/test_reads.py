@@ -2,6 +2,7 @@
 proto/vectors/behaviours.toml.
 """
 
+import itertools
 import time
 
 import forebay
@@ -279,6 +280,29 @@ def test_bootstrap_from_the_start(stores: Stores) -> None:
     reader = stores.reader(store)
     keys = [f"k{at}" for at in range(2000)]
     assert reader.get_many(keys, "a", None) == [None, *range(1, 2000)]
+
+
+def test_bootstrap_from_a_snapshot(snapshot_server: Server) -> None:
+    with forebay.Client(snapshot_server.endpoint) as client:
+        name, written = new_name(), range(100)
+        store = client.create_store(name, {"a": "int64"}, key="int64", partitions=2, log_window=0)
+        for at in written:
+            store.upsert(at, {"a": at})
+        store.delete(0)
+        rounds = itertools.count(1)
+
+        def begins() -> bool:
+            with client.reader(name, snapshots=snapshot_server.snapshots) as reader:
+                reader.await_ready(30)
+                assert reader.get_many(written, "a", None) == [None, *written[1:]]
+                token = store.upsert(100, {"a": forebay.increment(1)}).token
+                assert reader.get(100, "a", after=token, timeout=30) == next(rounds)
+                have_begun = all(at.counts.bootstraps > 0 for at in reader.status().partitions)
+                return have_begun and reader.metrics().records.applied < len(written)
+
+        eventually("a reader begins with snapshots", begins)
+        with pytest.raises(forebay.InvalidArgument, match="names no folder for snapshots"):
+            client.reader(name, snapshots="nowhere")
 
 
 def test_duplicate_keys_in_a_batch(stores: Stores) -> None:

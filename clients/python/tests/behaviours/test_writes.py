@@ -405,22 +405,48 @@ def test_if_newer(stores: Stores) -> None:
     assert reader.get_document("k", latest=True) == {"at": 6, "a": "six"}
 
 
+def _options(definition: forebay.Definition) -> tuple[object, ...]:
+    ttl, versioned, heartbeat = definition.ttl, definition.versioned, definition.heartbeat
+    return ttl, versioned, heartbeat, definition.log_window
+
+
 def test_store_administration(client: forebay.Client) -> None:
     name = new_name()
     fields = [forebay.FieldSpec("a", "int32", default=7, ttl=60), forebay.FieldSpec("v", "f32[2]")]
-    store = client.create_store(name, fields, key="int64", partitions=3, ttl=90, versioned=True)
+    store = client.create_store(
+        name,
+        fields,
+        key="int64",
+        partitions=3,
+        ttl=90,
+        versioned=True,
+        heartbeat=1.5,
+        log_window=3.000001,
+    )
     definition = store.definition
     field = definition.field("a")
     assert (definition.version, definition.key, definition.partitions) == (1, "int64", 3)
-    assert (definition.ttl, definition.versioned, definition.heartbeat) == (90, True, 1)
+    options = (90, True, 1.5, 3.000001)
+    assert _options(definition) == options
     assert field is not None and (field.type, field.default, field.ttl) == ("int32", 7, 60)
     assert client.describe_store(name) == definition
     assert definition in client.list_stores()
     with pytest.raises(forebay.Conflict):
         client.create_store(name, {})
+    for window in (-1, 101 * 365 * 86_400):
+        with pytest.raises(forebay.InvalidArgument):
+            client.create_store(new_name(), {}, log_window=window)
     altered = client.alter_store(name, [forebay.Alteration.drop_field("v")], from_version=1)
     assert altered.version == 2 and altered.field("v") is None
     assert client.describe_store(name, 1) == definition
+    as_described = forebay.Alteration.set_options(
+        ttl=altered.ttl,
+        versioned=altered.versioned,
+        heartbeat=altered.heartbeat,
+        log_window=altered.log_window,
+    )
+    set_again = client.alter_store(name, [as_described], from_version=2)
+    assert _options(set_again) == options
     with pytest.raises(forebay.Conflict):
         client.alter_store(name, [forebay.Alteration.drop_field("a")], from_version=1)
     with pytest.raises(forebay.InvalidArgument):

@@ -200,7 +200,7 @@ pub async fn restart_from_checkpoint() {
 pub async fn server_restart() {
     let directory = tempfile::tempdir().unwrap();
     let data_dir = directory.path().to_owned();
-    let mut node = TestNode::start(move || open_log(EmbeddedOptions::new(&data_dir))).await;
+    let mut node = TestNode::start(None, move || open_log(EmbeddedOptions::new(&data_dir))).await;
     let spec = keyed(forebay::KeyType::String, 2, [("n", INT64)]);
     let opened = Opened::create_at(&node.endpoint(), spec).await;
     let mut total = 0;

@@ -6,14 +6,15 @@ use std::time::Duration;
 use forebay::{
     Clock, Conversion, CopyOut, Element, ErrorCode, FieldHandle, FieldRead, FieldSpec, FieldType,
     GatherField, GatherOut, GatherPlan, KeyStatus, KeyType, PartitionFilter, PartitionId, Phase,
-    Presence, Read, Reader, ReaderOptions, ScalarType, SystemClock, Token, Value, VectorType,
+    Presence, Read, Reader, ReaderOptions, ScalarType, SnapshotStore, SystemClock, Token, Value,
+    VectorType,
 };
 use half::f16;
 
 use crate::world::{
     BYTES, FLOAT32, FLOAT64, Fields, INT32, INT64, Opened, PATIENCE, STRING, after, document,
-    eventually, fields, int, keyed, keys, latest, memory_node, ready_reader, refused, scalar, sent,
-    spec, value,
+    eventually, fields, int, keyed, keys, latest, memory_node, node_with_snapshots, ready_reader,
+    refused, scalar, sent, spec, value,
 };
 
 const NUMBERS: FieldType = FieldType::List(ScalarType::Int64);
@@ -315,6 +316,40 @@ pub async fn bootstrap_from_the_start() {
     for number in 1..2_000i64 {
         assert_eq!(scalar(&reader, &handle, number).unwrap(), FieldRead::Value(number));
     }
+}
+
+pub async fn bootstrap_from_a_snapshot() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let node = node_with_snapshots(Some(&url)).await;
+    let mut spec = keyed(KeyType::Int64, 2, [("a", INT64)]);
+    spec.options.log_window_us = Some(0);
+    let opened = Opened::create_at(&node.endpoint(), spec).await;
+    let (store, written) = (&opened.store, 100_i64);
+    for number in 0..written {
+        sent(store.upsert(number).set("a", number)).await;
+    }
+    sent(store.delete(0)).await;
+    let snapshots = Some(SnapshotStore::open(&url).unwrap());
+    let options = ReaderOptions { snapshots, ..ReaderOptions::new(opened.name()) };
+    let mut round = 0_i64;
+    let begins = eventually("a reader begins with snapshots", async || {
+        let reader = ready_reader(&opened.client, options.clone()).await;
+        let a = reader.handle("a", INT64).unwrap();
+        assert_eq!(scalar::<i64>(&reader, &a, 0).unwrap(), FieldRead::Absent);
+        for number in 1..written {
+            assert_eq!(scalar(&reader, &a, number).unwrap(), FieldRead::Value(number));
+        }
+        round += 1;
+        let token = sent(store.upsert(written).increment("a", 1)).await;
+        reader.wait_token(&token, PATIENCE).await.unwrap();
+        assert_eq!(scalar(&reader, &a, written).unwrap(), FieldRead::Value(round));
+        let counts: Vec<_> = reader.status().partitions.iter().map(|at| at.counts).collect();
+        let applied = counts.iter().map(|counts| counts.applied).sum::<u64>();
+        counts.iter().all(|counts| counts.bootstraps > 0) && applied < written as u64
+    });
+    begins.await;
+    refused(SnapshotStore::open("nowhere"), ErrorCode::InvalidArgument);
 }
 
 pub async fn duplicate_keys_in_a_batch() {

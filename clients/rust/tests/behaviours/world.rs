@@ -36,8 +36,13 @@ pub type Fields = BTreeMap<String, Option<Value>>;
 
 /// A node over a log in memory, which stays when the node is killed.
 pub async fn memory_node() -> TestNode {
+    node_with_snapshots(None).await
+}
+
+/// One that keeps snapshots at a URL, where there is one.
+pub async fn node_with_snapshots(url: Option<&str>) -> TestNode {
     let memory: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-    TestNode::start(move || std::future::ready(memory.clone())).await
+    TestNode::start(url, move || std::future::ready(memory.clone())).await
 }
 
 /// The address of the node that all tests share.

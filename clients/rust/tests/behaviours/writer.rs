@@ -500,6 +500,7 @@ pub async fn store_administration() {
     let ageing = FieldSpec::new("a", INT32);
     spec.fields.push(FieldSpec { default: Some(7.into()), ttl_us: ttl_us(60), ..ageing });
     (spec.options.ttl_us, spec.options.versioned) = (ttl_us(90), true);
+    spec.options.log_window_us = Some(3_000_001);
     let name = spec.name.clone();
     let store = client.create_store(&spec).await.unwrap();
     let definition = store.definition();
@@ -523,6 +524,9 @@ pub async fn store_administration() {
     assert_eq!(client.describe_store(&name, first).await.unwrap(), *definition);
     let late = client.alter_store(&name, first, &drop_field("a")).await;
     refused(late, ErrorCode::Conflict);
+    let as_described = [Alteration::SetOptions(altered.options)];
+    let set = client.alter_store(&name, Some(altered.version), &as_described).await.unwrap();
+    assert_eq!(set.options, spec.options);
     let narrow = Alteration::WidenField { name: "a".to_owned(), to: INT32 };
     let refusal = client.alter_store(&name, None, &[narrow]).await;
     refused(refusal, ErrorCode::InvalidArgument);

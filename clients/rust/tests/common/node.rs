@@ -9,6 +9,7 @@ use forebay_core::entropy::SystemEntropy;
 use forebay_core::limits::SHARD_MEMORY_BYTES_MIN;
 use forebay_log::ChangeLog;
 use forebay_shard::{Resources, ShardDirectory};
+use forebayd::config::DevConfig;
 use forebayd::{Node, NodeParts};
 use futures::future::BoxFuture;
 use tempfile::TempDir;
@@ -23,17 +24,29 @@ static HOSTS: AtomicU8 = AtomicU8::new(1);
 type OpenLog = dyn Fn() -> BoxFuture<'static, Arc<dyn ChangeLog>> + Send + Sync;
 
 pub struct TestNode {
-    open_log: Arc<OpenLog>,
+    served: Served,
     address: SocketAddr,
-    /// Where its shards lie.
-    data: Arc<TempDir>,
     /// A runtime of its own, so that a kill takes everything with it, in the middle of anything.
     runtime: Option<Runtime>,
 }
 
+/// What outlives a kill.
+#[derive(Clone)]
+struct Served {
+    open_log: Arc<OpenLog>,
+    /// Where its shards lie.
+    data: Arc<TempDir>,
+    /// What it does about snapshots.
+    config: DevConfig,
+}
+
 impl TestNode {
     /// Starts a node over the log that `open_log` opens, at each start and on the node's runtime.
-    pub async fn start<F>(open_log: impl Fn() -> F + Send + Sync + 'static) -> Self
+    /// At a URL, where there is one, it keeps snapshots, a new one each second.
+    pub async fn start<F>(
+        snapshots: Option<&str>,
+        open_log: impl Fn() -> F + Send + Sync + 'static,
+    ) -> Self
     where
         F: Future<Output = Arc<dyn ChangeLog>> + Send + 'static,
     {
@@ -42,7 +55,9 @@ impl TestNode {
         let address = SocketAddr::from(([127, 0, 1, host], 0));
         let open_log = Arc::new(move || -> BoxFuture<'static, _> { Box::pin(open_log()) });
         let data = Arc::new(tempfile::tempdir().unwrap());
-        let mut node = Self { open_log, address, data, runtime: None };
+        let snapshots = snapshots.map(str::to_owned);
+        let config = DevConfig { snapshots, snapshot_every_s: 1, ..DevConfig::default() };
+        let mut node = Self { served: Served { open_log, data, config }, address, runtime: None };
         node.restart().await;
         node
     }
@@ -56,7 +71,7 @@ impl TestNode {
             .build()
             .unwrap();
         let (ready, address) = oneshot::channel();
-        runtime.spawn(serve(self.open_log.clone(), self.address, self.data.clone(), ready));
+        runtime.spawn(self.served.clone().serve(self.address, ready));
         self.runtime = Some(runtime);
         self.address = address.await.unwrap();
     }
@@ -80,30 +95,31 @@ impl Drop for TestNode {
     }
 }
 
-async fn serve(
-    open_log: Arc<OpenLog>,
-    address: SocketAddr,
-    data: Arc<TempDir>,
-    ready: oneshot::Sender<SocketAddr>,
-) {
-    let log = open_log().await;
-    let listener = TcpListener::bind(address).await.unwrap();
-    let shards = ShardDirectory::new(data.path(), Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap());
-    let parts = NodeParts {
-        log,
-        clock: Arc::new(SystemClock),
-        entropy: Arc::new(SystemEntropy),
-        shards: Some(shards),
-    };
-    let node = loop {
-        // A fault may hit what a start reads; a supervisor would try again.
-        match Node::start(parts.clone()).await {
-            Ok(node) => break node,
-            Err(error) if error.code().is_retryable() => {}
-            Err(error) => panic!("start the node: {error}"),
-        }
-    };
-    ready.send(listener.local_addr().unwrap()).unwrap();
-    let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-    Server::builder().add_routes(node.routes()).serve_with_incoming(incoming).await.unwrap();
+impl Served {
+    async fn serve(self, address: SocketAddr, ready: oneshot::Sender<SocketAddr>) {
+        let log = (self.open_log)().await;
+        let listener = TcpListener::bind(address).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap();
+        let parts = NodeParts {
+            log,
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            shards: Some(ShardDirectory::new(self.data.path(), resources)),
+            snapshots: self.config.snapshot_store().unwrap(),
+        };
+        let node = loop {
+            // A fault may hit what a start reads; a supervisor would try again.
+            match Node::start(parts.clone()).await {
+                Ok(node) => break node,
+                Err(error) if error.code().is_retryable() => {}
+                Err(error) => panic!("start the node: {error}"),
+            }
+        };
+        let options = self.config.snapshot_options().unwrap();
+        let _kept = node.keep_snapshots(&address.to_string(), options);
+        ready.send(address).unwrap();
+        let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
+        Server::builder().add_routes(node.routes()).serve_with_incoming(incoming).await.unwrap();
+    }
 }

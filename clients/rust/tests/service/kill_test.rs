@@ -95,6 +95,7 @@ impl Looker {
             entropy,
             on_skipped: None,
             disk: Some(Arc::new(RealDisk)),
+            replicator: None,
         };
         let checkpoint = CheckpointOptions { is_shared, ..CheckpointOptions::new(directory) };
         let checkpoint = Some(checkpoint);

@@ -32,7 +32,7 @@ impl World {
         let log = FaultyLog::new(GatedLog::new(memory), entropy, FaultRates::default());
         let log = Arc::new(log);
         let served = Arc::clone(&log);
-        let node = TestNode::start(move || {
+        let node = TestNode::start(None, move || {
             let log: Arc<dyn ChangeLog> = served.clone();
             std::future::ready(log)
         });

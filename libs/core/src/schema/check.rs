@@ -35,6 +35,10 @@ impl Definition {
             return Err(at_store(Error::limit_exceeded(advice, FIELDS_MAX as u64, found)));
         }
         check_ttl(self.options.ttl_us).map_err(at_store)?;
+        if self.options.log_window_us.is_some_and(|window| !(0..=TTL_US_MAX).contains(&window)) {
+            let message = format!("log_window_us must be 0 to {TTL_US_MAX}, or unset to keep all");
+            return Err(at_store(Error::invalid_argument(message)));
+        }
         if self.options.heartbeat_ms == 0 {
             let message = "heartbeat_ms must be at least 1";
             return Err(at_store(Error::invalid_argument(message)));
@@ -42,6 +46,7 @@ impl Definition {
         self.check_ids().map_err(at_store)?;
         self.check_fields().map_err(at_store)?;
         self.check_key_value().map_err(at_store)?;
+        self.versions.check(self.partitions).map_err(at_store)?;
         self.check_partition_key().map_err(at_store)
     }
 
@@ -63,6 +68,7 @@ impl Definition {
         if self.drop_all_count < previous.drop_all_count {
             return refuse("a definition takes no drop-all back");
         }
+        self.versions.check_follows(&previous.versions).map_err(|e| e.with_store(&self.name))?;
         let forgets = previous.retired.difference(&self.retired).next().is_some();
         if forgets || self.next_field_id < previous.next_field_id {
             return refuse("a field id is never used again");

@@ -45,7 +45,7 @@ impl Windows {
         for client in clients {
             self.prepare_client(client, state.dedup.window(client), publishing)?;
         }
-        applied.source.iter().try_for_each(|source| {
+        applied.sources.iter().try_for_each(|source| {
             let position = state.sources.get(source).copied();
             self.prepare_source(*source, position.unwrap_or_default(), publishing)
         })

@@ -2,9 +2,6 @@
 
 #![allow(dead_code, reason = "each test binary uses its own part")]
 
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -12,7 +9,7 @@ use forebay_core::Result;
 use forebay_core::change::{FieldChange, FieldOp, Verb};
 use forebay_core::id::PartitionId;
 use forebay_core::value::Value;
-use forebay_index::{Image, ImageFile, Index, PartitionPhase};
+use forebay_index::{Image, ImageFile, Index, MappedFile, PartitionPhase};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::support::{Bytes, INT64, STRING, Store, at, schema_at, spec};
@@ -26,28 +23,10 @@ const BLOCKS_AT: usize = 112;
 const META_CHECKSUM_AT: usize = 136;
 const PARITIES_AT: usize = 144;
 
-/// An image in a file, which is mapped.
-#[derive(Debug)]
-pub struct Mapped(File);
-
-impl ImageFile for Mapped {
-    fn size(&self) -> io::Result<u64> {
-        Ok(self.0.metadata()?.len())
-    }
-
-    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
-        self.0.read_exact_at(buffer, at).map(|()| buffer.len())
-    }
-
-    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.0.as_fd())
-    }
-}
-
 pub fn mapped(bytes: &[u8]) -> Arc<dyn ImageFile> {
     let file = tempfile::tempfile().unwrap();
     file.write_all_at(bytes, 0).unwrap();
-    Arc::new(Mapped(file))
+    Arc::new(MappedFile::from(file))
 }
 
 pub fn store() -> Store {

@@ -175,7 +175,14 @@ pub async fn trim_keeps_what_it_must(fixture: impl Fixture) {
     }
     let above = fixture.admin().trim(partition(0), Offset(101)).await;
     assert_eq!(code(above), ErrorCode::InvalidArgument);
+    let admin = fixture.admin();
     assert_eq!(append(&*log, partition(0), entry(100)).await.offset, Offset(100));
+    admin.trim(partition(0), Offset(101)).await.unwrap();
+    assert_eq!(append(&*log, partition(0), entry(101)).await.offset, Offset(101));
+    admin.trim(partition(0), Offset(101)).await.unwrap();
+    assert_eq!(log.bounds(partition(0)).await.unwrap().start, Offset(101));
+    let kept = read_all(&*log, partition(0), Offset(101)).await;
+    assert_eq!(kept.iter().map(|record| &record.entry).collect::<Vec<_>>(), [&entry(101)]);
 }
 
 /// What happens to one partition is not seen in another.

@@ -13,7 +13,7 @@ use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 
-pub use real::RealDisk;
+pub use real::{RealDisk, open_file};
 pub use sim::SimDisk;
 
 /// A file system.

@@ -147,7 +147,7 @@ impl Committer {
             let path = paths::segment(&partition.dir, active.base);
             let file = self.shared.files.open(&path);
             let file = file.map_err(|error| refused("open", &path, &error))?;
-            if self.fits(active.bytes, entry_bytes) {
+            if !active.is_closed && self.fits(active.bytes, entry_bytes) {
                 return Ok((active, file));
             }
             self.sync_file(&path, &*file)?;
@@ -196,7 +196,8 @@ impl Committer {
         })?;
         self.sync_file(&path, &*file)?;
         self.sync_dir(&partition.dir)?;
-        Ok((Active { base, bytes: HEADER_BYTES, synced_bytes: HEADER_BYTES }, file))
+        let (bytes, synced_bytes) = (HEADER_BYTES, HEADER_BYTES);
+        Ok((Active { base, bytes, synced_bytes, is_closed: false }, file))
     }
 
     /// Removes a segment whose header could not be written, durably: the one before it goes on, and

@@ -46,6 +46,8 @@ pub(super) struct Active {
     pub(super) base: Offset,
     pub(super) bytes: u64,
     pub(super) synced_bytes: u64,
+    /// Whether the next entry goes to another one, so that all of this one can be let go.
+    pub(super) is_closed: bool,
 }
 
 /// What readers see: only what is acknowledged, or about to be.
@@ -203,8 +205,15 @@ impl Partition {
         }
     }
 
-    /// Takes segments that lie wholly below an offset out of the readers' sight, oldest first.
+    /// Takes segments that lie wholly below an offset out of the readers' sight, oldest first. At
+    /// the log's end the last one stays, and is closed.
     pub(super) fn take_trimmed(&self, before: Offset) -> Result<Vec<PathBuf>> {
+        let mut write = self.write.lock();
+        let is_end = before == write.offset_next;
+        if let Some(active) = write.active.as_mut().filter(|_| is_end) {
+            active.is_closed = true;
+        }
+        drop(write);
         let mut read = self.read.lock();
         let bounds = read.bounds(self.at)?;
         if before > bounds.end {

@@ -244,7 +244,8 @@ impl SegmentFile {
             // Without a frame nothing says that the file's name is durable.
             disk.sync_dir(dir).map_err(|error| refused("make durable", dir, &error))?;
         }
-        let active = Active { base: self.base, bytes: scanned.end, synced_bytes: scanned.end };
+        let (base, bytes) = (self.base, scanned.end);
+        let active = Active { base, bytes, synced_bytes: bytes, is_closed: false };
         let write = WriteState {
             active: Some(active),
             offset_next: scanned.offset_next,

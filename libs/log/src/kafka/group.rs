@@ -39,18 +39,42 @@ const RELEASE_WAIT: Duration = Duration::from_secs(5);
 pub struct KafkaGroup {
     shared: Arc<Shared>,
     consumer: Arc<BaseConsumer<Member>>,
-    group: String,
-    call_timeout: Duration,
-    /// Who has which partition, as the brokers have said last.
-    owners: tokio::sync::Mutex<Owners>,
+    owners: KafkaOwners,
     /// Answers the brokers, and calls back when they divide anew.
     thread: Option<JoinHandle<()>>,
 }
 
+/// Asks the brokers which members of a group have which partitions.
+pub struct KafkaOwners {
+    consumer: Arc<BaseConsumer<Member>>,
+    topic_prefix: String,
+    group: String,
+    call_timeout: Duration,
+    /// As the brokers have said last.
+    known: tokio::sync::Mutex<Known>,
+}
+
 #[derive(Default)]
-struct Owners {
+struct Known {
     asked: Option<Instant>,
     owners: BTreeMap<PartitionRef, String>,
+}
+
+impl KafkaOwners {
+    /// The name of the member that has a partition; `None` where nobody has it now.
+    ///
+    /// # Errors
+    /// `Unavailable` when the brokers do not say it.
+    pub async fn owner(&self, at: PartitionRef) -> Result<Option<String>> {
+        let mut known = self.known.lock().await;
+        if known.asked.is_none_or(|asked| asked.elapsed() >= OWNERS_FRESH) {
+            let (consumer, prefix) = (Arc::clone(&self.consumer), self.topic_prefix.clone());
+            let (group, wait_max) = (self.group.clone(), self.call_timeout);
+            let asking = blocking(move || ask_owners(&consumer, &group, &prefix, wait_max));
+            *known = Known { asked: Some(Instant::now()), owners: asking.await?? };
+        }
+        Ok(known.owners.get(&at).cloned())
+    }
 }
 
 struct Shared {
@@ -84,7 +108,7 @@ impl KafkaGroup {
             is_over: AtomicBool::new(false),
         });
         let mut config = base_config(options);
-        let group_id = format!("{}.{group}", options.topic_prefix);
+        let group_id = group_id(&options.topic_prefix, group);
         for (name, value) in [
             ("group.id", group_id.as_str()),
             ("client.id", name),
@@ -110,8 +134,25 @@ impl KafkaGroup {
         let thread = thread.spawn(move || poll(&polled, &ended)).map_err(|error| {
             Error::internal(format!("the thread of a group member was not started: {error}"))
         })?;
-        let (call_timeout, owners) = (options.call_timeout, tokio::sync::Mutex::default());
-        Ok(Self { shared, consumer, group: group_id, call_timeout, owners, thread: Some(thread) })
+        let owners = KafkaOwners {
+            consumer: Arc::clone(&consumer),
+            topic_prefix: options.topic_prefix.clone(),
+            group: group_id,
+            call_timeout: options.call_timeout,
+            known: tokio::sync::Mutex::default(),
+        };
+        Ok(Self { shared, consumer, owners, thread: Some(thread) })
+    }
+
+    /// Who has the partitions among the members of another group of the same log.
+    pub fn owners_of(&self, group: &str) -> KafkaOwners {
+        KafkaOwners {
+            consumer: Arc::clone(&self.consumer),
+            topic_prefix: self.owners.topic_prefix.clone(),
+            group: group_id(&self.owners.topic_prefix, group),
+            call_timeout: self.owners.call_timeout,
+            known: tokio::sync::Mutex::default(),
+        }
     }
 }
 
@@ -142,14 +183,7 @@ impl Membership for KafkaGroup {
     }
 
     async fn owner(&self, at: PartitionRef) -> Result<Option<String>> {
-        let mut owners = self.owners.lock().await;
-        if owners.asked.is_none_or(|asked| asked.elapsed() >= OWNERS_FRESH) {
-            let (consumer, prefix) = (Arc::clone(&self.consumer), self.shared.topic_prefix.clone());
-            let (group, wait_max) = (self.group.clone(), self.call_timeout);
-            let asking = blocking(move || ask_owners(&consumer, &group, &prefix, wait_max));
-            *owners = Owners { asked: Some(Instant::now()), owners: asking.await?? };
-        }
-        Ok(owners.owners.get(&at).cloned())
+        self.owners.owner(at).await
     }
 
     fn note_held(&self, held: &Assigned) {
@@ -168,6 +202,10 @@ impl Drop for KafkaGroup {
             warn!("the thread of a group member has panicked");
         }
     }
+}
+
+fn group_id(topic_prefix: &str, group: &str) -> String {
+    format!("{topic_prefix}.{group}")
 }
 
 /// Who has which partition.

@@ -37,7 +37,7 @@ use tokio::time::{sleep, timeout};
 use self::appender::{Appender, Failure, Sent, located, unknown};
 use self::catch_up::CatchUp;
 use self::client::unavailable;
-pub use self::group::KafkaGroup;
+pub use self::group::{KafkaGroup, KafkaOwners};
 use self::lineages::Lineages;
 pub use self::options::KafkaOptions;
 use self::readers::{Open, Readers};

@@ -7,8 +7,7 @@ use std::sync::Arc;
 use forebay_core::{Error, Result};
 use forebay_index::{Image, ImageFile, ImageSink, PartitionWriter};
 use forebay_log::disk::DiskFile;
-
-use super::format::{self, Head};
+use forebay_snapshot::ImageState;
 
 /// A file that is being written.
 struct Output<'l> {
@@ -33,12 +32,12 @@ impl ImageSink for Output<'_> {
 /// copy goes on from a damaged one; `DeadlineExceeded` once it is late.
 pub(super) fn write(
     file: &dyn DiskFile,
-    head: &Head,
+    head: &ImageState,
     documents: &PartitionWriter,
     is_late: &dyn Fn() -> bool,
 ) -> Result<u64> {
     let mut output = Output { file, is_late };
-    let bytes = documents.write_image(format::encode(head)?, &mut output)?;
+    let bytes = documents.write_image(head.encode()?, &mut output)?;
     file.sync_data().map_err(|error| refused("make durable", &error))?;
     Ok(bytes)
 }
@@ -48,9 +47,11 @@ pub(super) fn write(
 /// # Errors
 /// `Unsupported` for a format that this build does not know, `Corrupt` for damage, `Unavailable`
 /// for bytes that cannot be read.
-pub(super) fn open(file: Arc<dyn DiskFile>) -> Result<(Image, Head)> {
+pub(crate) fn open(file: Arc<dyn DiskFile>) -> Result<(Image, ImageState)> {
     let image = Image::open(Arc::new(Kept(file)))?;
-    let head = format::decode(image.about(), image.state())?;
+    let about = image.about();
+    let head =
+        ImageState::decode(about.partition, about.partitions, about.progress, image.state())?;
     Ok((image, head))
 }
 

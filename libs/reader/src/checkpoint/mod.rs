@@ -16,8 +16,8 @@
 //! it, they come from the catalog; nor are outcomes of conditional changes, which after a restart
 //! are unknown.
 
+mod fetched;
 mod file;
-mod format;
 #[cfg(test)]
 mod round_trip_test;
 mod store_file;
@@ -37,7 +37,7 @@ use forebay_core::limits::{CHECKPOINT_BYTES_MAX, CHECKPOINT_EVERY_MS};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{Image, LiveDirectory};
 use forebay_log::disk::{Disk, DiskLock};
-use tokio::runtime::{Handle, RuntimeFlavor};
+use forebay_snapshot::ImageState;
 use tokio::time::Sleep;
 
 use crate::generation::Generation;
@@ -45,12 +45,13 @@ use crate::options::ReaderOptions;
 
 use self::file::refused;
 
-pub(crate) use self::format::Head;
+pub(crate) use self::file::open as open_image;
 pub(crate) use self::store_file::NamedStore;
 
 const SUFFIX_LOCK: &str = ".lock";
 const SUFFIX: &str = ".checkpoint";
 const SUFFIX_NEW: &str = ".checkpoint.new";
+const SUFFIX_FETCHED: &str = ".fetched";
 /// A tail spends at most one part in this many, plus one, on checkpoints.
 const REST_FACTOR: u32 = 19;
 
@@ -193,7 +194,7 @@ impl CheckpointDirectory {
         path: &Path,
         at: PartitionRef,
         partitions: PartitionCount,
-    ) -> Result<(Image, Head)> {
+    ) -> Result<(Image, ImageState)> {
         let file = self.disk.open(path).map_err(|error| refused("open", &error))?;
         let (image, head) = file::open(file)?;
         image.about().check_is_of(at, partitions)?;
@@ -285,15 +286,6 @@ pub(crate) async fn due(checkpoints: &mut Option<Checkpoints>) {
     }
 }
 
-/// Runs something that blocks on the disk, without holding up other tasks where there are threads
-/// for them. Called on a spawned task only.
-pub(crate) fn blocking<T>(work: impl FnOnce() -> T) -> T {
-    match Handle::try_current().map(|runtime| runtime.runtime_flavor()) {
-        Ok(RuntimeFlavor::MultiThread) => tokio::task::block_in_place(work),
-        _ => work(),
-    }
-}
-
 impl Checkpoints {
     /// The files that may be used, the newest first; removes what a crash left of others.
     ///
@@ -309,7 +301,7 @@ impl Checkpoints {
     ///
     /// # Errors
     /// Those of [`Image::open`]; `Unsupported` for a checkpoint of something else.
-    pub(crate) fn open(&self, path: &Path, empty: &PartitionState) -> Result<(Image, Head)> {
+    pub(crate) fn open(&self, path: &Path, empty: &PartitionState) -> Result<(Image, ImageState)> {
         self.directory.open_file(path, empty.partition, empty.partitions)
     }
 
@@ -383,6 +375,7 @@ impl Checkpoints {
         }
         self.last = Some(now);
         self.trouble = None;
+        self.remove_fetched(None);
         if let Err(error) = self.sweep(self.serial) {
             tracing::debug!(at = %self.at, %error, "older checkpoints were not looked for");
         }
@@ -402,16 +395,18 @@ impl Checkpoints {
     }
 
     fn path(&self, serial: u64, suffix: &str) -> PathBuf {
-        let (store, partition) = (self.at.store.0, self.at.partition.0);
-        let name = format!("{store:016x}-{partition:04}-{serial:020}{suffix}");
-        self.directory.options.dir.join(name)
+        self.directory.options.dir.join(format!("{}{serial:020}{suffix}", self.prefix()))
+    }
+
+    fn prefix(&self) -> String {
+        format!("{:016x}-{:04}-", self.at.store.0, self.at.partition.0)
     }
 
     /// Removes what is unfinished, and what is older than `keep` if that is there; answers the
     /// serials that are left, ascending. What cannot be removed goes another time.
     fn sweep(&self, keep: u64) -> io::Result<Vec<u64>> {
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
-        let prefix = format!("{:016x}-{:04}-", self.at.store.0, self.at.partition.0);
+        let prefix = self.prefix();
         let mut serials = Vec::new();
         for name in disk.list(dir)? {
             let Some(rest) = name.strip_prefix(&prefix) else { continue };

@@ -23,8 +23,8 @@ use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_index::Index;
 use forebay_log::Bounds;
 use forebay_log::disk::{Disk, SimDisk};
+use forebay_snapshot::ImageState;
 
-use super::Head;
 use super::file;
 use crate::generation::Generation;
 
@@ -99,7 +99,7 @@ fn apply(copy: &mut Generation, index: &Index, records: std::ops::Range<u64>) {
 }
 
 /// Writes the copy to a file, and reads the file into a new copy over this index.
-fn written_and_read(copy: &Generation, index: &Index) -> (Generation, Head) {
+fn written_and_read(copy: &Generation, index: &Index) -> (Generation, ImageState) {
     let disk = SimDisk::new(Arc::new(SeededEntropy::new(1)));
     let path = Path::new("checkpoint");
     let head = copy.checkpoint_head(Some(-7)).unwrap();

@@ -26,6 +26,7 @@ use forebay_core::key::{Key, KeyType};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Definition, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::versions::StoreVersions;
 use forebay_log::{Appended, CatalogFollower, ChangeLog, MemoryLog};
 use forebay_reader::{LogBarriers, Reader, ReaderOptions, ReaderParts};
 use forebay_wire::entry::encode_entry;
@@ -128,7 +129,8 @@ impl World {
     /// Deletes the store, and makes another one under its name.
     pub async fn remake(&mut self, store: StoreId) {
         self.control(EntryBody::Control(ControlRecord::Delete(self.definition.store))).await;
-        self.definition = Definition { store, ..self.definition.clone() };
+        let versions = StoreVersions::first(store);
+        self.definition = Definition { store, versions, ..self.definition.clone() };
         self.define(&self.definition).await;
         self.log.create(store, self.definition.partitions).await.unwrap();
     }
@@ -202,6 +204,7 @@ impl World {
             barriers: Arc::new(LogBarriers(self.log.clone())),
             on_skipped: None,
             disk: None,
+            replicator: None,
         }
     }
 

@@ -141,6 +141,24 @@ impl Export {
         ExportFile::open(&self.dir, file, behind_bytes, self.plan.part_bytes)
     }
 
+    /// Puts the rows of these keys into a block, as far as they are there; answers for how many of
+    /// the keys, one at least: behind a full block comes no other. Blocks on the disk.
+    ///
+    /// # Errors
+    /// As [`ExportRows::next`].
+    pub fn rows_of<K: AsRef<[u8]>>(&self, keys: &[K], block: &mut RowsBlock) -> Result<usize> {
+        for (number, key) in keys.iter().enumerate() {
+            let row = self.db.get_pinned(key);
+            if let Some(row) = row.map_err(|error| explained(&error, "reading a frozen shard"))? {
+                block.push(key.as_ref(), &row);
+            }
+            if block.bytes().len() >= COPY_BLOCK_BYTES {
+                return Ok(number + 1);
+            }
+        }
+        Ok(keys.len())
+    }
+
     /// Removes one from the disk; who reads it reads on.
     ///
     /// # Errors

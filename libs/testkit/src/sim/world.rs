@@ -145,6 +145,7 @@ impl World {
             entropy: self.entropy(),
             // Files of an engine of its own are no part of the simulated disk.
             shards: None,
+            snapshots: None,
         };
         let node = match Node::start(parts).await {
             Ok(node) => node,
@@ -316,6 +317,7 @@ impl World {
             barriers: Arc::new(LogBarriers(log)),
             on_skipped: None,
             disk: options.checkpoint.as_ref().map(|_| Arc::new(opening.disk.clone()) as _),
+            replicator: None,
         };
         Reader::open(options, parts).await
     }

@@ -202,7 +202,7 @@ fn a_key_value_store_may_leave_its_field_out_and_has_no_other() {
 
 #[test]
 fn a_heartbeat_of_0_is_the_default_one() {
-    let wire = v1::StoreOptions { ttl_us: None, versioned: true, heartbeat_ms: 0 };
+    let wire = v1::StoreOptions { versioned: true, ..v1::StoreOptions::default() };
     assert_eq!(StoreOptions::from(wire), StoreOptions { versioned: true, ..Default::default() });
 }
 
@@ -213,13 +213,14 @@ fn a_definition_is_checked_when_it_is_read() {
     let good = v1::Definition::from(&spec.define(StoreId(1)).unwrap());
     assert!(Definition::try_from(good.clone()).is_ok());
     type Break = fn(&mut v1::Definition);
-    let broken: [(&str, Break); 6] = [
+    let broken: [(&str, Break); 7] = [
         ("no partitions", |d| d.partitions = 0),
         ("no version", |d| d.version = 0),
         ("no name", |d| d.name.clear()),
         ("an id from the future", |d| d.next_field_id = 1),
         ("a field twice", |d| d.fields.push(d.fields[0].clone())),
         ("no options", |d| d.options = None),
+        ("no live version", |d| d.versions = Some(v1::StoreVersions::default())),
     ];
     for (what, break_it) in broken {
         let mut wire = good.clone();

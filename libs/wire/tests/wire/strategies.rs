@@ -189,9 +189,14 @@ fn ttl_us() -> impl Strategy<Value = Option<i64>> {
 }
 
 pub fn store_options() -> impl Strategy<Value = StoreOptions> {
-    (ttl_us(), any::<bool>(), 1..=u32::MAX).prop_map(|(ttl_us, versioned, heartbeat_ms)| {
-        StoreOptions { ttl_us, versioned, heartbeat_ms }
-    })
+    (ttl_us(), any::<bool>(), 1..=u32::MAX, option::of(0..=TTL_US_MAX)).prop_map(
+        |(ttl_us, versioned, heartbeat_ms, log_window_us)| StoreOptions {
+            ttl_us,
+            versioned,
+            heartbeat_ms,
+            log_window_us,
+        },
+    )
 }
 
 pub fn field_spec() -> impl Strategy<Value = FieldSpec> {
@@ -251,13 +256,21 @@ pub fn alteration() -> impl Strategy<Value = Alteration> {
 /// are left out.
 pub fn definition() -> impl Strategy<Value = Definition> {
     let alterations = vec((alteration(), any::<prop::sample::Index>()), 0..6);
-    (1..=u64::MAX, store_spec(), alterations).prop_map(|(store, spec, alterations)| {
+    let pushes = vec(any::<u64>(), 0..3);
+    let drawn = (1..=u64::MAX, store_spec(), alterations, pushes, any::<prop::sample::Index>());
+    drawn.prop_map(|(store, spec, alterations, pushes, live)| {
         let mut definition = spec.define(StoreId(store)).expect("a spec that can be defined");
         for (mut alteration, place) in alterations {
             aim(&mut alteration, &definition, place);
             definition = definition.altered(&[alteration]).unwrap_or(definition);
         }
-        definition
+        for push in pushes {
+            let began = definition.partitions.partitions();
+            let began = began.map(|partition| Offset(push ^ u64::from(partition.0))).collect();
+            definition = definition.with_version(StoreId(push), began).unwrap_or(definition);
+        }
+        let live = live.get(definition.versions.all()).number;
+        definition.with_live(live).unwrap_or(definition)
     })
 }
 

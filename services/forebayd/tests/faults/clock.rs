@@ -28,8 +28,16 @@ async fn reader(log: Arc<dyn ChangeLog>, clock: Arc<ManualClock>) -> Reader {
     let entropy = Arc::new(SystemEntropy);
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
     let barriers = Arc::new(LogBarriers(Arc::clone(&log)));
-    let parts =
-        ReaderParts { log, catalog, clock, entropy, barriers, on_skipped: None, disk: None };
+    let parts = ReaderParts {
+        log,
+        catalog,
+        clock,
+        entropy,
+        barriers,
+        on_skipped: None,
+        disk: None,
+        replicator: None,
+    };
     Reader::open(ReaderOptions::new("users"), parts).await.unwrap()
 }
 
@@ -45,6 +53,7 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
         clock: clock.clone(),
         entropy: Arc::new(SystemEntropy),
         shards: None,
+        snapshots: None,
     };
     let node = Node::start(parts).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

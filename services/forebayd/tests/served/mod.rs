@@ -1,5 +1,7 @@
 //! A node in this process that is served, over a log and shards that outlive it.
 
+#![allow(dead_code)] // Each test binary uses its part of it.
+
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,6 +12,7 @@ use forebay_core::entropy::SystemEntropy;
 use forebay_log::ChangeLog;
 use forebay_reader::{Phase, ReaderStatus};
 use forebay_shard::{Resources, ShardDirectory};
+use forebay_snapshot::SnapshotStore;
 use forebayd::{Node, NodeParts};
 use tokio::net::TcpListener;
 use tokio::task::JoinHandle;
@@ -28,12 +31,22 @@ pub struct Served {
 
 impl Served {
     pub async fn start(log: &Arc<dyn ChangeLog>, data: &Path) -> Self {
+        Self::start_with(log, data, None).await
+    }
+
+    /// One whose shards begin with snapshots.
+    pub async fn start_with(
+        log: &Arc<dyn ChangeLog>,
+        data: &Path,
+        snapshots: Option<SnapshotStore>,
+    ) -> Self {
         let shards = ShardDirectory::new(data.join("shards"), Resources::new(64 << 20).unwrap());
         let parts = NodeParts {
             log: Arc::clone(log),
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             shards: Some(shards),
+            snapshots,
         };
         let node = Node::start(parts).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -7,10 +7,9 @@ use bytes::Bytes;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::{Error, Result};
 use forebay_shard::{PartBlock, PartEnd, PartSource};
+use forebay_wire::shard_copy::block_of;
 use forebay_wire::v1;
 use tokio::sync::mpsc;
-
-use super::compression::unpack;
 
 /// What comes of one stream.
 pub(super) struct Blocks {
@@ -26,16 +25,14 @@ impl PartSource for Blocks {
         let rows = self.receiver.blocking_recv().ok_or_else(|| {
             Error::unavailable("the source of the copy has ended the stream inside a part")
         })?;
-        if crc32c::crc32c(&rows.block) != rows.crc32c {
-            return Err(Error::corrupt("a block of rows was damaged on its way; copy again"));
-        }
+        let bytes = block_of(&rows)?;
         self.received.fetch_add(rows.raw_bytes.into(), Ordering::Relaxed);
         let end = rows.part_end.as_ref().map(part_end).transpose()?;
         if rows.block.is_empty() && end.is_none() {
             return Err(Error::corrupt("the source of a copy has sent a block of nothing"));
         }
         let was_compressed = rows.block.len() != rows.raw_bytes as usize;
-        Ok(PartBlock { bytes: unpack(rows.block, rows.raw_bytes)?, end, was_compressed })
+        Ok(PartBlock { bytes, end, was_compressed })
     }
 }
 

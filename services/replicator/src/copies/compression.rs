@@ -1,9 +1,7 @@
 //! Blocks of rows, compressed where that is worth it.
 
 use bytes::Bytes;
-use forebay_core::limits::COPY_BLOCK_BYTES_MAX;
-use forebay_core::{Error, Result};
-use lz4_flex::block::{compress_into, decompress_into, get_maximum_output_size};
+use lz4_flex::block::{compress_into, get_maximum_output_size};
 
 /// Blocks that go as they are behind one that compression has not made smaller.
 const BLOCKS_LEFT_OUT: u32 = 15;
@@ -37,31 +35,20 @@ impl Compression {
     }
 }
 
-/// A block that has travelled, of so many bytes.
-///
-/// # Errors
-/// `Corrupt` for bytes that are no block of that length.
-pub(super) fn unpack(packed: Bytes, raw_bytes: u32) -> Result<Bytes> {
-    let raw_bytes = raw_bytes as usize;
-    if packed.len() == raw_bytes {
-        return Ok(packed);
-    }
-    if raw_bytes > COPY_BLOCK_BYTES_MAX {
-        let message = format!("a block of rows has {COPY_BLOCK_BYTES_MAX} bytes at most");
-        return Err(Error::corrupt(message));
-    }
-    let mut block = vec![0; raw_bytes];
-    match decompress_into(&packed, &mut block) {
-        Ok(length) if length == raw_bytes => Ok(block.into()),
-        _ => Err(Error::corrupt("a compressed block of rows is damaged")),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use forebay_core::entropy::{Entropy, SeededEntropy};
 
+    use forebay_core::Result;
+    use forebay_wire::shard_copy::block_of;
+    use forebay_wire::v1;
+
     use super::*;
+
+    fn unpack(block: Bytes, raw_bytes: u32) -> Result<Bytes> {
+        let crc32c = crc32c::crc32c(&block);
+        block_of(&v1::CopyRows { block, raw_bytes, crc32c, part_end: None })
+    }
 
     #[test]
     fn what_is_packed_is_unpacked() {

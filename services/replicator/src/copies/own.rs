@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::id::{PartitionId, PartitionRef, StoreId};
 use forebay_core::{Error, Result};
 use forebay_shard::Shard;
 
@@ -28,7 +28,12 @@ impl ReplicaShards {
 
 #[tonic::async_trait]
 impl FindShard for ReplicaShards {
-    async fn find(&self, store: &str, partition: PartitionId) -> Result<Arc<Shard>> {
+    async fn find(
+        &self,
+        store: &str,
+        kept_as: Option<StoreId>,
+        partition: PartitionId,
+    ) -> Result<Arc<Shard>> {
         let definition = self.parts.catalog.catalog().by_name(store)?.definition.clone();
         let at = PartitionRef { store: definition.store, partition };
         let located = |error: Error| error.with_store(store).with_partition(partition);
@@ -45,7 +50,16 @@ impl FindShard for ReplicaShards {
             };
             return Err(located(Error::unavailable(message)));
         }
-        let opened = self.replicas.ordered(at.store, OPEN_WAIT).await;
+        let opened = match kept_as {
+            None => self.replicas.ordered(at.store, OPEN_WAIT).await,
+            Some(id) if definition.versions.kept_as(id).is_some() => {
+                self.replicas.version(id, OPEN_WAIT).await
+            }
+            Some(_) => {
+                let message = "the store has no such version of its documents any more";
+                return Err(located(Error::not_found(message)));
+            }
+        };
         let shard = opened.and_then(|(_, shards)| shards.shard(partition));
         shard.ok_or_else(|| {
             located(Error::unavailable("the shard is not open here at the moment; try again"))

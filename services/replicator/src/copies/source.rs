@@ -7,13 +7,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use forebay_core::entropy::Entropy;
-use forebay_core::id::PartitionId;
+use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::limits::{
     COPIES_MAX, COPY_HELD_MS, COPY_MESSAGE_BYTES_MAX, COPY_RANGES_MAX, MESSAGE_BYTES_MAX,
 };
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Export, ExportMode, Shard};
+use forebay_wire::shard_copy::RowsBlock;
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::shard_copies_server::{ShardCopies, ShardCopiesServer};
@@ -25,6 +27,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tonic::{Request, Response, Status};
 use tracing::{info, warn};
 
+use super::compression::Compression;
 use super::stream::read_range;
 use super::throttle::Throttle;
 use crate::blocking::blocking;
@@ -37,11 +40,17 @@ const SWEEP_EVERY: Duration = Duration::from_secs(30);
 /// Finds the shards that may be copied.
 #[tonic::async_trait]
 pub trait FindShard: Send + Sync + 'static {
-    /// The shard of a partition of the store of this name.
+    /// The shard of a partition of the store of this name: of the version of its documents that is
+    /// kept as this, or of the one that answers reads.
     ///
     /// # Errors
     /// `NotFound` for a store that is not there, `Unavailable` for a shard that is not here.
-    async fn find(&self, store: &str, partition: PartitionId) -> Result<Arc<Shard>>;
+    async fn find(
+        &self,
+        store: &str,
+        kept_as: Option<StoreId>,
+        partition: PartitionId,
+    ) -> Result<Arc<Shard>>;
 }
 
 /// Serves copies of shards. Cheap to clone.
@@ -141,7 +150,8 @@ impl Inner {
             return Err(Error::limit_exceeded(advice, limit, actual));
         }
         let mode = mode_of(&request)?;
-        let shard = self.shards.find(&request.store, PartitionId(request.partition)).await?;
+        let (kept_as, partition) = (request.kept_as.map(StoreId), PartitionId(request.partition));
+        let shard = self.shards.find(&request.store, kept_as, partition).await?;
         let id = self.entropy.next_u64()?.max(1);
         let path = self.path(id);
         let store = request.store;
@@ -199,6 +209,14 @@ impl Inner {
         }
     }
 
+    async fn rows_of(&self, request: v1::CopyRowsOfRequest) -> Result<v1::CopyRowsOfResponse> {
+        let frozen = self.find(&mut *self.frozen.lock().await, request.copy_id).await?;
+        let answer = blocking(move || read_rows_of(&frozen, &request.keys)).await?;
+        let raw_bytes = answer.rows.as_ref().map_or(0, |rows| rows.raw_bytes as usize);
+        self.throttle.admit(raw_bytes).await;
+        Ok(answer)
+    }
+
     async fn rows(&self, request: v1::CopyRowsRequest) -> Result<Rows> {
         let frozen = self.find(&mut *self.frozen.lock().await, request.copy_id).await?;
         let throttles = [Arc::clone(&self.throttle), frozen.throttle(request.bytes_per_second)];
@@ -223,6 +241,21 @@ impl Inner {
         });
         Ok(admitted.boxed())
     }
+}
+
+/// Reads the rows of some keys.
+fn read_rows_of(frozen: &Frozen, keys: &[Bytes]) -> Result<v1::CopyRowsOfResponse> {
+    let mut block = RowsBlock::default();
+    let answered = frozen.export.rows_of(keys, &mut block)?;
+    frozen.touch();
+    let packed = Compression::default().pack(block.bytes());
+    let rows = v1::CopyRows {
+        crc32c: crc32c::crc32c(&packed),
+        block: packed,
+        raw_bytes: block.bytes().len() as u32,
+        part_end: None,
+    };
+    Ok(v1::CopyRowsOfResponse { keys: answered as u32, rows: Some(rows) })
 }
 
 /// # Errors
@@ -254,6 +287,14 @@ impl ShardCopies for CopySource {
         request: Request<v1::CopyRowsRequest>,
     ) -> Result<Response<Self::RowsStream>, Status> {
         let rows = self.0.rows(request.into_inner()).await;
+        rows.map(Response::new).map_err(|error| status_of_error(&error))
+    }
+
+    async fn rows_of(
+        &self,
+        request: Request<v1::CopyRowsOfRequest>,
+    ) -> Result<Response<v1::CopyRowsOfResponse>, Status> {
+        let rows = self.0.rows_of(request.into_inner()).await;
         rows.map(Response::new).map_err(|error| status_of_error(&error))
     }
 

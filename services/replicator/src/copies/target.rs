@@ -127,7 +127,7 @@ impl CopyTarget {
             false => v1::CopyMode::Rows,
         };
         let (store, partition, mode) = (store.to_owned(), partition.0, mode.into());
-        let request = v1::BeginCopyRequest { store, partition, copy_id, mode };
+        let request = v1::BeginCopyRequest { store, partition, copy_id, mode, kept_as: None };
         let mut client = ShardCopiesClient::new(endpoint.connect_lazy())
             .max_decoding_message_size(MESSAGE_BYTES_MAX);
         let mut backoff = self.backoff();

@@ -57,7 +57,7 @@ impl Copier {
         Self {
             log: Arc::clone(&parts.log),
             entropy: Arc::clone(&parts.entropy),
-            home: definition.store,
+            home: definition.versions.home(),
             letters,
             partitions: definition.partitions,
             waiting,

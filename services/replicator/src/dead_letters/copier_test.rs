@@ -36,7 +36,8 @@ fn parts(log: Arc<dyn ChangeLog>, seed: u64) -> ReplicatorParts {
     let clock = Arc::new(ManualClock::at(Timestamp::from_micros(1)));
     let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), Arc::clone(&entropy)));
     let membership = Arc::new(Alone::default());
-    ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards: None }
+    let (shards, snapshots) = (None, None);
+    ReplicatorParts { log, catalog, clock, entropy, heartbeats, membership, shards, snapshots }
 }
 
 fn memory() -> Arc<MemoryLog> {

@@ -3,7 +3,9 @@
 //! the partitions.
 
 mod group;
+mod pushes;
 mod service;
+mod snapshots;
 
 use std::path::PathBuf;
 use std::process::Command;

@@ -34,7 +34,7 @@ pub struct Service {
 }
 
 impl Service {
-    fn start(program: PathBuf, arguments: &[&str]) -> Self {
+    pub fn start(program: PathBuf, arguments: &[&str]) -> Self {
         let mut child = Command::new(&program)
             .args(arguments)
             .stdout(Stdio::piped())
@@ -52,11 +52,20 @@ impl Service {
         Self::replicator_in(tempfile::tempdir().unwrap(), prefix, listen)
     }
 
+    /// A replicator with these settings too.
+    pub fn replicator_with(prefix: &str, more: &[&str]) -> Self {
+        Self::replicator_of(tempfile::tempdir().unwrap(), prefix, "127.0.0.1:0", more)
+    }
+
     /// A replicator over these shards.
     pub fn replicator_in(data: TempDir, prefix: &str, listen: &str) -> Self {
+        Self::replicator_of(data, prefix, listen, &[])
+    }
+
+    fn replicator_of(data: TempDir, prefix: &str, listen: &str, more: &[&str]) -> Self {
         let own = ["--listen", listen, "--data-dir", data.path().to_str().unwrap()];
         let brokers = brokers();
-        let arguments = [&own[..], &on_kafka(prefix, &brokers)].concat();
+        let arguments = [&own[..], more, &on_kafka(prefix, &brokers)].concat();
         let mut started = Self::start(replicator(), &arguments);
         started.data = Some(data);
         started

@@ -13,7 +13,7 @@ use crate::process;
 use crate::workspace::Workspace;
 
 /// Repositories that the copy borrows: made from nothing that a fault changes, at a price.
-const BORROWED: [&str; 3] = ["crates", "maven", "maven_kafka"];
+const BORROWED: [&str; 4] = ["crates", "maven", "maven_kafka", "maven_objects"];
 /// Where the tree's own Bazel keeps them, in cargo's target folder.
 const REPOSITORIES: &str = "bazel/base/external";
 /// The settings of Bazel that say so.

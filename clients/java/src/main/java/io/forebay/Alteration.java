@@ -6,7 +6,7 @@ import java.util.List;
 
 /** What changes from one version of a definition to the next. Made by the static methods. */
 public final class Alteration {
-    static final int BYTES = 96;
+    static final int BYTES = 80 + StoreOptions.BYTES;
 
     private static final FieldSpec NO_FIELD = new FieldSpec("", new FieldType(0));
 
@@ -88,7 +88,7 @@ public final class Alteration {
     }
 
     /**
-     * Replaces the store's options.
+     * Replaces all of the store's options; those that are to stay are in its definition.
      *
      * @param options the new options
      * @return the alteration

@@ -70,7 +70,9 @@ public record Definition(
         int partitions = packed.i32();
         Duration ttl = packed.duration();
         Duration heartbeat = Duration.ofMillis(Integer.toUnsignedLong(packed.i32()));
-        StoreOptions options = new StoreOptions(ttl, packed.flag(), heartbeat);
+        boolean versioned = packed.flag();
+        Duration logWindow = packed.duration();
+        StoreOptions options = new StoreOptions(ttl, versioned, heartbeat, logWindow);
         boolean isKeyValue = packed.flag();
         int count = packed.i32();
         List<Field> fields = new ArrayList<>();

@@ -21,6 +21,8 @@ import java.util.OptionalLong;
  * @param tooLarge changes skipped because their document would have grown over the limit
  * @param logErrors failed calls of the log
  * @param rebuilds copies that were begun after the first
+ * @param bootstraps copies that were begun with a snapshot
+ * @param bootstrapsFailed snapshots that could not be had, or not be used
  * @param checkpoints what happened to its checkpoints
  * @param status the reader and each of its partitions
  */
@@ -39,6 +41,8 @@ public record ReaderMetrics(
         long tooLarge,
         long logErrors,
         long rebuilds,
+        long bootstraps,
+        long bootstrapsFailed,
         CheckpointCounts checkpoints,
         ReaderStatus status) {
     /**
@@ -68,6 +72,8 @@ public record ReaderMetrics(
                 packed.i64(),
                 packed.i64(),
                 budget(packed.i64()),
+                packed.i64(),
+                packed.i64(),
                 packed.i64(),
                 packed.i64(),
                 packed.i64(),

@@ -22,6 +22,8 @@ import org.jspecify.annotations.Nullable;
  *     below 56 MiB and 8 for each partition
  * @param spillBytesMax bytes of disk, in the directory of the checkpoints, that documents may take
  *     which have no room in memory; 0 spills nothing
+ * @param snapshots URL of the folder of snapshots that it begins with where it has no checkpoint;
+ *     null to begin with the log
  */
 public record ReaderOptions(
         String store,
@@ -31,8 +33,9 @@ public record ReaderOptions(
         Duration openTimeout,
         @Nullable Checkpoints checkpoints,
         long memoryBudget,
-        long spillBytesMax) {
-    private static final int BYTES = 104;
+        long spillBytesMax,
+        @Nullable String snapshots) {
+    private static final int BYTES = 120;
     private static final Duration TEN_SECONDS = Duration.ofSeconds(10);
 
     /**
@@ -42,7 +45,7 @@ public record ReaderOptions(
      * @return the options
      */
     public static ReaderOptions of(String store) {
-        return new ReaderOptions(store, null, false, TEN_SECONDS, TEN_SECONDS, null, 0, 0);
+        return new ReaderOptions(store, null, false, TEN_SECONDS, TEN_SECONDS, null, 0, 0, null);
     }
 
     /**
@@ -60,7 +63,8 @@ public record ReaderOptions(
                 openTimeout,
                 checkpoints,
                 memoryBudget,
-                spillBytesMax);
+                spillBytesMax,
+                snapshots);
     }
 
     /**
@@ -77,7 +81,8 @@ public record ReaderOptions(
                 openTimeout,
                 checkpoints,
                 memoryBudget,
-                spillBytesMax);
+                spillBytesMax,
+                snapshots);
     }
 
     /**
@@ -95,7 +100,8 @@ public record ReaderOptions(
                 openTimeout,
                 kept,
                 memoryBudget,
-                spillBytesMax);
+                spillBytesMax,
+                snapshots);
     }
 
     /**
@@ -115,7 +121,8 @@ public record ReaderOptions(
                 openTimeout,
                 checkpoints,
                 bytes,
-                spillBytesMax);
+                spillBytesMax,
+                snapshots);
     }
 
     /**
@@ -136,7 +143,32 @@ public record ReaderOptions(
                 openTimeout,
                 checkpoints,
                 memoryBudget,
-                bytes);
+                bytes,
+                snapshots);
+    }
+
+    /**
+     * The same, beginning with a snapshot where there is no checkpoint, and following the log from
+     * there. That spares reading the whole log, and takes the place of what was trimmed of it. The
+     * snapshot's images are fetched into the directory of the checkpoints. Credentials come from
+     * the environment, by the names that the stores' own tools use.
+     *
+     * @param url the folder of the snapshots: {@code file:///folder}, {@code s3://bucket/folder},
+     *     {@code az://container/folder} or {@code gs://bucket/folder}; a reader of one that names
+     *     no such folder is refused with {@link InvalidArgumentException}
+     * @return the options
+     */
+    public ReaderOptions beginningWith(String url) {
+        return new ReaderOptions(
+                store,
+                partitions,
+                servePartial,
+                readyAgeMax,
+                openTimeout,
+                checkpoints,
+                memoryBudget,
+                spillBytesMax,
+                url);
     }
 
     long encode(CallBuffer call) {
@@ -148,6 +180,12 @@ public record ReaderOptions(
             throw ForebayException.of(
                     ErrorCode.INVALID_ARGUMENT,
                     "give room for spilled documents that is not below 0 bytes");
+        }
+        if (snapshots != null && snapshots.isEmpty()) {
+            // The native core takes an empty text for none.
+            throw ForebayException.of(
+                    ErrorCode.INVALID_ARGUMENT,
+                    "an empty URL names no folder for snapshots; give file:///FOLDER, or null");
         }
         CallBuffer.Place place = call.allocate(BYTES);
         call.text(place.buffer(), place.at(), store);
@@ -172,6 +210,9 @@ public record ReaderOptions(
         }
         place.buffer().putLong(place.at() + 88, memoryBudget);
         place.buffer().putLong(place.at() + 96, spillBytesMax);
+        if (snapshots != null) {
+            call.text(place.buffer(), place.at() + 104, snapshots);
+        }
         return place.address();
     }
 }

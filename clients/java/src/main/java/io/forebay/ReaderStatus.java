@@ -12,7 +12,8 @@ import org.jspecify.annotations.Nullable;
  * @param store the store's name
  * @param isReady whether the process should get traffic
  * @param phase the phase of the partition that is furthest from serving
- * @param percent how much of all first copies is done, 0 to 100
+ * @param percent how much of all first copies is done, 0 to 100: of the snapshots that they begin
+ *     with while any is fetched, then of the logs behind them
  * @param remaining time until they are done; null before there is a rate
  * @param age the highest age of its partitions; null while one is unknown
  * @param schemaVersion the newest schema version that any partition has seen
@@ -54,6 +55,8 @@ public record ReaderStatus(
      * @param schemaVersion the newest schema version that it has seen
      * @param documents documents held
      * @param bytes bytes of their keys and rows
+     * @param fetching how far the snapshot is that the copy is to begin with; null unless it is
+     *     fetched
      * @param trouble why it applies nothing; null when it does
      */
     public record Partition(
@@ -67,7 +70,22 @@ public record ReaderStatus(
             int schemaVersion,
             long documents,
             long bytes,
+            @Nullable Fetching fetching,
             @Nullable String trouble) {}
+
+    /**
+     * How much of a snapshot's image is there.
+     *
+     * @param bytes bytes that are
+     * @param bytesInAll all of them
+     */
+    public record Fetching(long bytes, long bytesInAll) {
+        static @Nullable Fetching unpack(Unpacker packed) {
+            long bytes = packed.i64();
+            long bytesInAll = packed.i64();
+            return bytesInAll == 0 ? null : new Fetching(bytes, bytesInAll);
+        }
+    }
 
     static ReaderStatus unpack(Unpacker packed) {
         String store = packed.text();
@@ -92,6 +110,7 @@ public record ReaderStatus(
                             packed.i32(),
                             packed.i64(),
                             packed.i64(),
+                            Fetching.unpack(packed),
                             emptyToNull(packed.text())));
         }
         List<Partition> all = List.copyOf(partitions);

@@ -24,7 +24,7 @@ public record StoreSpec(
         List<FieldSpec> fields,
         StoreOptions options,
         boolean isKeyValue) {
-    private static final int BYTES = 80;
+    private static final int BYTES = 64 + StoreOptions.BYTES;
 
     /**
      * A document store without fields yet.
@@ -106,7 +106,7 @@ public record StoreSpec(
         spec.buffer().putLong(spec.at() + 40, places.address());
         spec.buffer().putLong(spec.at() + 48, fields.size());
         options.encode(spec.buffer(), spec.at() + 56);
-        spec.buffer().putInt(spec.at() + 72, isKeyValue ? 1 : 0);
+        spec.buffer().putInt(spec.at() + 56 + StoreOptions.BYTES, isKeyValue ? 1 : 0);
         int at = places.at();
         for (FieldSpec field : fields) {
             field.encode(call, places.buffer(), at);

@@ -376,13 +376,17 @@ public final class Write {
     }
 
     static long ttlMicros(@Nullable Duration ttl) {
-        if (ttl == null) {
+        return micros(ttl, "a time to live is not below 0");
+    }
+
+    /** Microseconds of a time that may be missing, which is -1; refused with a text below 0. */
+    static long micros(@Nullable Duration time, String refusal) {
+        if (time == null) {
             return -1;
         }
-        if (ttl.isNegative()) {
-            throw ForebayException.of(
-                    ErrorCode.INVALID_ARGUMENT, "a time to live is not below 0");
+        if (time.isNegative()) {
+            throw ForebayException.of(ErrorCode.INVALID_ARGUMENT, refusal);
         }
-        return Values.micros(Instant.EPOCH.plus(ttl));
+        return Values.micros(Instant.EPOCH.plus(time));
     }
 }

@@ -4,6 +4,8 @@ package io.forebay;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.time.Duration;
+import java.time.temporal.ChronoUnit;
 import java.util.ArrayList;
 import java.util.List;
 import java.util.concurrent.ExecutorService;
@@ -132,8 +134,23 @@ class ConditionBehavioursTest extends Behaviours {
 
     @Test
     void storeAdministration() {
-        try (Opened at = open()) {
+        StoreOptions given =
+                new StoreOptions(
+                        Duration.ofSeconds(90),
+                        true,
+                        Duration.ofMillis(1_500),
+                        Duration.of(3_000_001, ChronoUnit.MICROS));
+        try (Opened at =
+                open(
+                        KeyType.STRING,
+                        4,
+                        spec ->
+                                spec.field("a", FieldType.INT64)
+                                        .field("b", FieldType.INT64)
+                                        .field("s", FieldType.STRING)
+                                        .with(given))) {
             Definition described = CLIENT.describeStore(at.name());
+            assertEquals(given, described.options());
             assertEquals(described, at.store().definition());
             assertEquals(described, at.reader().definition());
             assertEquals(1, described.version());
@@ -147,9 +164,18 @@ class ConditionBehavioursTest extends Behaviours {
             assertEquals(List.of("a"), altered.field("c").orElseThrow().aliases());
             List<Alteration> drop = List.of(Alteration.dropField("b"));
             refused(ConflictException.class, () -> CLIENT.alterStore(at.name(), 1, drop));
+            assertEquals(given, setOptions(at.name(), altered.options()));
+            StoreOptions whole = given.logWindow(null);
+            assertEquals(whole, setOptions(at.name(), whole));
+            StoreOptions negative = given.logWindow(Duration.ofSeconds(-1));
+            invalid(() -> setOptions(at.name(), negative));
             CLIENT.deleteStore(at.name());
             refused(NotFoundException.class, () -> CLIENT.describeStore(at.name()));
             refused(NotFoundException.class, () -> at.store().put(K).set("b", 1).send());
         }
+    }
+
+    private static StoreOptions setOptions(String store, StoreOptions options) {
+        return CLIENT.alterStore(store, 0, List.of(Alteration.setOptions(options))).options();
     }
 }

@@ -25,18 +25,20 @@ final class Node implements AutoCloseable {
 
     private final Path data;
     private final int port;
+    private final boolean keepsSnapshots;
     private Process process;
     private String address;
 
     /** The node that most tests share, started by the first that asks. */
     private static final class Shared {
-        static final Node NODE = new Node(0);
+        static final Node NODE = new Node(0, false);
         static final ForebayClient CLIENT = NODE.connect();
     }
 
-    private Node(int port) {
+    private Node(int port, boolean keepsSnapshots) {
         try {
             this.port = port;
+            this.keepsSnapshots = keepsSnapshots;
             this.data = Files.createTempDirectory("forebay-java");
             start();
             Runtime.getRuntime().addShutdownHook(new Thread(this::close));
@@ -47,7 +49,12 @@ final class Node implements AutoCloseable {
 
     /** A node on a port that stays its own when it is killed. */
     static Node own() {
-        return new Node(freePort());
+        return new Node(freePort(), false);
+    }
+
+    /** A node that keeps snapshots, a new one each second. */
+    static Node withSnapshots() {
+        return new Node(0, true);
     }
 
     private static int freePort() {
@@ -94,6 +101,11 @@ final class Node implements AutoCloseable {
         return address;
     }
 
+    /** The URL of its snapshots. */
+    String snapshots() {
+        return "file://" + data.resolve("snapshots");
+    }
+
     void start() {
         try {
             Path log = data.resolve("forebayd.log");
@@ -101,6 +113,10 @@ final class Node implements AutoCloseable {
             ProcessBuilder builder = new ProcessBuilder(program, "dev");
             builder.command().add("--listen=127.0.0.1:" + port);
             builder.command().add("--data-dir=" + data.resolve("log"));
+            if (keepsSnapshots) {
+                builder.command().add("--snapshots=" + snapshots());
+                builder.command().add("--snapshot-every-s=1");
+            }
             builder.redirectError(ProcessBuilder.Redirect.appendTo(log.toFile()));
             process = builder.start();
             InputStreamReader out =

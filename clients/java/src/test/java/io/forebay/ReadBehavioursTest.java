@@ -15,12 +15,14 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Set;
 import java.util.TreeSet;
+import java.util.concurrent.atomic.AtomicLong;
 import java.util.function.Supplier;
 import org.junit.jupiter.api.Test;
 
 class ReadBehavioursTest extends Behaviours {
     private static final Key K = Key.of("k");
     private static final Duration TTL = Duration.ofSeconds(3);
+    private static final long WRITTEN = 100;
 
     @Test
     void absentNullEmpty() {
@@ -284,5 +286,51 @@ class ReadBehavioursTest extends Behaviours {
                 assertArrayEquals(new long[] {4, 3, 3}, found);
             }
         }
+    }
+
+    @Test
+    void bootstrapFromASnapshot() {
+        StoreSpec spec =
+                StoreSpec.documents(Node.name(), KeyType.INT64, 2)
+                        .field("a", FieldType.INT64)
+                        .with(StoreOptions.DEFAULT.logWindow(Duration.ZERO));
+        try (Node node = Node.withSnapshots();
+                ForebayClient client = node.connect()) {
+            Store store = client.createStore(spec);
+            for (long number = 0; number < WRITTEN; number++) {
+                store.upsert(Key.of(number)).set("a", number).send();
+            }
+            store.delete(Key.of(0)).send();
+            ReaderOptions log = ReaderOptions.of(spec.name());
+            ReaderOptions options = log.beginningWith(node.snapshots());
+            AtomicLong round = new AtomicLong();
+            Node.eventually(
+                    "a reader begins with snapshots",
+                    () -> {
+                        try (ForebayReader reader = client.reader(options)) {
+                            reader.awaitReady(PATIENCE);
+                            requireAll(reader, store, round.incrementAndGet());
+                            ReaderMetrics metrics = reader.metrics();
+                            return metrics.bootstraps() >= 2 && metrics.recordsApplied() < WRITTEN;
+                        }
+                    });
+            for (String nowhere : List.of("nowhere", "")) {
+                ReaderOptions wrong = log.beginningWith(nowhere);
+                String refusal = invalid(() -> client.reader(wrong)).getMessage();
+                assertTrue(refusal.contains("names no folder for snapshots"), refusal);
+            }
+        }
+    }
+
+    /** Every document is right, and one more that counts the readers. */
+    private static void requireAll(ForebayReader reader, Store store, long round) {
+        FieldHandle a = reader.field("a");
+        assertEquals(-1, reader.getLong(a, 0, -1));
+        for (long number = 1; number < WRITTEN; number++) {
+            assertEquals(number, reader.getLong(a, number, -1));
+        }
+        WriteOutcome later = store.upsert(Key.of(WRITTEN)).increment("a", 1).send();
+        Reads reads = reader.with(Read.after(later.token(), PATIENCE));
+        assertEquals(round, reads.getLong(a, WRITTEN, -1));
     }
 }

@@ -1,0 +1,25 @@
+/* What a reader's status says of a snapshot that is fetched, as forebay.h packs it. */
+package io.forebay;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNull;
+
+import java.nio.ByteBuffer;
+import java.nio.ByteOrder;
+import org.junit.jupiter.api.Test;
+
+class ReaderStatusTest {
+    private static Unpacker packed(long fetched, long inAll) {
+        ByteBuffer bytes = ByteBuffer.allocate(16).order(ByteOrder.LITTLE_ENDIAN);
+        return new Unpacker(bytes.putLong(fetched).putLong(inAll).array());
+    }
+
+    @Test
+    void whatIsFetchedComesBeforeAllOfIt() {
+        ReaderStatus.Fetching begun = ReaderStatus.Fetching.unpack(packed(0, 9));
+        assertEquals(new ReaderStatus.Fetching(0, 9), begun);
+        assertEquals(
+                new ReaderStatus.Fetching(5, 9), ReaderStatus.Fetching.unpack(packed(5, 9)));
+        assertNull(ReaderStatus.Fetching.unpack(packed(0, 0)));
+    }
+}

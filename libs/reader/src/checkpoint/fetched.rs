@@ -1,0 +1,77 @@
+//! The image of a snapshot that is fetched into the directory of the checkpoints: what was fetched
+//! stays over restarts, and the whole of it is the newest checkpoint.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_log::disk::DiskFile;
+
+use super::file::refused;
+use super::{Checkpoints, SUFFIX, SUFFIX_FETCHED};
+
+impl Checkpoints {
+    /// The file to which the image of this name is fetched, with what an earlier attempt has left
+    /// in it; those of other images are removed.
+    ///
+    /// # Errors
+    /// `LimitExceeded` where the disk has no room for what is missing of so many bytes,
+    /// `Unavailable` where it refuses.
+    pub(crate) fn fetched_file(
+        &self,
+        image: &str,
+        bytes: u64,
+    ) -> Result<(PathBuf, Arc<dyn DiskFile>)> {
+        let (disk, dir) = (&*self.directory.disk, &self.directory.options.dir);
+        let name = format!("{}{image}{SUFFIX_FETCHED}", self.prefix());
+        self.remove_fetched(Some(&name));
+        let path = dir.join(name);
+        let opened = match disk.open(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => disk.create(&path),
+            opened => opened,
+        };
+        let file = opened.map_err(|error| refused("fetch", &error))?;
+        let told = |error| refused("fetch", &error);
+        let (has, free) = (file.size().map_err(told)?, disk.free_bytes(dir).map_err(told)?);
+        let missing = bytes.saturating_sub(has);
+        if missing > free {
+            let message = format!(
+                "the disk of {} has no room for a snapshot; make some, or use another directory",
+                dir.display()
+            );
+            return Err(Error::limit_exceeded(message, free, missing));
+        }
+        Ok((path, file))
+    }
+
+    /// Makes a file that was fetched, and is durable, the newest checkpoint; answers its name.
+    ///
+    /// # Errors
+    /// `Unavailable` where the disk refuses.
+    pub(crate) fn take_fetched(&mut self, fetched: &Path) -> Result<PathBuf> {
+        let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
+        self.serial += 1;
+        let path = self.path(self.serial, SUFFIX);
+        let named = disk.rename(fetched, &path).and_then(|()| disk.sync_dir(dir));
+        named.map_err(|error| refused("name", &error))?;
+        Ok(path)
+    }
+
+    /// Notes that the copy has begun with a file that was fetched. It says nothing of when the copy
+    /// was opened here, and nothing of deltas: the next checkpoint is written all the same.
+    pub(crate) fn note_fetched(&mut self, file: PathBuf) {
+        self.restored = Some(file);
+    }
+
+    /// Removes what was fetched in part, but for one.
+    pub(super) fn remove_fetched(&self, but: Option<&str>) {
+        let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
+        let prefix = self.prefix();
+        for name in disk.list(dir).unwrap_or_default() {
+            let is_one = name.starts_with(&prefix) && name.ends_with(SUFFIX_FETCHED);
+            if is_one && but != Some(&name[..]) {
+                self.remove(&dir.join(&name));
+            }
+        }
+    }
+}

@@ -1,0 +1,156 @@
+//! What an empty copy begins with: a snapshot of its log, else a shard where the log is long or was
+//! trimmed, else the log itself.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use forebay_core::id::{Offset, SchemaVersion};
+use forebay_core::key_order::KeyOrder;
+use forebay_core::limits::{
+    READER_DEFINITION_WAIT_MS, READER_RECORDS_FOLDED_MAX, READER_SNAPSHOT_ATTEMPTS,
+};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_index::{Image, Progress};
+use forebay_log::Bounds;
+use forebay_snapshot::{
+    FrozenShard, ImageBuilder, ImageState, Manifest, PartitionSnapshots, in_place,
+};
+use tonic::transport::Channel;
+
+use super::{Pause, Tail};
+use crate::bootstrap::{Bootstrap, image_of_shard};
+use crate::connect::{Connected, in_time};
+
+impl Tail {
+    /// Begins an empty copy with the newest snapshot of its log, or with a shard. Where neither can
+    /// be had it is tried again, but goes on without in the end if the log has all.
+    ///
+    /// Answers whether it has begun.
+    pub(super) async fn begin(&mut self, connected: &Connected) -> Result<bool, Pause> {
+        let start = connected.bounds.start;
+        if connected.log_id.is_none() && start == Offset(0) {
+            // Nobody has opened it.
+            return Ok(false);
+        }
+        match self.try_begin(connected).await {
+            Ok(is_begun) => {
+                self.counts.bootstraps += u64::from(is_begun);
+                self.begin_attempts = 0;
+                Ok(is_begun)
+            }
+            Err(error) => {
+                self.counts.bootstraps_failed += 1;
+                self.begin_attempts += 1;
+                let may_come = error.code() != ErrorCode::Unsupported
+                    && self.begin_attempts < READER_SNAPSHOT_ATTEMPTS;
+                if start > Offset(0) || may_come {
+                    return Err(Pause::Retry(error));
+                }
+                let (at, name) = (self.partition.at, &self.shared.name);
+                tracing::warn!(
+                    store = %name, partition = %at.partition, %error,
+                    "begins with the log, for there is nothing else to be had"
+                );
+                Ok(false)
+            }
+        }
+    }
+
+    async fn try_begin(&mut self, connected: &Connected) -> Result<bool> {
+        if let Some(snapshots) = &self.shared.options.snapshots {
+            let snapshots = snapshots.partition(self.partition.at);
+            // A log of which all was trimmed tells no id: then its end must tell.
+            let newest = snapshots.newest(connected.log_id).await?;
+            // One that the log was trimmed beyond is of no use.
+            let is_of_use =
+                |found: &Manifest| found.progress.offset_applied >= connected.bounds.start;
+            if let Some(manifest) = newest.filter(is_of_use) {
+                self.begin_with_snapshot(&snapshots, &manifest).await?;
+                return Ok(true);
+            }
+        }
+        let Bounds { start, end, .. } = connected.bounds;
+        let is_long = end.0.saturating_sub(start.0) > READER_RECORDS_FOLDED_MAX;
+        match &self.shared.parts.replicator {
+            Some(replicator) if start > Offset(0) || is_long => {
+                self.begin_with_shard(connected, replicator.clone()).await?;
+                Ok(true)
+            }
+            _ => Ok(false),
+        }
+    }
+
+    async fn begin_with_snapshot(
+        &mut self,
+        snapshots: &PartitionSnapshots,
+        manifest: &Manifest,
+    ) -> Result<()> {
+        self.check_begins(&manifest.progress).await?;
+        let (board, bootstrap) = (&self.partition.board, Bootstrap { snapshots, manifest });
+        let tell = |fetching| board.publish(|progress| progress.fetching = Some(fetching));
+        let fetched = bootstrap.fetch(&mut self.checkpoints, tell).await;
+        board.publish(|progress| progress.fetching = None);
+        let (image, state, file) = fetched?;
+        bootstrap.take_over(&mut self.following, &image, state).await?;
+        self.note_begun(file, &manifest.name().to_string());
+        Ok(())
+    }
+
+    async fn begin_with_shard(&mut self, connected: &Connected, from: Channel) -> Result<()> {
+        let (name, at) = (&self.shared.name, self.partition.at);
+        let mut shard = FrozenShard::freeze(from, name, Some(at.store), at.partition, 0).await?;
+        let made = self.image_of(&mut shard).await;
+        shard.end().await;
+        let (image, state, file) = made?;
+        let is_of_log = connected.log_id.is_none_or(|log_id| state.state.log_id == Some(log_id));
+        if state.state.partition != at || !is_of_log {
+            return Err(Error::unavailable("the replicator's shard is of another log by now"));
+        }
+        self.check_begins(&image.about().progress).await?;
+        in_place(|| self.following.restore(state, &image))?;
+        self.note_begun(file, "a replicator's shard");
+        Ok(())
+    }
+
+    async fn image_of(
+        &mut self,
+        shard: &mut FrozenShard,
+    ) -> Result<(Image, ImageState, Option<PathBuf>)> {
+        // What the shard's rows name, the control log has told by now.
+        self.shared.learn_definitions(SchemaVersion(0))?;
+        let definitions = self.shared.storage.schemas().all();
+        let definitions: Vec<_> = definitions.map(|schema| schema.definition.clone()).collect();
+        let order = KeyOrder::of(&self.shared.storage.schemas().newest().definition);
+        let (seed, memory) =
+            (self.shared.parts.entropy.next_u64()?, self.shared.options.memory_budget);
+        let (at, count) = (self.partition.at, self.shared.count);
+        let memory = memory.unwrap_or(u64::MAX);
+        let builder = ImageBuilder::new(&definitions, at, count, seed, memory)?;
+        image_of_shard(shard, builder, order, &mut self.checkpoints).await
+    }
+
+    /// Refuses to begin where the log does not go on from, and waits for the definition of there.
+    async fn check_begins(&self, at: &Progress) -> Result<()> {
+        let (offset, version) = (at.offset_applied, at.schema_version);
+        // Asked now: it may have gone on since it was connected to.
+        let bounds = self.shared.parts.log.bounds(self.partition.at);
+        if offset > in_time(Duration::ZERO, bounds).await?.end {
+            let message =
+                format!("the newest snapshot is of offset {offset}, behind the log's end");
+            return Err(Error::corrupt(format!("{message}; restore the log")));
+        }
+        if version != SchemaVersion(0) && !self.shared.learn_definitions(version)? {
+            let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
+            self.shared.await_definition(version, wait_max).await?;
+        }
+        Ok(())
+    }
+
+    fn note_begun(&mut self, file: Option<PathBuf>, with: &str) {
+        if let Some((kept, file)) = self.checkpoints.as_mut().zip(file) {
+            kept.note_fetched(file);
+        }
+        let (at, name) = (self.partition.at, &self.shared.name);
+        tracing::info!(store = %name, partition = %at.partition, with, "a copy begins");
+    }
+}

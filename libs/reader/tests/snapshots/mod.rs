@@ -1,0 +1,202 @@
+//! Snapshots of a world's partitions, as a builder makes them: folded from the log, in small
+//! chunks.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::Result;
+use forebay_core::catalog::SchemaAt;
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Documents, PartitionState, Record};
+use forebay_core::key::Key;
+use forebay_core::layout::Layout;
+use forebay_index::{ImageSink, SchemaSet};
+use forebay_log::ReadLimit;
+use forebay_snapshot::{
+    BaseLayer, ChunkId, DeltaBlocks, DeltaLayer, ImageBuilder, ImageState, Manifest,
+    PartitionSnapshots, Progress, SnapshotStore,
+};
+use forebay_testkit::objects::TestObjects;
+use forebay_wire::entry::decode_entry;
+use object_store::path::Path;
+
+use crate::world::{World, at};
+
+/// Bytes of a chunk here.
+const CHUNK: usize = 16 * 1024;
+
+/// Rows by their keys, `None` where one was taken away.
+type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
+
+/// What a partition is at one offset.
+#[derive(Clone)]
+pub struct Folded {
+    pub state: PartitionState,
+    append_time: Option<Timestamp>,
+    rows: Rows,
+    /// What has changed since this was forgotten last.
+    changed: Rows,
+}
+
+struct Seen<'r>(&'r Rows);
+
+impl Documents for Seen<'_> {
+    fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(self.0.get(key).and_then(Option::as_deref).map(Cow::from))
+    }
+}
+
+impl Folded {
+    pub fn empty(world: &World, partition: u32) -> Self {
+        let state = PartitionState::new(at(partition), world.definition.partitions);
+        let (rows, changed) = (Rows::new(), Rows::new());
+        Self { state, append_time: None, rows, changed }
+    }
+
+    /// Folds the log to its end.
+    pub async fn go_on(&mut self, world: &World) {
+        let layout = Layout::of(&world.definition);
+        let definition = world.definition.clone();
+        let schemas = SchemaSet::new([Arc::new(SchemaAt { definition, layout })]).unwrap();
+        loop {
+            let limit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+            let from = self.state.offset_applied;
+            let read = world.log.read(self.state.partition, from, limit).await.unwrap();
+            if read.records.is_empty() {
+                return;
+            }
+            for record in read.records {
+                let (offset, append_time) = (record.offset, record.append_time);
+                let record = Record { offset, append_time, entry: decode_entry(&record.entry) };
+                let applied = self.state.apply(record, &Seen(&self.rows), &schemas).unwrap();
+                self.append_time = Some(append_time);
+                for (key, row) in applied.writes {
+                    self.rows.insert(key.as_bytes().to_vec(), row.clone());
+                    self.changed.insert(key.as_bytes().to_vec(), row);
+                }
+            }
+        }
+    }
+
+    fn image_state(&self) -> ImageState {
+        let (state, append_time) = (self.state.clone(), self.append_time);
+        ImageState { state, append_time, clock_error_us: None, opened: None }
+    }
+}
+
+/// Where the snapshots of a world lie.
+pub struct Kept {
+    pub objects: Arc<TestObjects>,
+    pub store: SnapshotStore,
+}
+
+impl Kept {
+    pub fn new() -> Self {
+        let objects = Arc::new(TestObjects::default());
+        let store = SnapshotStore::of(objects.clone(), Path::from("snapshots"));
+        Self { objects, store }
+    }
+
+    pub fn of(&self, partition: u32) -> PartitionSnapshots {
+        self.store.partition(at(partition))
+    }
+
+    /// Publishes a snapshot that is one image.
+    pub async fn publish(&self, world: &World, id: u64, folded: &mut Folded) -> Manifest {
+        let base = self.image(world, id, folded).await;
+        self.publish_layers(world, id, folded, base, Vec::new()).await
+    }
+
+    /// Publishes a snapshot that is another one and what has changed since.
+    pub async fn publish_over(
+        &self,
+        world: &World,
+        id: u64,
+        folded: &mut Folded,
+        before: &Manifest,
+    ) -> Manifest {
+        let to = self.of(folded.state.partition.partition.0);
+        let (mut blocks, mut chunks) = (DeltaBlocks::default(), Vec::new());
+        for (key, row) in &folded.changed {
+            chunks.extend(blocks.push(key, row.as_deref()));
+        }
+        chunks.extend(blocks.take());
+        let mut rows = Vec::new();
+        for chunk in chunks {
+            rows.push(put(&to, id, chunk.to_vec()).await);
+        }
+        let mut state = Vec::new();
+        for chunk in folded.image_state().encode().unwrap().chunks(CHUNK) {
+            state.push(put(&to, id, chunk.to_vec()).await);
+        }
+        let deleted = folded.changed.values().filter(|row| row.is_none()).count() as u64;
+        let written = folded.changed.len() as u64 - deleted;
+        let progress = Progress::from(&folded.state);
+        let mut deltas = before.deltas.clone();
+        deltas.push(DeltaLayer { progress, written, deleted, rows, state });
+        self.publish_layers(world, id, folded, before.base.clone(), deltas).await
+    }
+
+    async fn publish_layers(
+        &self,
+        world: &World,
+        id: u64,
+        folded: &mut Folded,
+        base: BaseLayer,
+        deltas: Vec<DeltaLayer>,
+    ) -> Manifest {
+        folded.changed.clear();
+        let manifest = Manifest {
+            id,
+            at: folded.state.partition,
+            partitions: folded.state.partitions,
+            store: "users".to_owned(),
+            log_id: folded.state.log_id.unwrap(),
+            progress: Progress::from(&folded.state),
+            definitions: vec![world.definition.clone()],
+            base,
+            deltas,
+        };
+        self.of(manifest.at.partition.0).publish(&manifest).await.unwrap();
+        manifest
+    }
+
+    async fn image(&self, world: &World, id: u64, folded: &Folded) -> BaseLayer {
+        let PartitionState { partition: at, partitions, .. } = folded.state;
+        let definitions = [world.definition.clone()];
+        let mut builder = ImageBuilder::new(&definitions, at, partitions, 5, 1 << 30).unwrap();
+        let rows = folded.rows.iter().filter(|(_, row)| row.is_some());
+        let writes: Vec<_> =
+            rows.map(|(key, row)| (Key::from_identity_bytes(key), row.clone())).collect();
+        writes.chunks(1_000).for_each(|writes| builder.add(writes.to_vec()).unwrap());
+        let mut image = Written::default();
+        let built = builder.write(&folded.image_state(), &mut image).unwrap();
+        let mut chunks = Vec::new();
+        for chunk in image.0.chunks(CHUNK) {
+            chunks.push(put(&self.of(at.partition.0), id, chunk.to_vec()).await);
+        }
+        let progress = Progress::from(&folded.state);
+        BaseLayer { progress, documents: built.documents, chunks }
+    }
+}
+
+async fn put(to: &PartitionSnapshots, id: u64, bytes: Vec<u8>) -> ChunkId {
+    let chunk = ChunkId::of(&bytes, id);
+    to.put_chunk(chunk, bytes.into()).await.unwrap();
+    chunk
+}
+
+/// An image in memory.
+#[derive(Default)]
+struct Written(Vec<u8>);
+
+impl ImageSink for Written {
+    fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+        let (from, to) = (at as usize, at as usize + bytes.len());
+        self.0.resize(self.0.len().max(to), 0);
+        self.0[from..to].copy_from_slice(bytes);
+        Ok(())
+    }
+}

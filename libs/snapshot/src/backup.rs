@@ -1,0 +1,206 @@
+//! Backups of a store: which snapshot each partition has in one, and what its log held since the
+//! one before. Bytes and rules: `proto/spec/backup.md`. Decoders take any bytes.
+
+use std::fmt;
+use std::ops::Range;
+
+use bytes::Bytes;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_core::schema::Definition;
+use forebay_core::{Error, Result};
+use forebay_index::Progress;
+use forebay_wire::v1;
+
+use crate::chunk::ChunkId;
+use crate::frame::Frame;
+use crate::manifest::{SnapshotName, of_wire, to_wire};
+
+const FRAME: Frame =
+    Frame { magic: u32::from_le_bytes(*b"FBBK"), what: "the manifest of a backup" };
+
+/// How the object of a backup is called: the later one was begun, the greater.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct BackupName {
+    /// When it was begun, by the clock of who took it.
+    pub taken_at: Timestamp,
+    /// Its own id.
+    pub id: u64,
+}
+
+impl fmt::Display for BackupName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:020}-{:016x}", self.taken_at.as_micros().max(0), self.id)
+    }
+}
+
+impl BackupName {
+    /// The one that is written so, if any is.
+    pub fn parse(name: &str) -> Option<Self> {
+        let (time, id) = name.split_once('-')?;
+        let taken_at = Timestamp::from_micros(time.parse().ok()?);
+        let parsed = Self { taken_at, id: u64::from_str_radix(id, 16).ok()? };
+        Some(parsed).filter(|parsed| parsed.to_string() == name)
+    }
+}
+
+/// One backup of a store.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Backup {
+    /// How it is called.
+    pub name: BackupName,
+    /// The store.
+    pub store: StoreId,
+    /// All its definitions, by ascending version.
+    pub definitions: Vec<Definition>,
+    /// One for each partition, in their order.
+    pub partitions: Vec<PartitionBackup>,
+}
+
+/// A partition in a backup.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PartitionBackup {
+    /// The snapshot.
+    pub snapshot: SnapshotName,
+    /// Where that stands.
+    pub progress: Progress,
+    /// What the log held from the backup before up to this one; empty where that is not known.
+    pub log: Vec<LogSegment>,
+}
+
+/// Records of a log, in one chunk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogSegment {
+    /// The offsets that it has all of.
+    pub offsets: Range<Offset>,
+    /// Its bytes.
+    pub chunk: ChunkId,
+}
+
+impl Backup {
+    /// The newest definition.
+    ///
+    /// # Errors
+    /// `Corrupt` without any.
+    pub fn definition(&self) -> Result<&Definition> {
+        self.definitions.last().ok_or_else(|| FRAME.damaged("it has no definition"))
+    }
+
+    /// How many partitions the store has.
+    pub fn partition_count(&self) -> PartitionCount {
+        PartitionCount(self.partitions.len() as u32)
+    }
+
+    /// The partition of this number.
+    pub fn at(&self, partition: PartitionId) -> PartitionRef {
+        PartitionRef { store: self.store, partition }
+    }
+
+    /// Up to when every partition has all its entries in it.
+    pub fn whole_until(&self) -> Timestamp {
+        let times = self.partitions.iter().map(|partition| partition.progress.partition_time);
+        times.min().unwrap_or(Timestamp::MIN)
+    }
+
+    /// Whether its logs lead here from the backup before it.
+    pub fn follows(&self, before: &Self) -> bool {
+        let partitions = before.partitions.iter().zip(&self.partitions);
+        self.store == before.store
+            && self.partitions.len() == before.partitions.len()
+            && partitions.into_iter().all(|(before, after)| after.follows(before))
+    }
+
+    /// The object.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for one that nobody would read.
+    pub fn encode(&self) -> Result<Bytes> {
+        let segment = |segment: &LogSegment| v1::LogSegment {
+            from: segment.offsets.start.0,
+            to: segment.offsets.end.0,
+            chunk: Some(segment.chunk.into()),
+        };
+        let partition = |partition: &PartitionBackup| v1::BackupPartition {
+            snapshot: partition.snapshot.to_string(),
+            at: Some(to_wire(&partition.progress)),
+            log: partition.log.iter().map(segment).collect(),
+        };
+        FRAME.encode(&v1::BackupManifest {
+            backup_id: self.name.id,
+            store_id: self.store.0,
+            store: self.definition()?.name.clone(),
+            taken_at_us: self.name.taken_at.as_micros(),
+            definitions: self.definitions.iter().map(Into::into).collect(),
+            partitions: self.partitions.iter().map(partition).collect(),
+        })
+    }
+
+    /// The backup of an object.
+    ///
+    /// # Errors
+    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage.
+    pub fn decode(object: &[u8]) -> Result<Self> {
+        let wire: v1::BackupManifest = FRAME.decode(object)?;
+        let definitions = wire.definitions.into_iter().map(Definition::try_from);
+        let taken_at = Timestamp::from_micros(wire.taken_at_us);
+        let backup = Self {
+            name: BackupName { taken_at, id: wire.backup_id },
+            store: StoreId(wire.store_id),
+            definitions: definitions.collect::<Result<_>>()?,
+            partitions: wire.partitions.iter().map(partition_of).collect::<Result<_>>()?,
+        };
+        backup.check(&wire.store)?;
+        Ok(backup)
+    }
+
+    fn check(&self, store: &str) -> Result<()> {
+        let newest = self.definition()?;
+        let versions: Vec<_> =
+            self.definitions.iter().map(|definition| definition.version).collect();
+        let is_ascending = versions.windows(2).all(|pair| pair[0] < pair[1]);
+        let is_of_store = |definition: &Definition| definition.store == self.store;
+        if !is_ascending || !self.definitions.iter().all(is_of_store) || newest.name != store {
+            return Err(FRAME.damaged("definitions of another store, or out of order"));
+        }
+        if newest.partitions != self.partition_count() {
+            return Err(FRAME.damaged("other partitions than its store has"));
+        }
+        self.partitions.iter().try_for_each(PartitionBackup::check)
+    }
+}
+
+impl PartitionBackup {
+    /// Whether its log leads here from an earlier backup.
+    pub fn follows(&self, before: &Self) -> bool {
+        let (from, to) = (before.progress.offset_applied, self.progress.offset_applied);
+        let begins = self.log.first().map_or(to, |segment| segment.offsets.start);
+        self.snapshot.log_id == before.snapshot.log_id && begins == from
+    }
+
+    fn check(&self) -> Result<()> {
+        let mut at = None;
+        for LogSegment { offsets, .. } in &self.log {
+            if offsets.start >= offsets.end || at.is_some_and(|at| at != offsets.start) {
+                return Err(FRAME.damaged("its log has gaps"));
+            }
+            at = Some(offsets.end);
+        }
+        if at.is_some_and(|at| at != self.progress.offset_applied) {
+            return Err(FRAME.damaged("its log ends elsewhere"));
+        }
+        Ok(())
+    }
+}
+
+fn partition_of(wire: &v1::BackupPartition) -> Result<PartitionBackup> {
+    let segment = |wire: &v1::LogSegment| {
+        let chunk = wire.chunk.as_ref().ok_or_else(|| FRAME.damaged("a log without bytes"))?;
+        let offsets = Offset(wire.from)..Offset(wire.to);
+        Ok(LogSegment { offsets, chunk: chunk.try_into()? })
+    };
+    Ok(PartitionBackup {
+        snapshot: wire.snapshot.parse().map_err(|error: Error| FRAME.damaged(error.message()))?,
+        progress: of_wire(wire.at.as_ref())?,
+        log: wire.log.iter().map(segment).collect::<Result<_>>()?,
+    })
+}

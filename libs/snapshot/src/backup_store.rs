@@ -1,0 +1,135 @@
+//! Backups in an object store: beside the snapshots that they name.
+
+use std::time::Duration;
+
+use forebay_core::{Error, ErrorCode, Result};
+use futures::stream::TryStreamExt;
+use object_store::path::Path;
+use object_store::{ObjectStoreExt, PutMode, PutOptions};
+
+use crate::backup::{Backup, BackupName};
+use crate::error::refused;
+use crate::partition::is_of_object;
+use crate::store::SnapshotStore;
+
+const BACKUPS: &str = "backups";
+const BACKUP: &str = "backup";
+
+impl SnapshotStore {
+    /// The backups of the stores that were called so, the oldest first. Those that are damaged, or
+    /// of a format that this build does not know, are passed over.
+    ///
+    /// # Errors
+    /// Those of the object store, and that of the last one that was passed over, where none is
+    /// left.
+    pub async fn backups(&self, store: &str) -> Result<Vec<Backup>> {
+        match self.all_backups(store).await? {
+            (backups, Some(error)) if backups.is_empty() => Err(error),
+            (backups, _) => Ok(backups),
+        }
+    }
+
+    /// The backups that can be read, and why the last of the others cannot.
+    async fn all_backups(&self, store: &str) -> Result<(Vec<Backup>, Option<Error>)> {
+        let folder = self.backups_of(store);
+        let listed: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
+        let name = |path: &Path| {
+            let (name, kind) = path.filename()?.split_once('.')?;
+            (kind == BACKUP).then_some(())?;
+            BackupName::parse(name)
+        };
+        let mut names: Vec<_> = listed.iter().filter_map(|object| name(&object.location)).collect();
+        names.sort_unstable();
+        let (mut backups, mut passed_over) = (Vec::new(), None);
+        for name in names {
+            match self.backup(store, name).await {
+                Ok(backup) => backups.push(backup),
+                Err(error) if is_of_object(&error) => {
+                    tracing::warn!(store, %name, %error, "a backup is passed over");
+                    passed_over = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        Ok((backups, passed_over))
+    }
+
+    /// Removes the backups of a store but for the newest ones, and what they alone needed, once
+    /// nobody has named it for the grace. Others may take backups meanwhile. Answers how many.
+    ///
+    /// # Errors
+    /// Those of the object store, and `Unsupported` for a backup of a newer build: nothing is
+    /// removed then.
+    pub async fn expire_backups(
+        &self,
+        newest: &Backup,
+        keep: usize,
+        grace: Duration,
+    ) -> Result<usize> {
+        let store = &newest.definition()?.name;
+        let (mut backups, passed_over) = self.all_backups(store).await?;
+        if let Some(error) = passed_over.filter(|error| error.code() == ErrorCode::Unsupported) {
+            return Err(error);
+        }
+        backups.retain(|backup| backup.store == newest.store);
+        let kept = backups.split_off(backups.len().saturating_sub(keep.max(1)));
+        for Backup { name, .. } in &backups {
+            match self.objects.delete(&self.backup_path(store, *name)).await {
+                // Another one was first.
+                Ok(()) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(told(error)),
+            }
+        }
+        for partition in newest.partition_count().partitions() {
+            let number = partition.0 as usize;
+            let of: Vec<_> = kept.iter().filter_map(|it| it.partitions.get(number)).collect();
+            let named = of.iter().map(|partition| partition.snapshot).collect();
+            let logs = of.iter().flat_map(|partition| &partition.log).map(|log| log.chunk);
+            let snapshots = self.partition(newest.at(partition));
+            snapshots.expire_others(&named, grace).await?;
+            snapshots.collect_beside(grace, logs).await?;
+        }
+        Ok(backups.len())
+    }
+
+    /// One backup of a store that was called so.
+    ///
+    /// # Errors
+    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    pub async fn backup(&self, store: &str, name: BackupName) -> Result<Backup> {
+        let object = self.objects.get(&self.backup_path(store, name)).await.map_err(told)?;
+        let backup = Backup::decode(&object.bytes().await.map_err(told)?)?;
+        if backup.name != name || backup.definition()?.name != store {
+            return Err(Error::corrupt(format!("the backup {name} is another one")));
+        }
+        Ok(backup)
+    }
+
+    /// Lets a backup count, all of which is stored.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn publish_backup(&self, backup: &Backup) -> Result<()> {
+        let store = &backup.definition()?.name;
+        let options = PutOptions::from(PutMode::Create);
+        let path = self.backup_path(store, backup.name);
+        self.objects.put_opts(&path, backup.encode()?.into(), options).await.map_err(told)?;
+        let found = self.backup(store, backup.name).await?;
+        match found == *backup {
+            true => Ok(()),
+            false => Err(Error::new(ErrorCode::Corrupt, "a backup is not what was stored")),
+        }
+    }
+
+    fn backups_of(&self, store: &str) -> Path {
+        self.root.clone().join(BACKUPS).join(store)
+    }
+
+    fn backup_path(&self, store: &str, name: BackupName) -> Path {
+        self.backups_of(store).join(format!("{name}.{BACKUP}"))
+    }
+}
+
+fn told(error: object_store::Error) -> Error {
+    refused("using the object store of the backups", &error)
+}

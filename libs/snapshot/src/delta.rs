@@ -1,0 +1,111 @@
+//! The rows of a delta: the last state of each document that has changed, deletions included.
+//! Bytes: `proto/spec/snapshot.md`.
+
+use bytes::{Bytes, BytesMut};
+use forebay_core::fields::Fields;
+use forebay_core::key::Key;
+use forebay_core::limits::SNAPSHOT_CHUNK_BYTES;
+use forebay_core::{Error, Result};
+
+/// Stands for the row's length where the document is deleted.
+const DELETED: u32 = u32::MAX;
+
+/// The rows of a delta, cut into chunks.
+#[derive(Debug, Default)]
+pub struct DeltaBlocks(BytesMut);
+
+impl DeltaBlocks {
+    /// Appends a document: its row, or that it is deleted. Answers a chunk that is full with it.
+    pub fn push(&mut self, key: &[u8], row: Option<&[u8]>) -> Option<Bytes> {
+        let row_bytes = row.map_or(DELETED, |row| row.len() as u32);
+        self.0.extend((key.len() as u32).to_le_bytes());
+        self.0.extend(row_bytes.to_le_bytes());
+        self.0.extend(key);
+        self.0.extend(row.unwrap_or_default());
+        if self.0.len() >= SNAPSHOT_CHUNK_BYTES { self.take() } else { None }
+    }
+
+    /// What is not in a chunk yet, if anything.
+    pub fn take(&mut self) -> Option<Bytes> {
+        (!self.0.is_empty()).then(|| self.0.split().freeze())
+    }
+}
+
+/// The documents of a chunk, with their rows; `None` deletes. Behind an error comes nothing more.
+pub fn delta_rows(bytes: &[u8]) -> impl Iterator<Item = Result<(&[u8], Option<&[u8]>)>> {
+    let mut rest = bytes;
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let row = next_row(rest);
+        rest = row.as_ref().map_or(&[], |(_, _, behind)| behind);
+        Some(row.map(|(key, row, _)| (key, row)))
+    })
+}
+
+/// Documents that are written in one step.
+pub const WRITES_AT_ONCE: usize = 1_024;
+
+/// What a chunk's documents write, some at once. Behind an error comes nothing more.
+pub fn delta_writes(bytes: &[u8]) -> impl Iterator<Item = Result<Vec<(Key, Option<Vec<u8>>)>>> {
+    let mut rows = delta_rows(bytes).map(|row| {
+        let (key, row) = row?;
+        Ok((Key::from_identity_bytes(key), row.map(<[u8]>::to_vec)))
+    });
+    std::iter::from_fn(move || {
+        let writes = rows.by_ref().take(WRITES_AT_ONCE).collect::<Result<Vec<_>>>();
+        let is_end = writes.as_ref().is_ok_and(Vec::is_empty);
+        (!is_end).then_some(writes)
+    })
+}
+
+type Row<'b> = (&'b [u8], Option<&'b [u8]>, &'b [u8]);
+
+fn next_row(bytes: &[u8]) -> Result<Row<'_>> {
+    let mut fields = Fields::new(bytes, torn);
+    let (key_bytes, row_bytes) = (fields.u32()?, fields.u32()?);
+    let (key, rest) = fields.rest().split_at_checked(key_bytes as usize).ok_or_else(torn)?;
+    if row_bytes == DELETED {
+        return Ok((key, None, rest));
+    }
+    let (row, rest) = rest.split_at_checked(row_bytes as usize).ok_or_else(torn)?;
+    Ok((key, Some(row), rest))
+}
+
+fn torn() -> Error {
+    Error::corrupt("a delta of a snapshot ends inside a row; it is ignored")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_goes_in_comes_out() {
+        let large = vec![7; SNAPSHOT_CHUNK_BYTES];
+        let rows: [(&[u8], Option<&[u8]>); 4] =
+            [(b"", Some(b"")), (b"a", None), (b"b", Some(&large)), (b"c", Some(b"row"))];
+        let mut blocks = DeltaBlocks::default();
+        let mut chunks: Vec<_> =
+            rows.iter().filter_map(|(key, row)| blocks.push(key, *row)).collect();
+        chunks.extend(blocks.take());
+        assert_eq!(chunks.len(), 2);
+        let found: Vec<_> = chunks.iter().flat_map(|chunk| delta_rows(chunk)).collect();
+        assert_eq!(found.into_iter().collect::<Result<Vec<_>>>().unwrap(), rows);
+    }
+
+    #[test]
+    fn torn_rows_are_refused() {
+        let mut blocks = DeltaBlocks::default();
+        assert!(blocks.push(b"key", Some(b"row")).is_none());
+        assert!(blocks.push(b"other", None).is_none());
+        let chunk = blocks.take().unwrap();
+        for length in 1..chunk.len() {
+            let found: Vec<_> = delta_rows(&chunk[..length]).collect();
+            let whole = usize::from(length >= 14);
+            assert_eq!(found.iter().filter(|row| row.is_ok()).count(), whole, "{length}");
+            assert_eq!(found.len() - whole, usize::from(length != 14), "{length}");
+        }
+    }
+}

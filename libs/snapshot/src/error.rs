@@ -1,0 +1,171 @@
+//! What an object store refuses, in our terms.
+
+use forebay_core::limits::SNAPSHOT_REFUSAL_CHARS_MAX;
+use forebay_core::{Error, ErrorCode};
+
+/// Where clients ask for credentials that nobody has set: a service of the machine's, if it has
+/// one.
+const MACHINES_OWN: &str = "http://169.254.";
+/// What is to be done where there is no bucket.
+const NO_BUCKET: (ErrorCode, &str) =
+    (ErrorCode::InvalidArgument, "make that bucket, or name one that is there");
+const NO_CREDENTIALS: (ErrorCode, &str) =
+    (ErrorCode::Unauthenticated, "set the object store's credentials");
+const NO_RIGHT: (ErrorCode, &str) =
+    (ErrorCode::PermissionDenied, "give the credentials the right to read and write there");
+const NO_ANSWER: (ErrorCode, &str) =
+    (ErrorCode::Unavailable, "look at the object store and its settings; it is tried again");
+
+/// What was refused while doing this.
+pub(crate) fn refused(doing: &str, error: &object_store::Error) -> Error {
+    let words = error.to_string();
+    let (code, advice) = verdict(error, &words);
+    Error::new(code, format!("{doing}: {}; {advice}", shown(&words)))
+}
+
+fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str) {
+    use object_store::Error as Refused;
+    if words.contains(MACHINES_OWN) {
+        return NO_CREDENTIALS;
+    }
+    match name_of(words) {
+        // Of a list that comes as an error without a kind, and of an object as if that were
+        // missing.
+        Some("NoSuchBucket" | "ContainerNotFound") => return NO_BUCKET,
+        // The servers answer 400 or 403, as for a right that is missing.
+        Some(
+            "AuthenticationFailed"
+            | "ExpiredToken"
+            | "InvalidAccessKeyId"
+            | "InvalidToken"
+            | "SignatureDoesNotMatch",
+        ) => return NO_CREDENTIALS,
+        // Somebody writes the same object at this moment: nobody has won yet.
+        Some("ConditionalRequestConflict") => return NO_ANSWER,
+        _ => {}
+    }
+    match error {
+        Refused::NotFound { .. } => (ErrorCode::NotFound, "it may have been collected"),
+        Refused::AlreadyExists { .. } => (ErrorCode::Conflict, "another process was first"),
+        Refused::PermissionDenied { .. } => NO_RIGHT,
+        Refused::Unauthenticated { .. } => NO_CREDENTIALS,
+        _ => match status_of(words) {
+            Some("401") => NO_CREDENTIALS,
+            Some("403") => NO_RIGHT,
+            // Only a list comes here, and what it asks for is the bucket.
+            Some("404") => NO_BUCKET,
+            _ => NO_ANSWER,
+        },
+    }
+}
+
+/// The server's own name of the failure: `NoSuchBucket`. It is in the answer's body, of which an
+/// error of the object store has the text alone.
+fn name_of(words: &str) -> Option<&str> {
+    element(words, "Code")
+}
+
+fn element<'w>(words: &'w str, tag: &str) -> Option<&'w str> {
+    let behind = words.split_once(&format!("<{tag}>"))?.1;
+    Some(behind.split_once(&format!("</{tag}>"))?.0)
+}
+
+/// The answer's status, where the error has no kind for it.
+fn status_of(words: &str) -> Option<&str> {
+    words.split_once("non-2xx status code: ")?.1.get(..3)
+}
+
+/// The words in one line, with the name and the message of an answer's body in its place; and not
+/// all of a long one.
+fn shown(words: &str) -> String {
+    let said = match (words.split_once("<?xml"), name_of(words)) {
+        (Some((before, _)), Some(name)) => {
+            format!("{before}{name}: {}", element(words, "Message").unwrap_or_default())
+        }
+        _ => words.to_owned(),
+    };
+    let line = said.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(SNAPSHOT_REFUSAL_CHARS_MAX) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use object_store::Error as Refused;
+
+    use super::*;
+
+    /// An error without a kind, in the words that `object_store` has for an answer.
+    fn answered(status: &str, name: &str) -> Refused {
+        let body = format!("<?xml version=\"1.0\"?>\n<Error>\n  <Code>{name}</Code>\n</Error>");
+        let words = format!("Server returned non-2xx status code: {status}: {body}");
+        Refused::Generic { store: "S3", source: words.into() }
+    }
+
+    #[test]
+    fn what_a_server_says_decides_about_the_code() {
+        for (status, name, code) in [
+            ("403 Forbidden", "AccessDenied", ErrorCode::PermissionDenied),
+            ("403 Forbidden", "SignatureDoesNotMatch", ErrorCode::Unauthenticated),
+            ("403 Forbidden", "AuthenticationFailed", ErrorCode::Unauthenticated),
+            ("400 Bad Request", "ExpiredToken", ErrorCode::Unauthenticated),
+            ("401 Unauthorized", "NoAuthenticationInformation", ErrorCode::Unauthenticated),
+            ("404 Not Found", "NoSuchBucket", ErrorCode::InvalidArgument),
+            ("404 Not Found", "ResourceNotFound", ErrorCode::InvalidArgument),
+            ("503 Service Unavailable", "SlowDown", ErrorCode::Unavailable),
+            ("500 Internal Server Error", "", ErrorCode::Unavailable),
+        ] {
+            let error = refused("trying", &answered(status, name));
+            assert_eq!(error.code(), code, "{error}");
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_machine_that_has_no_credentials_is_told_apart_from_the_store() {
+        let words = "Error performing PUT http://169.254.169.254/latest/api/token in 1.47 ms";
+        let error = Refused::Generic { store: "S3", source: words.into() };
+        assert_eq!(refused("trying", &error).code(), ErrorCode::Unauthenticated);
+    }
+
+    #[test]
+    fn of_a_body_its_name_and_its_message_are_shown() {
+        let body = "<?xml version=\"1.0\"?>\n<Error><Code>NoSuchBucket</Code>\n\
+                    <Message>It is not\nthere.</Message><HostId>abc</HostId></Error>";
+        let words = format!("Server returned non-2xx status code: 404 Not Found: {body}");
+        let error = Refused::Generic { store: "S3", source: words.into() };
+        let told = refused("trying", &error).to_string();
+        assert!(
+            told.contains("404 Not Found: NoSuchBucket: It is not there.; make that"),
+            "{told}"
+        );
+    }
+
+    #[test]
+    fn a_kind_counts_unless_the_server_says_more() {
+        let (path, source) =
+            ("a/b".to_owned(), || Box::new(answered("404 Not Found", "NoSuchKey")));
+        let gone = Refused::NotFound { path: path.clone(), source: source() };
+        assert_eq!(refused("trying", &gone).code(), ErrorCode::NotFound);
+        let source = Box::new(answered("404 Not Found", "ContainerNotFound"));
+        let gone = Refused::NotFound { path: path.clone(), source };
+        let error = refused("trying", &gone);
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert!(error.to_string().contains("make that bucket"), "{error}");
+        let source = Box::new(answered("409 Conflict", "BlobAlreadyExists"));
+        let there = Refused::AlreadyExists { path: path.clone(), source };
+        assert_eq!(refused("trying", &there).code(), ErrorCode::Conflict);
+        let source = Box::new(answered("409 Conflict", "ConditionalRequestConflict"));
+        let there = Refused::AlreadyExists { path, source };
+        assert_eq!(refused("trying", &there).code(), ErrorCode::Unavailable);
+    }
+
+    #[test]
+    fn long_words_are_cut() {
+        let source = "é ".repeat(SNAPSHOT_REFUSAL_CHARS_MAX).into();
+        let error = refused("trying", &Refused::Generic { store: "S3", source });
+        assert!(error.to_string().chars().count() < SNAPSHOT_REFUSAL_CHARS_MAX + 200, "{error}");
+    }
+}

@@ -1,0 +1,131 @@
+//! Files in an object store that somebody else put there, to be read once.
+
+use std::fs::File;
+use std::io::{self, Seek, Write};
+use std::path::Path as LocalPath;
+
+use forebay_core::{Error, ErrorCode, Result};
+use futures::TryStreamExt;
+use object_store::path::Path;
+use object_store::{GetResultPayload, ObjectMeta, ObjectStoreExt};
+
+use crate::blocking::in_place;
+use crate::error::refused;
+use crate::store::SnapshotStore;
+
+/// A file that was found.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FoundFile {
+    path: Path,
+    /// Its bytes.
+    pub bytes: u64,
+    /// What tells it from what stood there at another time.
+    pub tag: String,
+}
+
+impl FoundFile {
+    fn of(meta: ObjectMeta) -> Self {
+        let tag = meta.e_tag.unwrap_or_else(|| meta.last_modified.to_rfc3339());
+        Self { path: meta.location, bytes: meta.size, tag }
+    }
+
+    /// Where it lies, for messages.
+    pub fn name(&self) -> &str {
+        self.path.as_ref()
+    }
+}
+
+impl SnapshotStore {
+    /// The file of this store's own name, or all that lie in its folder and below, by their names.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none; those of the object store.
+    pub async fn files(&self) -> Result<Vec<FoundFile>> {
+        let at = |error: &object_store::Error| refused("looking for files", error);
+        match self.objects.head(&self.root).await {
+            Ok(meta) => return Ok(vec![FoundFile::of(meta)]),
+            Err(object_store::Error::NotFound { .. }) => {}
+            Err(error) => return Err(at(&error)),
+        }
+        let listed = self.objects.list(Some(&self.root)).map_ok(FoundFile::of);
+        let mut files: Vec<_> = listed.try_collect().await.map_err(|error| at(&error))?;
+        files.retain(|file| file.bytes > 0);
+        files.sort_by(|one, other| one.path.cmp(&other.path));
+        match files.is_empty() {
+            true => Err(Error::not_found(format!("there is no file at `{}`", self.root))),
+            false => Ok(files),
+        }
+    }
+
+    /// Opens a file; what does not lie on this machine is fetched into a file without a name in
+    /// `scratch`.
+    ///
+    /// # Errors
+    /// Those of the object store and of the disk; `Conflict` for one that is another by now.
+    pub async fn open_file(&self, file: &FoundFile, scratch: &LocalPath) -> Result<File> {
+        let at = |error: &object_store::Error| refused("fetching a file", error);
+        let got = self.objects.get(&file.path).await.map_err(|error| at(&error))?;
+        if FoundFile::of(got.meta.clone()) != *file {
+            let message = format!("`{}` was changed while it was read; begin again", file.name());
+            return Err(Error::conflict(message));
+        }
+        let mut stream = match got.payload {
+            GetResultPayload::File(opened, _) => return Ok(opened),
+            GetResultPayload::Stream(stream) => stream,
+        };
+        let mut copy = tempfile::tempfile_in(scratch).map_err(|error| full(&error))?;
+        while let Some(bytes) = stream.try_next().await.map_err(|error| at(&error))? {
+            in_place(|| copy.write_all(&bytes)).map_err(|error| full(&error))?;
+        }
+        copy.rewind().map_err(|error| full(&error))?;
+        Ok(copy)
+    }
+}
+
+fn full(error: &io::Error) -> Error {
+    let message = format!("keeping a file while it is read: {error}; look at the disk");
+    match error.kind() {
+        io::ErrorKind::StorageFull => Error::new(ErrorCode::LimitExceeded, message),
+        _ => Error::unavailable(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read;
+    use std::sync::Arc;
+
+    use object_store::memory::InMemory;
+
+    use super::*;
+
+    fn names(files: &[FoundFile]) -> Vec<&str> {
+        files.iter().map(FoundFile::name).collect()
+    }
+
+    #[tokio::test]
+    async fn a_name_is_one_file_or_all_of_a_folder() {
+        let objects = Arc::new(InMemory::new());
+        for (name, text) in [("in/b.csv", "b"), ("in/a.csv", "a"), ("in/empty", ""), ("c", "c")] {
+            objects.put(&Path::from(name), text.into()).await.unwrap();
+        }
+        let at = |name: &str| SnapshotStore::of(objects.clone(), Path::from(name));
+        assert_eq!(names(&at("in").files().await.unwrap()), ["in/a.csv", "in/b.csv"]);
+        assert_eq!(names(&at("in/b.csv").files().await.unwrap()), ["in/b.csv"]);
+        assert_eq!(at("on").files().await.unwrap_err().code(), ErrorCode::NotFound);
+    }
+
+    #[tokio::test]
+    async fn a_file_is_read_as_it_was_found_or_not_at_all() {
+        let (objects, scratch) = (Arc::new(InMemory::new()), tempfile::tempdir().unwrap());
+        objects.put(&Path::from("a"), "one".into()).await.unwrap();
+        let store = SnapshotStore::of(objects.clone(), Path::from("a"));
+        let found = store.files().await.unwrap().remove(0);
+        let mut text = String::new();
+        store.open_file(&found, scratch.path()).await.unwrap().read_to_string(&mut text).unwrap();
+        assert_eq!(text, "one");
+        objects.put(&Path::from("a"), "two".into()).await.unwrap();
+        let changed = store.open_file(&found, scratch.path()).await.unwrap_err();
+        assert_eq!(changed.code(), ErrorCode::Conflict);
+    }
+}

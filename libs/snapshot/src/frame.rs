@@ -1,0 +1,74 @@
+//! The frame of a message that is an object of its own. Bytes: `proto/spec/snapshot.md`.
+
+use bytes::{Bytes, BytesMut};
+use forebay_core::fields::Fields;
+use forebay_core::limits::SNAPSHOT_MANIFEST_BYTES_MAX;
+use forebay_core::{Error, Result};
+use prost::Message;
+
+const FORMAT_VERSION: u16 = 1;
+const FRAME: usize = 12;
+const HASH: usize = 32;
+
+/// What such an object is.
+pub(crate) struct Frame {
+    /// What it begins with.
+    pub magic: u32,
+    /// What it is in words: `the manifest of a snapshot`.
+    pub what: &'static str,
+}
+
+impl Frame {
+    /// The object.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for one that nobody would read.
+    pub fn encode(&self, message: &impl Message) -> Result<Bytes> {
+        let message = message.encode_to_vec();
+        if message.len() > SNAPSHOT_MANIFEST_BYTES_MAX {
+            let advice = format!("{} is too large; give the store more partitions", self.what);
+            let (limit, actual) = (SNAPSHOT_MANIFEST_BYTES_MAX as u64, message.len() as u64);
+            return Err(Error::limit_exceeded(&advice, limit, actual));
+        }
+        let mut object = BytesMut::with_capacity(FRAME + message.len() + HASH);
+        object.extend(self.magic.to_le_bytes());
+        object.extend(FORMAT_VERSION.to_le_bytes());
+        object.extend([0; 2]);
+        object.extend((message.len() as u32).to_le_bytes());
+        object.extend(message);
+        let hash = blake3::hash(&object);
+        object.extend(hash.as_bytes());
+        Ok(object.freeze())
+    }
+
+    /// The message of an object.
+    ///
+    /// # Errors
+    /// `Unsupported` for a format that this build does not know, `Corrupt` for damage.
+    pub fn decode<M: Message + Default>(&self, object: &[u8]) -> Result<M> {
+        let mut fields = Fields::new(object, || Error::corrupt("an object that ends in its frame"));
+        let (magic, version, zero) = (fields.u32()?, fields.u16()?, fields.u16()?);
+        if magic != self.magic || zero != 0 {
+            return Err(self.damaged("it is none"));
+        }
+        if version != FORMAT_VERSION {
+            let message = format!("{} is of format {version}; upgrade this build", self.what);
+            return Err(Error::unsupported(message));
+        }
+        let bytes = fields.u32()? as usize;
+        let message = object.len().checked_sub(FRAME + HASH);
+        if message != Some(bytes) || bytes > SNAPSHOT_MANIFEST_BYTES_MAX {
+            return Err(self.damaged("it has another length"));
+        }
+        let (hashed, hash) = object.split_at(FRAME + bytes);
+        if blake3::hash(hashed).as_bytes() != hash {
+            return Err(self.damaged("its hash is another one"));
+        }
+        M::decode(&hashed[FRAME..]).map_err(|error| self.damaged(&error.to_string()))
+    }
+
+    /// That it is damaged so.
+    pub fn damaged(&self, how: &str) -> Error {
+        Error::corrupt(format!("{} is damaged: {how}; it is ignored", self.what))
+    }
+}

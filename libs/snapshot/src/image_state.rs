@@ -1,0 +1,153 @@
+//! What an image holds beside the documents: the fold's state, and what was known of the log. The
+//! bytes are *the reader's state* of `proto/spec/image.md`. Decoders take any bytes.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::dedup::ClientWindow;
+use forebay_core::fields::Fields;
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{
+    ClientId, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position,
+};
+use forebay_core::state_rows::Resumed;
+use forebay_core::{Error, Result};
+use forebay_index::{Following, Progress};
+
+const VERSION: u16 = 1;
+const FLAG_APPEND_TIME: u16 = 1;
+const FLAG_CLOCK_ERROR: u16 = 1 << 1;
+const FLAG_UNOPENED: u16 = 1 << 2;
+const FLAGS_KNOWN: u16 = FLAG_APPEND_TIME | FLAG_CLOCK_ERROR | FLAG_UNOPENED;
+
+/// Everything of a partition's copy but its documents.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ImageState {
+    /// The fold's state.
+    pub state: PartitionState,
+    /// Append time of the last entry applied.
+    pub append_time: Option<Timestamp>,
+    /// The clock error as last measured, in microseconds.
+    pub clock_error_us: Option<i64>,
+    /// Where the log started and ended when the copy was first opened; `None` where no reader has
+    /// opened it yet, as in a snapshot.
+    pub opened: Option<(Offset, Offset)>,
+}
+
+impl ImageState {
+    /// That of a copy which no reader has opened yet.
+    pub fn unopened(state: PartitionState, append_time: Option<Timestamp>) -> Self {
+        Self { state, append_time, clock_error_us: None, opened: None }
+    }
+
+    /// That of a shard, for an image that nobody has opened.
+    pub fn of_shard(shard: &Resumed) -> Self {
+        Self::unopened(shard.state.clone(), shard.followed.append_time)
+    }
+
+    /// Whether the partition has caught up, in the run that wrote it or an earlier one.
+    pub fn has_caught_up(&self) -> bool {
+        self.opened.is_some_and(|(_, end)| self.state.offset_applied >= end)
+    }
+
+    /// What is known of the log.
+    pub fn following(&self) -> Following {
+        Following {
+            log_id: self.state.log_id,
+            append_time: self.append_time,
+            clock_error_us: self.clock_error_us,
+            opened: self.opened,
+            drop_all_count: self.state.drop_all_count,
+            copy: 1,
+        }
+    }
+
+    /// Its bytes, without what the image says itself: which partition, and where it stands.
+    ///
+    /// # Errors
+    /// `Internal` for a state that follows no log yet.
+    pub fn encode(&self) -> Result<Vec<u8>> {
+        let state = &self.state;
+        let log_id = state.log_id.ok_or_else(|| Error::internal("an image of no log"))?;
+        let flag = |is_set: bool, flag: u16| if is_set { flag } else { 0 };
+        let flags = flag(self.append_time.is_some(), FLAG_APPEND_TIME)
+            | flag(self.clock_error_us.is_some(), FLAG_CLOCK_ERROR)
+            | flag(self.opened.is_none(), FLAG_UNOPENED);
+        let append_time = self.append_time.map_or(0, Timestamp::as_micros);
+        let (start, end) = self.opened.unwrap_or_default();
+        let windows = state.dedup.windows();
+        let mut bytes = Vec::new();
+        bytes.extend_from_slice(&VERSION.to_le_bytes());
+        bytes.extend_from_slice(&flags.to_le_bytes());
+        bytes.extend_from_slice(&state.drop_all_count.to_le_bytes());
+        bytes.extend_from_slice(&log_id.0.to_le_bytes());
+        bytes.extend_from_slice(&append_time.to_le_bytes());
+        bytes.extend_from_slice(&self.clock_error_us.unwrap_or(0).to_le_bytes());
+        for number in [start.0, end.0, windows.len() as u64, state.sources.len() as u64] {
+            bytes.extend_from_slice(&number.to_le_bytes());
+        }
+        for (client, window) in windows {
+            bytes.extend_from_slice(&client.0.to_le_bytes());
+            bytes.extend_from_slice(&window.to_bytes());
+        }
+        for (partition, position) in &state.sources {
+            bytes.extend_from_slice(&partition.0.to_le_bytes());
+            bytes.extend_from_slice(&position.to_bytes());
+        }
+        Ok(bytes)
+    }
+
+    /// The state of these bytes, of this partition and where its image stands.
+    ///
+    /// # Errors
+    /// `Unsupported` for a version that this build does not know, `Corrupt` for damage.
+    pub fn decode(
+        at: PartitionRef,
+        partitions: PartitionCount,
+        progress: Progress,
+        bytes: &[u8],
+    ) -> Result<Self> {
+        let mut fields = Fields::new(bytes, || damaged("a short state"));
+        let version = fields.u16()?;
+        if version != VERSION {
+            let message = format!(
+                "the image has a state of version {version}, this build knows {VERSION}; it is \
+                 ignored"
+            );
+            return Err(Error::unsupported(message));
+        }
+        let flags = fields.u16()?;
+        if flags & !FLAGS_KNOWN != 0 {
+            return Err(damaged("a bit of its state that must be 0"));
+        }
+        let Progress { position, offset_applied, partition_time, schema_version } = progress;
+        let mut state = PartitionState::new(at, partitions);
+        (state.position, state.offset_applied) = (position, offset_applied);
+        (state.partition_time, state.schema_version) = (partition_time, schema_version);
+        state.drop_all_count = fields.u32()?;
+        state.log_id = Some(LogId(fields.u64()?));
+        let append_time = fields.time()?;
+        let clock_error_us = i64::from_le_bytes(fields.take()?);
+        let opened = (Offset(fields.u64()?), Offset(fields.u64()?));
+        let (windows, sources) = (fields.u64()?, fields.u64()?);
+        for _ in 0..windows {
+            let client = ClientId(u128::from_le_bytes(fields.take()?));
+            state.dedup.restore(client, ClientWindow::from_bytes(&fields.take()?));
+        }
+        for _ in 0..sources {
+            let partition = PartitionId(fields.u32()?);
+            state.sources.insert(partition, Position::from_bytes(&fields.take()?));
+        }
+        if !fields.rest().is_empty() {
+            return Err(damaged("a state that is too long"));
+        }
+        Ok(Self {
+            state,
+            append_time: (flags & FLAG_APPEND_TIME != 0).then_some(append_time),
+            clock_error_us: (flags & FLAG_CLOCK_ERROR != 0).then_some(clock_error_us),
+            opened: (flags & FLAG_UNOPENED == 0).then_some(opened),
+        })
+    }
+}
+
+fn damaged(what: &str) -> Error {
+    Error::corrupt(format!("the image is damaged: {what}; it is ignored"))
+}

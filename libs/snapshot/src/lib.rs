@@ -1,0 +1,61 @@
+//! Snapshots of partitions in an object store: an image of the documents at one position, what has
+//! changed since as further layers, and a manifest that names both by their hashes.
+//!
+//! The truth of a partition is its newest verified snapshot and the log behind it. So a snapshot
+//! counts only once all of it was read back, and nothing goes that one which counts may need. A
+//! backup is a snapshot of each partition, and what the logs held since the one before. Bytes and
+//! rules: `proto/spec/snapshot.md` and `proto/spec/backup.md`.
+//!
+//! ```
+//! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+//! use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+//! use forebay_snapshot::SnapshotStore;
+//!
+//! let folder = tempfile::tempdir().unwrap();
+//! let snapshots = SnapshotStore::open(&format!("file://{}", folder.path().display()))?;
+//! let at = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
+//! assert!(snapshots.partition(at).newest(None).await?.is_none(), "none was built yet");
+//! # Ok::<(), forebay_core::Error>(()) }).unwrap();
+//! ```
+
+mod backup;
+mod backup_store;
+mod blocking;
+mod build;
+mod chunk;
+mod collect;
+mod delta;
+mod error;
+mod files;
+mod frame;
+mod frozen;
+mod image_state;
+mod loaded;
+mod log_segment;
+mod manifest;
+mod partition;
+mod past;
+mod remote;
+mod restore_chain;
+mod store;
+mod upload;
+
+pub use forebay_index::Progress;
+
+pub use backup::{Backup, BackupName, LogSegment, PartitionBackup};
+pub use blocking::in_place;
+pub use build::{BuiltImage, ImageBuilder};
+pub use chunk::{ChunkHash, ChunkId, decode_chunk, encode_chunk};
+pub use collect::Collected;
+pub use delta::{DeltaBlocks, WRITES_AT_ONCE, delta_rows, delta_writes};
+pub use files::FoundFile;
+pub use frozen::{FrozenShard, ShardState};
+pub use image_state::ImageState;
+pub use loaded::{LoadBase, LoadedPartition};
+pub use log_segment::{KeptRecord, LogBlocks, kept_records};
+pub use manifest::{BaseLayer, DeltaLayer, Manifest, SnapshotName};
+pub use partition::{Listed, PartitionSnapshots};
+pub use past::{NewLog, PastPartition};
+pub use restore_chain::{RestoreChain, RestoreTarget};
+pub use store::SnapshotStore;
+pub use upload::{ChunkUpload, ImageUpload};

@@ -1,0 +1,218 @@
+//! A partition that is made of documents which stand in no log: what files hold, as the fold makes
+//! it of puts.
+
+use std::sync::Arc;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::Entry;
+use forebay_core::fold::{Blocked, PartitionState, Record};
+use forebay_core::id::DocumentVersion;
+use forebay_core::layout::Layout;
+use forebay_core::outcome::Outcome;
+use forebay_core::row::set_row_version;
+use forebay_core::schema::Definition;
+use forebay_core::{Error, Result};
+use forebay_index::SchemaSet;
+
+use crate::build::ImageBuilder;
+use crate::image_state::ImageState;
+
+/// What a partition is before any document is in it.
+#[derive(Clone, Debug)]
+pub struct LoadBase {
+    /// Where it stands, and what it knows of those who have written to it.
+    pub state: ImageState,
+    /// The version of all documents that are loaded, where the store keeps versions.
+    pub version: DocumentVersion,
+}
+
+/// A partition that is made of entries which are in no log.
+pub struct LoadedPartition {
+    builder: ImageBuilder,
+    schemas: SchemaSet,
+    base: LoadBase,
+    /// What folds the entries, one of which is at each offset.
+    state: PartitionState,
+}
+
+impl LoadedPartition {
+    /// Without documents yet: of a store of this definition, in at most so many bytes of memory.
+    ///
+    /// # Errors
+    /// Those of [`ImageBuilder::new`].
+    pub fn new(
+        definition: &Definition,
+        base: LoadBase,
+        seed: u64,
+        memory_bytes: u64,
+    ) -> Result<Self> {
+        let (partitions, at) = (definition.partitions, base.state.state.partition);
+        let schema = SchemaAt { definition: definition.clone(), layout: Layout::of(definition) };
+        let schemas = SchemaSet::new([Arc::new(schema)])?;
+        let only = std::slice::from_ref(definition);
+        let builder = ImageBuilder::new(only, at, partitions, seed, memory_bytes)?;
+        let state = PartitionState {
+            log_id: base.state.state.log_id,
+            partition_time: base.state.state.partition_time,
+            schema_version: definition.version,
+            drop_all_count: definition.drop_all_count,
+            ..PartitionState::new(at, partitions)
+        };
+        Ok(Self { builder, schemas, base, state })
+    }
+
+    /// Folds the changes of an entry of this log; answers the outcomes of the conditional ones, and
+    /// of those that were too large.
+    ///
+    /// # Errors
+    /// Why an entry is none of this partition; those of [`ImageBuilder::add`].
+    pub fn add(&mut self, entry: Entry) -> Result<Vec<Outcome>> {
+        let (offset, append_time) = (self.state.offset_applied, self.state.partition_time);
+        let record = Record { offset, append_time, entry: Ok(entry) };
+        let applied = self.state.apply(record, self.builder.documents(), &self.schemas);
+        let applied = applied.map_err(|blocked| match blocked {
+            Blocked::NeedsDefinition(version) => {
+                Error::internal(format!("a loaded entry of schema version {version}"))
+            }
+            Blocked::UpgradeNeeded(error)
+            | Blocked::Unreadable(error)
+            | Blocked::Internal(error) => error,
+        })?;
+        if let Some(error) = applied.skipped {
+            return Err(error);
+        }
+        let mut writes = applied.writes;
+        for row in writes.iter_mut().filter_map(|(_, row)| row.as_mut()) {
+            set_row_version(row, self.base.version);
+        }
+        self.builder.add(writes)?;
+        Ok(applied.outcomes)
+    }
+
+    /// The image of all documents, and the state that it is of.
+    pub fn finish(self) -> (ImageBuilder, ImageState) {
+        (self.builder, self.base.state)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::change::{
+        Change, ClientBatch, Condition, EntryBody, FieldChange, FieldOp, Verb,
+    };
+    use forebay_core::clock::Timestamp;
+    use forebay_core::id::{
+        ClientId, Epoch, FieldId, LogId, Offset, PartitionId, PartitionRef, Position, Sequence,
+        StoreId,
+    };
+    use forebay_core::key::{Key, KeyType};
+    use forebay_core::outcome::Verdict;
+    use forebay_core::schema::StoreSpec;
+    use forebay_core::value::{FieldType, ScalarType, Value};
+    use forebay_index::{Image, ImageSink, Index, MappedFile};
+
+    use super::*;
+    use crate::past::NewLog;
+
+    const MIB: u64 = 1 << 20;
+    const ROWS: u64 = 16 * 1024;
+
+    fn log() -> NewLog {
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        let position = Position { epoch: Epoch(0), offset: Offset(1), place: 0 };
+        NewLog { at, log_id: LogId(7), position, offset_applied: Offset(2) }
+    }
+
+    fn definition() -> Definition {
+        let bytes = FieldType::Scalar(ScalarType::Bytes);
+        let mut spec = StoreSpec::documents("things", KeyType::Int64, 1).field("it", bytes);
+        (spec.options.versioned, spec.options.ttl_us) = (true, Some(60_000_000));
+        spec.define(StoreId(1)).unwrap()
+    }
+
+    /// A kilobyte that does not compress, as a row's number has it.
+    fn value(number: u64) -> Vec<u8> {
+        let word =
+            |place: u64| forebay_core::partition::xxh3_64(&(number * 128 + place).to_le_bytes());
+        (0..128).flat_map(|place| word(place).to_le_bytes()).collect()
+    }
+
+    fn put(number: u64, sequence: u64) -> Change {
+        let op = FieldOp::Set(Some(Value::Bytes(value(number))));
+        Change {
+            sequence: Sequence(sequence),
+            key: Key::plain(&number.to_le_bytes()).unwrap(),
+            verb: Verb::Put,
+            fields: vec![FieldChange { field: FieldId(1), op, ttl_us: None }],
+            condition: Some(Condition::IfAbsent),
+            ttl_us: None,
+        }
+    }
+
+    fn entry(changes: Vec<Change>, definition: &Definition) -> Entry {
+        Entry {
+            log_id: LogId(7),
+            epoch: Epoch(0),
+            schema_version: definition.version,
+            source: None,
+            body: EntryBody::Changes(vec![ClientBatch { client: ClientId(1), changes }]),
+        }
+    }
+
+    struct ToFile(std::fs::File);
+
+    impl ImageSink for ToFile {
+        fn write_at(&mut self, bytes: &[u8], at: u64) -> Result<()> {
+            std::os::unix::fs::FileExt::write_all_at(&self.0, bytes, at).unwrap();
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn entries_without_a_log_become_an_image() {
+        let definition = definition();
+        let base = log().begins(&definition, Timestamp::from_micros(1_000));
+        let mut loaded = LoadedPartition::new(&definition, base, 3, 64 * MIB).unwrap();
+        for first in (0..ROWS).step_by(512) {
+            let changes = (first..first + 512).map(|number| put(number, number + 1)).collect();
+            let outcomes = loaded.add(entry(changes, &definition)).unwrap();
+            assert!(outcomes.iter().all(|outcome| outcome.verdict == Verdict::Applied));
+        }
+        let again = loaded.add(entry(vec![put(5, ROWS + 1)], &definition)).unwrap();
+        assert!(matches!(again[0].verdict, Verdict::NotMet(Some(_))), "{again:?}");
+        let (builder, state) = loaded.finish();
+        let mut file = ToFile(tempfile::tempfile().unwrap());
+        assert_eq!(builder.write(&state, &mut file).unwrap().documents, ROWS);
+
+        let image = Image::open(Arc::new(MappedFile::from(file.0))).unwrap();
+        let layout = Layout::of(&definition);
+        let schema = SchemaAt { definition, layout: layout.clone() };
+        let index = Index::new([Arc::new(schema)], [PartitionId(0)], 5).unwrap();
+        let mut writer = index.writer(PartitionId(0)).unwrap();
+        writer.start_rebuild_of(&image, &state.state).unwrap();
+        let mut seen = 0;
+        let visited = writer.visit_rows(|key, row| {
+            let number = u64::from_le_bytes(key.try_into().unwrap());
+            let document = forebay_core::row::Document::decode(row, &layout)?;
+            assert_eq!(document.value(FieldId(1)), Some(&Value::Bytes(value(number))));
+            assert_eq!(document.expires_at, Some(Timestamp::from_micros(60_001_000)));
+            assert_eq!(document.version, Some(log().first_version()));
+            seen += 1;
+            Ok(())
+        });
+        visited.unwrap();
+        assert_eq!((seen, state.state.dedup.windows().len()), (ROWS, 0));
+    }
+    #[test]
+    fn documents_that_have_no_room_are_refused() {
+        let definition = definition();
+        let base = log().begins(&definition, Timestamp::from_micros(1_000));
+        let mut loaded = LoadedPartition::new(&definition, base, 3, 8 * MIB).unwrap();
+        let refused = (0..ROWS).step_by(512).find_map(|first| {
+            let changes = (first..first + 512).map(|number| put(number, number + 1)).collect();
+            loaded.add(entry(changes, &definition)).err()
+        });
+        assert_eq!(refused.map(|error| error.code()), Some(ErrorCode::LimitExceeded));
+    }
+}

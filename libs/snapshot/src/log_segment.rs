@@ -1,0 +1,114 @@
+//! Records of a log as a backup keeps them. Bytes: `proto/spec/backup.md`. Decoders take any bytes.
+
+use bytes::{Bytes, BytesMut};
+use forebay_core::clock::Timestamp;
+use forebay_core::fields::Fields;
+use forebay_core::id::Offset;
+use forebay_core::limits::SNAPSHOT_CHUNK_BYTES;
+use forebay_core::{Error, Result};
+
+/// One record of a log.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct KeptRecord<'b> {
+    /// Its offset.
+    pub offset: Offset,
+    /// When the log appended it.
+    pub append_time: Timestamp,
+    /// The entry with its frame.
+    pub entry: &'b [u8],
+}
+
+/// Records on their way into chunks.
+#[derive(Debug, Default)]
+pub struct LogBlocks(BytesMut);
+
+impl LogBlocks {
+    /// Appends a record. Answers a chunk that is full with it.
+    pub fn push(&mut self, record: KeptRecord<'_>) -> Option<Bytes> {
+        self.0.extend(record.offset.0.to_le_bytes());
+        self.0.extend(record.append_time.as_micros().to_le_bytes());
+        self.0.extend((record.entry.len() as u32).to_le_bytes());
+        self.0.extend(record.entry);
+        if self.0.len() >= SNAPSHOT_CHUNK_BYTES { self.take() } else { None }
+    }
+
+    /// What is not in a chunk yet, if anything.
+    pub fn take(&mut self) -> Option<Bytes> {
+        (!self.0.is_empty()).then(|| self.0.split().freeze())
+    }
+}
+
+/// The records of a chunk, whose offsets ascend. Behind an error comes nothing more.
+pub fn kept_records(bytes: &[u8]) -> impl Iterator<Item = Result<KeptRecord<'_>>> {
+    let (mut rest, mut last) = (bytes, None);
+    std::iter::from_fn(move || {
+        if rest.is_empty() {
+            return None;
+        }
+        let record = next_record(rest).and_then(|(record, behind)| {
+            if last.replace(record.offset).is_some_and(|last| last >= record.offset) {
+                return Err(Error::corrupt("records of a backup are out of their order"));
+            }
+            Ok((record, behind))
+        });
+        rest = record.as_ref().map_or(&[], |(_, behind)| behind);
+        Some(record.map(|(record, _)| record))
+    })
+}
+
+fn next_record(bytes: &[u8]) -> Result<(KeptRecord<'_>, &[u8])> {
+    let mut fields = Fields::new(bytes, torn);
+    let (offset, append_time, length) = (Offset(fields.u64()?), fields.time()?, fields.u32()?);
+    let (entry, rest) = fields.rest().split_at_checked(length as usize).ok_or_else(torn)?;
+    Ok((KeptRecord { offset, append_time, entry }, rest))
+}
+
+fn torn() -> Error {
+    Error::corrupt("records of a backup end inside a record")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn record(offset: u64, entry: &[u8]) -> KeptRecord<'_> {
+        let append_time = Timestamp::from_micros(offset as i64 * 1_000 - 7);
+        KeptRecord { offset: Offset(offset), append_time, entry }
+    }
+
+    #[test]
+    fn what_is_pushed_comes_back() {
+        let records = [record(3, b"one"), record(4, b""), record(9, &[7; 300])];
+        let mut blocks = LogBlocks::default();
+        assert!(records.iter().all(|record| blocks.push(*record).is_none()));
+        let chunk = blocks.take().unwrap();
+        let back: Vec<_> = kept_records(&chunk).map(Result::unwrap).collect();
+        assert_eq!(back, records);
+        assert_eq!(blocks.take(), None);
+    }
+
+    #[test]
+    fn a_chunk_ends_behind_the_record_that_fills_it() {
+        let mut blocks = LogBlocks::default();
+        assert!(blocks.push(record(1, b"small")).is_none());
+        let large = vec![1; SNAPSHOT_CHUNK_BYTES];
+        let chunk = blocks.push(record(2, &large)).unwrap();
+        assert_eq!(kept_records(&chunk).count(), 2);
+        assert_eq!(blocks.take(), None);
+    }
+
+    #[test]
+    fn damage_ends_the_records_with_an_error() {
+        let mut blocks = LogBlocks::default();
+        blocks.push(record(1, b"one"));
+        blocks.push(record(2, b"two"));
+        let chunk = blocks.take().unwrap();
+        for cut in 1..chunk.len() {
+            let found: Vec<_> = kept_records(&chunk[..cut]).collect();
+            assert!(found.last().unwrap().is_err() || cut == chunk.len() / 2, "{cut}");
+        }
+        let twice = [&chunk[..], &chunk[..]].concat();
+        assert!(kept_records(&twice).last().unwrap().is_err());
+        assert_eq!(kept_records(&twice).count(), 3);
+    }
+}

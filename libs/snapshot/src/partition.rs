@@ -1,0 +1,305 @@
+//! The snapshots of one partition: found, read, published and verified.
+
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use bytes::Bytes;
+use forebay_core::id::{LogId, PartitionRef};
+use forebay_core::limits::SNAPSHOT_CHUNKS_AT_ONCE;
+use forebay_core::{Error, ErrorCode, Result};
+use futures::stream::{self, Stream, StreamExt, TryStreamExt};
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+
+use crate::blocking::elsewhere;
+use crate::chunk::{ChunkHash, ChunkId, ChunkName, decode_chunk, encode_chunk};
+use crate::error::refused;
+use crate::image_state::ImageState;
+use crate::manifest::{DeltaLayer, Manifest, SnapshotName};
+
+const MANIFESTS: &str = "manifests";
+const CHUNKS: &str = "chunks";
+const CLOCK: &str = "clock";
+const MANIFEST: &str = "manifest";
+const VERIFIED: &str = "verified";
+const EXPIRED: &str = "expired";
+
+/// A snapshot as its objects' names tell of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Listed {
+    /// How it is called.
+    pub name: SnapshotName,
+    /// When its manifest was published.
+    pub published: SystemTime,
+    /// Whether all of it was read back.
+    pub is_verified: bool,
+    /// Since when nobody is to begin with it, if so.
+    pub expired: Option<SystemTime>,
+}
+
+impl Listed {
+    /// Whether a reader may begin with it.
+    pub fn counts(&self) -> bool {
+        self.is_verified && self.expired.is_none()
+    }
+}
+
+/// The snapshots of one partition. Cheap to clone.
+#[derive(Clone)]
+pub struct PartitionSnapshots {
+    objects: Arc<dyn ObjectStore>,
+    root: Path,
+    at: PartitionRef,
+}
+
+impl fmt::Debug for PartitionSnapshots {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "PartitionSnapshots({}/{})", self.objects, self.root)
+    }
+}
+
+impl PartitionSnapshots {
+    pub(crate) fn new(objects: Arc<dyn ObjectStore>, root: Path, at: PartitionRef) -> Self {
+        Self { objects, root, at }
+    }
+
+    /// Which partition.
+    pub fn partition(&self) -> PartitionRef {
+        self.at
+    }
+
+    /// All snapshots that have a manifest, in the order of their names.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn list(&self) -> Result<Vec<Listed>> {
+        let folder = self.root.clone().join(MANIFESTS);
+        let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
+        let mut marks: BTreeMap<SnapshotName, [Option<SystemTime>; 3]> = BTreeMap::new();
+        for object in found {
+            let name = object.location.filename().and_then(|name| name.split_once('.'));
+            let Some((name, kind)) = name else { continue };
+            let Ok(name) = name.parse() else { continue };
+            let Some(place) = [MANIFEST, VERIFIED, EXPIRED].iter().position(|it| *it == kind)
+            else {
+                continue;
+            };
+            marks.entry(name).or_default()[place] = Some(object.last_modified.into());
+        }
+        let listed = marks.into_iter().filter_map(|(name, [published, verified, expired])| {
+            let is_verified = verified.is_some();
+            Some(Listed { name, published: published?, is_verified, expired })
+        });
+        Ok(listed.collect())
+    }
+
+    /// The newest snapshot that counts, of this log or, without one, of that whose snapshot was
+    /// published last; and its manifest. One whose manifest is damaged, or of a format that this
+    /// build does not know, is passed over for an older one.
+    ///
+    /// # Errors
+    /// Those of the object store, and that of the last manifest that was passed over, where none
+    /// is left.
+    pub async fn newest(&self, log_id: Option<LogId>) -> Result<Option<Manifest>> {
+        let mut listed = self.list().await?;
+        listed.retain(Listed::counts);
+        let last = listed.iter().max_by_key(|listed| listed.published);
+        let Some(log_id) = log_id.or(last.map(|listed| listed.name.log_id)) else {
+            return Ok(None);
+        };
+        listed.retain(|listed| listed.name.log_id == log_id);
+        let mut passed_over = None;
+        for Listed { name, .. } in listed.into_iter().rev() {
+            match self.read(name).await {
+                Ok(manifest) => return Ok(Some(manifest)),
+                Err(error) if is_of_object(&error) => {
+                    tracing::warn!(at = %self.at, %name, %error, "a snapshot is passed over");
+                    passed_over = Some(error);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        passed_over.map_or(Ok(None), Err)
+    }
+
+    /// The manifest of a snapshot.
+    ///
+    /// # Errors
+    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    pub async fn read(&self, name: SnapshotName) -> Result<Manifest> {
+        let object = self.get(&self.mark(name, MANIFEST)).await?;
+        let manifest = Manifest::decode(&object)?;
+        if manifest.name() != name || manifest.at != self.at {
+            let message = format!("the manifest {name} is that of another snapshot; it is ignored");
+            return Err(Error::corrupt(message));
+        }
+        Ok(manifest)
+    }
+
+    /// The bytes of a chunk.
+    ///
+    /// # Errors
+    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    pub async fn chunk(&self, id: ChunkId) -> Result<Bytes> {
+        let object = self.get(&self.chunk_path(id.name())).await?;
+        elsewhere(move || decode_chunk(&id, &object)).await
+    }
+
+    /// The bytes of these chunks in their order, several of them on their way at a time.
+    pub fn chunks(&self, ids: Vec<ChunkId>) -> impl Stream<Item = Result<Bytes>> + Send + 'static {
+        let of = self.clone();
+        let fetches = stream::iter(ids).map(move |id| {
+            let of = of.clone();
+            async move { of.chunk(id).await }
+        });
+        fetches.buffered(SNAPSHOT_CHUNKS_AT_ONCE)
+    }
+
+    /// The state that a snapshot has with one of its deltas.
+    ///
+    /// # Errors
+    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    pub async fn delta_state(&self, manifest: &Manifest, delta: &DeltaLayer) -> Result<ImageState> {
+        let chunks: Vec<_> = self.chunks(delta.state.clone()).try_collect().await?;
+        let Manifest { at, partitions, .. } = *manifest;
+        ImageState::decode(at, partitions, delta.progress, &chunks.concat())
+    }
+
+    /// Stores a chunk.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn put_chunk(&self, id: ChunkId, bytes: Bytes) -> Result<()> {
+        let object = elsewhere(move || encode_chunk(&bytes)).await?;
+        let put = self.objects.put(&self.chunk_path(id.name()), object.into()).await;
+        put.map(drop).map_err(told)
+    }
+
+    /// Publishes a manifest whose chunks are stored, reads back those of them that were written for
+    /// it, looks whether the others are still there, and only then lets the snapshot count.
+    ///
+    /// # Errors
+    /// `Corrupt` for a chunk that is not what was stored, `NotFound` for one that has gone; those
+    /// of the object store. The snapshot does not count then.
+    pub async fn publish(&self, manifest: &Manifest) -> Result<()> {
+        let name = manifest.name();
+        self.create(&self.mark(name, MANIFEST), manifest.encode()?).await?;
+        self.read(name).await?;
+        let (new, shared): (Vec<_>, Vec<_>) =
+            manifest.chunks().copied().partition(|id| id.written_by == manifest.id);
+        let of = self.clone();
+        let looks = stream::iter(shared).map(move |id| {
+            let of = of.clone();
+            async move { of.objects.head(&of.chunk_path(id.name())).await.map(drop).map_err(told) }
+        });
+        looks.buffer_unordered(SNAPSHOT_CHUNKS_AT_ONCE).try_collect::<()>().await?;
+        let mut read_back = Box::pin(self.chunks(new));
+        while read_back.try_next().await?.is_some() {}
+        match self.create(&self.mark(name, VERIFIED), Bytes::new()).await {
+            Err(error) if error.code() == ErrorCode::Conflict => Ok(()),
+            done => done,
+        }
+    }
+
+    /// Lets a snapshot count no more; what it consists of stays for those who have begun with it.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn expire(&self, name: SnapshotName) -> Result<()> {
+        match self.create(&self.mark(name, EXPIRED), Bytes::new()).await {
+            Err(error) if error.code() == ErrorCode::Conflict => Ok(()),
+            done => done,
+        }
+    }
+
+    /// The chunks that a build may name without writing them: those of all snapshots that have not
+    /// expired.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn known_chunks(&self) -> Result<HashMap<ChunkHash, ChunkId>> {
+        let mut known = HashMap::new();
+        for listed in self.list().await?.into_iter().filter(|listed| listed.expired.is_none()) {
+            match self.read(listed.name).await {
+                Ok(manifest) => known.extend(manifest.chunks().map(|id| (id.hash, *id))),
+                Err(error) if is_of_object(&error) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(known)
+    }
+
+    /// What time it is at the object store.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn now(&self) -> Result<SystemTime> {
+        let path = self.root.clone().join(CLOCK);
+        self.objects.put(&path, Bytes::new().into()).await.map_err(told)?;
+        let written = self.objects.head(&path).await.map_err(told)?;
+        Ok(written.last_modified.into())
+    }
+
+    /// All chunks that are there, and when each was written.
+    pub(crate) async fn stored_chunks(&self) -> Result<Vec<(ChunkName, SystemTime)>> {
+        let folder = self.root.clone().join(CHUNKS);
+        let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
+        let chunk = |object: object_store::ObjectMeta| {
+            let name = ChunkName::parse(object.location.filename()?)?;
+            Some((name, object.last_modified.into()))
+        };
+        Ok(found.into_iter().filter_map(chunk).collect())
+    }
+
+    pub(crate) async fn remove_chunks(&self, chunks: Vec<ChunkName>) -> Result<()> {
+        self.remove(chunks.into_iter().map(|name| self.chunk_path(name)).collect()).await
+    }
+
+    /// Removes a snapshot's manifest, and its marks behind that: a mark alone is nothing.
+    pub(crate) async fn remove_manifest(&self, name: SnapshotName) -> Result<()> {
+        self.remove(vec![self.mark(name, MANIFEST)]).await?;
+        self.remove(vec![self.mark(name, VERIFIED), self.mark(name, EXPIRED)]).await
+    }
+
+    async fn remove(&self, paths: Vec<Path>) -> Result<()> {
+        let paths = stream::iter(paths.into_iter().map(Ok)).boxed();
+        let mut removed = self.objects.delete_stream(paths);
+        while let Some(path) = removed.next().await {
+            match path {
+                // Another collector was first.
+                Ok(_) | Err(object_store::Error::NotFound { .. }) => {}
+                Err(error) => return Err(told(error)),
+            }
+        }
+        Ok(())
+    }
+
+    async fn get(&self, path: &Path) -> Result<Bytes> {
+        self.objects.get(path).await.map_err(told)?.bytes().await.map_err(told)
+    }
+
+    async fn create(&self, path: &Path, bytes: Bytes) -> Result<()> {
+        let options = PutOptions::from(PutMode::Create);
+        let put = self.objects.put_opts(path, bytes.into(), options).await;
+        put.map(drop).map_err(told)
+    }
+
+    fn mark(&self, name: SnapshotName, kind: &str) -> Path {
+        self.root.clone().join(MANIFESTS).join(format!("{name}.{kind}"))
+    }
+
+    fn chunk_path(&self, name: ChunkName) -> Path {
+        self.root.clone().join(CHUNKS).join(name.to_string())
+    }
+}
+
+fn told(error: object_store::Error) -> Error {
+    refused("using the object store of the snapshots", &error)
+}
+
+/// Whether it is an object that is wrong, and not the way to it.
+pub(crate) fn is_of_object(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::NotFound | ErrorCode::Corrupt | ErrorCode::Unsupported)
+}

@@ -1,0 +1,178 @@
+//! What leads to a partition as it was at one point in time: a snapshot, and the log behind it.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{LogId, Offset};
+use forebay_core::{Error, Result};
+
+use crate::backup::{LogSegment, PartitionBackup};
+use crate::log_segment::KeptRecord;
+use crate::manifest::SnapshotName;
+
+/// What a partition is restored to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RestoreTarget {
+    /// At the newest snapshot.
+    Newest,
+    /// Before the first entry of this time or a later one.
+    Before(Timestamp),
+    /// Behind this offset of a log.
+    Behind(LogId, Offset),
+}
+
+impl RestoreTarget {
+    /// Whether a record comes behind it.
+    pub fn is_passed_by(self, record: &KeptRecord<'_>) -> bool {
+        match self {
+            Self::Newest => false,
+            Self::Before(time) => record.append_time >= time,
+            Self::Behind(_, offset) => record.offset > offset,
+        }
+    }
+
+    /// Whether a snapshot holds nothing that comes behind it.
+    fn may_begin_with(self, at: &PartitionBackup) -> bool {
+        match self {
+            Self::Newest => true,
+            Self::Before(time) => at.progress.partition_time < time,
+            Self::Behind(log_id, offset) => {
+                at.snapshot.log_id == log_id && at.progress.offset_applied <= offset.next()
+            }
+        }
+    }
+
+    /// Whether all that comes before it is in a snapshot and what leads there.
+    fn is_reached_by(self, at: &PartitionBackup) -> bool {
+        match self {
+            Self::Newest => true,
+            Self::Before(time) => at.progress.partition_time >= time,
+            Self::Behind(_, offset) => at.progress.offset_applied > offset,
+        }
+    }
+}
+
+/// A snapshot, and the log behind it up to one moment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RestoreChain {
+    /// What it begins with.
+    pub snapshot: SnapshotName,
+    /// The log, of which what comes behind the end is left out.
+    pub log: Vec<LogSegment>,
+    /// Where it ends.
+    pub target: RestoreTarget,
+}
+
+impl RestoreChain {
+    /// The shortest one, by the backups of a partition, of which the oldest comes first.
+    ///
+    /// # Errors
+    /// `NotFound` where there is none, saying what there is.
+    pub fn find(backups: &[&PartitionBackup], target: RestoreTarget) -> Result<Self> {
+        let first = backups.iter().rposition(|backup| target.may_begin_with(backup));
+        let first = first.ok_or_else(|| too_early(backups))?;
+        let mut reached = backups[first];
+        let mut chain = Self { snapshot: reached.snapshot, log: Vec::new(), target };
+        for backup in &backups[first + 1..] {
+            if target.is_reached_by(reached) || !backup.follows(reached) {
+                break;
+            }
+            chain.log.extend(backup.log.iter().cloned());
+            reached = backup;
+        }
+        match target.is_reached_by(reached) {
+            true => Ok(chain),
+            false => {
+                Err(too_late(reached, backups.iter().any(|backup| target.is_reached_by(backup))))
+            }
+        }
+    }
+}
+
+fn too_early(backups: &[&PartitionBackup]) -> Error {
+    let oldest = backups.first().map_or(Timestamp::MIN, |backup| backup.progress.partition_time);
+    let message =
+        format!("no backup is as old as that: the oldest one of the partition is of {oldest}");
+    Error::not_found(message)
+}
+
+fn too_late(reached: &PartitionBackup, is_gap: bool) -> Error {
+    let time = reached.progress.partition_time;
+    let message = match is_gap {
+        true => format!(
+            "the log between two backups is not there, so nothing is known of the partition \
+             between {time} and the backup behind that; restore a backup by its id, and let the \
+             store keep its log for longer than backups are apart (log_window)"
+        ),
+        false => format!("the backups of the partition end at {time}; take one now, or go back"),
+    };
+    Error::not_found(message)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::id::{Epoch, Position, SchemaVersion};
+    use forebay_index::Progress;
+
+    use super::*;
+    use crate::chunk::ChunkId;
+
+    /// A backup behind so many offsets, each a second behind the other, and the log from another.
+    fn backup(log_id: u64, end: u64, log_from: Option<u64>) -> PartitionBackup {
+        let (epoch, offset_applied) = (Epoch(0), Offset(end));
+        let snapshot = SnapshotName { log_id: LogId(log_id), epoch, offset_applied, id: end };
+        let partition_time = Timestamp::from_micros(end as i64 * 1_000_000);
+        let (position, schema_version) = (Position::default(), SchemaVersion(1));
+        let progress = Progress { position, offset_applied, partition_time, schema_version };
+        let segment = |from: u64| LogSegment {
+            offsets: Offset(from)..offset_applied,
+            chunk: ChunkId::of(&from.to_le_bytes(), end),
+        };
+        PartitionBackup { snapshot, progress, log: log_from.map(segment).into_iter().collect() }
+    }
+
+    fn before(second: u64) -> RestoreTarget {
+        RestoreTarget::Before(Timestamp::from_micros(second as i64 * 1_000_000))
+    }
+
+    fn found(backups: &[PartitionBackup], target: RestoreTarget) -> Result<(u64, Vec<u64>)> {
+        let chain = RestoreChain::find(&backups.iter().collect::<Vec<_>>(), target)?;
+        let log = chain.log.iter().map(|segment| segment.offsets.start.0).collect();
+        Ok((chain.snapshot.id, log))
+    }
+
+    #[test]
+    fn it_begins_with_the_newest_snapshot_before_the_moment() {
+        let backups = [backup(1, 10, None), backup(1, 20, Some(10)), backup(1, 30, Some(20))];
+        assert_eq!(found(&backups, RestoreTarget::Newest).unwrap(), (30, vec![]));
+        assert_eq!(found(&backups, before(11)).unwrap(), (10, vec![10]));
+        assert_eq!(found(&backups, before(20)).unwrap(), (10, vec![10]));
+        assert_eq!(found(&backups, before(21)).unwrap(), (20, vec![20]));
+        let behind = |offset| RestoreTarget::Behind(LogId(1), Offset(offset));
+        assert_eq!(found(&backups, behind(19)).unwrap(), (20, vec![]));
+        assert_eq!(found(&backups, behind(18)).unwrap(), (10, vec![10]));
+        assert_eq!(found(&backups, behind(29)).unwrap(), (30, vec![]));
+    }
+
+    #[test]
+    fn nothing_new_in_between_is_no_gap() {
+        let backups = [backup(1, 10, None), backup(1, 10, None), backup(1, 20, Some(10))];
+        assert_eq!(found(&backups, before(15)).unwrap(), (10, vec![10]));
+    }
+
+    #[test]
+    fn what_is_out_of_reach_says_why() {
+        let backups = [backup(1, 10, None), backup(1, 20, None), backup(2, 30, None)];
+        for (target, words) in [
+            (before(10), "as old as that"),
+            (before(15), "log_window"),
+            (before(40), "take one now"),
+            (RestoreTarget::Behind(LogId(3), Offset(15)), "as old as that"),
+            (RestoreTarget::Behind(LogId(1), Offset(15)), "log_window"),
+        ] {
+            let error = found(&backups, target).unwrap_err();
+            assert_eq!(error.code(), ErrorCode::NotFound);
+            assert!(error.to_string().contains(words), "{target:?}: {error}");
+        }
+        assert!(RestoreChain::find(&[], RestoreTarget::Newest).is_err());
+    }
+}

@@ -1,0 +1,117 @@
+//! Where snapshots lie: a folder of an object store, told by a URL.
+
+use std::fmt;
+use std::sync::Arc;
+
+use forebay_core::id::PartitionRef;
+use forebay_core::{Error, Result};
+use object_store::local::LocalFileSystem;
+use object_store::path::Path;
+use object_store::{ObjectStore, ObjectStoreScheme};
+use url::Url;
+
+use crate::error::refused;
+use crate::partition::PartitionSnapshots;
+use crate::remote::{Settings, connect};
+
+/// A folder of an object store. Cheap to clone.
+#[derive(Clone)]
+pub struct SnapshotStore {
+    pub(crate) objects: Arc<dyn ObjectStore>,
+    pub(crate) root: Path,
+}
+
+impl fmt::Debug for SnapshotStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SnapshotStore({}/{})", self.objects, self.root)
+    }
+}
+
+impl SnapshotStore {
+    /// The folder of this URL: `file:///folder`, `s3://bucket/folder`, `az://container/folder` or
+    /// `gs://bucket/folder`. Credentials and endpoints come from the environment, by the names that
+    /// the stores' own tools use: `AWS_ACCESS_KEY_ID`, `AWS_ENDPOINT`,
+    /// `AZURE_STORAGE_ACCOUNT_NAME`, `GOOGLE_SERVICE_ACCOUNT` and the like; whatever begins with
+    /// `AWS_`, `AZURE_` or `GOOGLE_` and means something to the store counts. Reaches for nothing
+    /// yet.
+    ///
+    /// An endpoint without TLS has to be allowed: `AWS_ALLOW_HTTP=true`, `AZURE_ALLOW_HTTP=true`. A
+    /// server that refuses connections is told of as `Unavailable` behind 10 s, one that takes them
+    /// and hangs behind 30 s, some 40 s at the very worst; `AWS_TIMEOUT` and `AZURE_TIMEOUT`, such
+    /// as `90 s`, give a chunk more time on a slow way.
+    ///
+    /// What is stored in a folder of this machine's is on its disk when it is answered. `gs://` is
+    /// configured like the others, and was never tested against Google's own servers.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a URL that names no such folder, or settings that cannot be.
+    pub fn open(url: &str) -> Result<Self> {
+        Self::open_by(url, |scheme| Settings::find(scheme, std::env::vars_os()))
+    }
+
+    /// As [`SnapshotStore::open`], with these options in the place of the environment, by the same
+    /// names in upper or lower case.
+    ///
+    /// # Errors
+    /// As [`SnapshotStore::open`]; and `InvalidArgument` for an option that the store does not
+    /// know. A folder of this machine's knows none.
+    pub fn open_with(
+        url: &str,
+        options: impl IntoIterator<Item = (String, String)>,
+    ) -> Result<Self> {
+        Self::open_by(url, |_| Settings::Given(options.into_iter().collect()))
+    }
+
+    fn open_by(url: &str, settings: impl FnOnce(&ObjectStoreScheme) -> Settings) -> Result<Self> {
+        let wrong = |why: &str| {
+            let message = format!(
+                "`{url}` names no folder for snapshots: {why}; give file:///…, s3://…, az://… or \
+                 gs://…"
+            );
+            Error::invalid_argument(message)
+        };
+        let parsed = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
+        let (scheme, root) =
+            ObjectStoreScheme::parse(&parsed).map_err(|error| wrong(&error.to_string()))?;
+        let objects: Arc<dyn ObjectStore> = match scheme {
+            ObjectStoreScheme::Local => match settings(&scheme) {
+                Settings::Given(options) if !options.is_empty() => {
+                    let message = format!("`{url}` is a folder, which has no options; give none");
+                    return Err(Error::invalid_argument(message));
+                }
+                _ => Arc::new(LocalFileSystem::new().with_fsync(true)),
+            },
+            ObjectStoreScheme::AmazonS3
+            | ObjectStoreScheme::GoogleCloudStorage
+            | ObjectStoreScheme::MicrosoftAzure => {
+                let connected = connect(&parsed, &scheme, settings(&scheme));
+                let mend = |why| format!("`{url}` cannot be opened: {why}; mend its settings");
+                connected.map_err(|why| Error::invalid_argument(mend(why)))?
+            }
+            _ => return Err(wrong("it is no object store that lasts")),
+        };
+        Ok(Self::of(objects, root))
+    }
+
+    /// A folder of this object store.
+    pub fn of(objects: Arc<dyn ObjectStore>, root: Path) -> Self {
+        Self { objects, root }
+    }
+
+    /// The snapshots of one partition.
+    pub fn partition(&self, at: PartitionRef) -> PartitionSnapshots {
+        let folder = format!("{:016x}", at.store.0);
+        let root = self.root.clone().join(folder).join(format!("{:04}", at.partition.0));
+        PartitionSnapshots::new(Arc::clone(&self.objects), root, at)
+    }
+
+    /// Whether the folder can be reached.
+    ///
+    /// # Errors
+    /// `Unavailable`, `Unauthenticated`, `PermissionDenied`; `InvalidArgument` for a bucket that is
+    /// not there.
+    pub async fn check(&self) -> Result<()> {
+        let listed = self.objects.list_with_delimiter(Some(&self.root)).await;
+        listed.map(drop).map_err(|error| refused("looking for snapshots", &error))
+    }
+}

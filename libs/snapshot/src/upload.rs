@@ -1,0 +1,153 @@
+//! Chunks on their way into the object store, several at a time, while their builder goes on.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use bytes::{Bytes, BytesMut};
+use forebay_core::limits::{SNAPSHOT_CHUNK_BYTES, SNAPSHOT_CHUNKS_AT_ONCE};
+use forebay_core::{Error, Result};
+use forebay_index::ImageSink;
+use tokio::runtime::Handle;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use crate::chunk::{ChunkHash, ChunkId};
+use crate::partition::PartitionSnapshots;
+
+/// Stores chunks for one snapshot.
+pub struct ChunkUpload {
+    to: PartitionSnapshots,
+    snapshot: u64,
+    known: Arc<HashMap<ChunkHash, ChunkId>>,
+    /// Bounds what is in memory.
+    room: Arc<Semaphore>,
+    under_way: JoinSet<Result<()>>,
+    bytes_written: u64,
+}
+
+impl ChunkUpload {
+    /// Chunks for the snapshot of this id, without those that are known.
+    pub fn new(
+        to: PartitionSnapshots,
+        snapshot: u64,
+        known: Arc<HashMap<ChunkHash, ChunkId>>,
+    ) -> Self {
+        let room = Arc::new(Semaphore::new(SNAPSHOT_CHUNKS_AT_ONCE));
+        Self { to, snapshot, known, room, under_way: JoinSet::new(), bytes_written: 0 }
+    }
+
+    /// Stores these bytes, or finds them among those that are known. Waits while as many are under
+    /// way as may be; an error may come with a later call.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn put(&mut self, bytes: Bytes) -> Result<ChunkId> {
+        let id = ChunkId::of(&bytes, self.snapshot);
+        if let Some(known) = self.known.get(&id.hash) {
+            return Ok(*known);
+        }
+        while let Some(done) = self.under_way.try_join_next() {
+            flat(done)?;
+        }
+        self.bytes_written += bytes.len() as u64;
+        let closed = |_| Error::internal("an upload that nobody ends");
+        let room = Arc::clone(&self.room).acquire_owned().await.map_err(closed)?;
+        let to = self.to.clone();
+        let put = async move {
+            let put = to.put_chunk(id, bytes).await;
+            drop(room);
+            put
+        };
+        self.under_way.spawn(put);
+        Ok(id)
+    }
+
+    /// Waits until all is stored; answers how many bytes were.
+    ///
+    /// # Errors
+    /// Those of the object store.
+    pub async fn finish(mut self) -> Result<u64> {
+        while let Some(done) = self.under_way.join_next().await {
+            flat(done)?;
+        }
+        Ok(self.bytes_written)
+    }
+}
+
+fn flat(done: std::result::Result<Result<()>, tokio::task::JoinError>) -> Result<()> {
+    done.unwrap_or_else(|_| Err(Error::internal("an upload broke off; see the log")))
+}
+
+/// An image that goes into the object store while it is written. Used on a thread that may block,
+/// or in [`tokio::task::block_in_place`].
+pub struct ImageUpload<'u> {
+    upload: &'u mut ChunkUpload,
+    runtime: Handle,
+    /// The first chunk, whose front is written last.
+    first: Vec<u8>,
+    /// Those behind it that were stored.
+    stored: Vec<ChunkId>,
+    /// The bytes behind those.
+    pending: BytesMut,
+}
+
+impl<'u> ImageUpload<'u> {
+    /// One that is written from now on, by the tasks of this runtime.
+    pub fn new(upload: &'u mut ChunkUpload, runtime: Handle) -> Self {
+        Self { upload, runtime, first: Vec::new(), stored: Vec::new(), pending: BytesMut::new() }
+    }
+
+    /// Its chunks, of which the last are on their way.
+    ///
+    /// # Errors
+    /// As [`ChunkUpload::put`]; `Internal` for an image without bytes.
+    pub fn finish(mut self) -> Result<Vec<ChunkId>> {
+        if self.first.is_empty() {
+            return Err(Error::internal("an image of no bytes"));
+        }
+        if !self.pending.is_empty() {
+            let last = self.upload.put(self.pending.freeze());
+            self.stored.push(self.runtime.block_on(last)?);
+        }
+        let first = self.upload.put(self.first.into());
+        let mut chunks = vec![self.runtime.block_on(first)?];
+        chunks.extend(self.stored);
+        Ok(chunks)
+    }
+
+    /// Where the next bytes behind the first block come.
+    fn end(&self) -> usize {
+        self.first.len() + self.stored.len() * SNAPSHOT_CHUNK_BYTES + self.pending.len()
+    }
+}
+
+impl ImageSink for ImageUpload<'_> {
+    fn write_at(&mut self, mut bytes: &[u8], at: u64) -> Result<()> {
+        let at = usize::try_from(at).unwrap_or(usize::MAX);
+        if self.first.is_empty() {
+            // The first block comes last.
+            self.first.resize(at, 0);
+        } else if at + bytes.len() <= self.first.len() && at < self.end() {
+            self.first[at..at + bytes.len()].copy_from_slice(bytes);
+            return Ok(());
+        }
+        if at != self.end() {
+            return Err(Error::internal("an image that is not written from front to end"));
+        }
+        let (front, behind) =
+            bytes.split_at(bytes.len().min(SNAPSHOT_CHUNK_BYTES - self.first.len()));
+        self.first.extend_from_slice(front);
+        bytes = behind;
+        while !bytes.is_empty() {
+            let room = SNAPSHOT_CHUNK_BYTES - self.pending.len();
+            let (front, behind) = bytes.split_at(bytes.len().min(room));
+            self.pending.extend_from_slice(front);
+            bytes = behind;
+            if self.pending.len() == SNAPSHOT_CHUNK_BYTES {
+                let put = self.upload.put(self.pending.split().freeze());
+                self.stored.push(self.runtime.block_on(put)?);
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,292 @@
+//! What every object store must do for snapshots, held against a real server: the whole life of a
+//! snapshot, lists of more than one page, and everything that can be wrong with the way to it.
+
+use std::sync::OnceLock;
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_core::id::{LogId, Offset};
+use forebay_core::limits::{SNAPSHOT_CHUNK_BYTES, SNAPSHOT_RETRY_MS};
+use forebay_snapshot::{ChunkId, PartitionSnapshots, SnapshotName, SnapshotStore};
+use forebay_testkit::object_servers::{ObjectServer, ObjectServerKind};
+use futures::stream::{self, StreamExt, TryStreamExt};
+use tokio::time::{Instant, timeout};
+
+use crate::tiny::{AT, LOG, build, bytes_of, manifest};
+
+/// In which a server that is gone is told of: its time, and what a busy machine takes.
+const TOLD_MAX: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS + 15_000);
+/// For which it is tried.
+const TRIED_MIN: Duration = Duration::from_millis(SNAPSHOT_RETRY_MS);
+/// Bound of waits for the store's clock, which counts seconds.
+const CLOCK_MAX: Duration = Duration::from_secs(30);
+const AT_ONCE: usize = 16;
+
+/// The tests of a server of this kind, whose lists have so many objects in a page.
+macro_rules! object_server_tests {
+    ($kind:expr, $page:expr) => {
+        #[tokio::test]
+        async fn snapshots_live_from_their_build_to_their_end() {
+            servers::life(servers::shared($kind)).await;
+        }
+
+        #[tokio::test]
+        async fn lists_of_more_than_a_page_are_whole() {
+            servers::pages(servers::shared($kind), $page).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn of_all_who_publish_one_manifest_one_does() {
+            servers::race(servers::shared($kind)).await;
+        }
+
+        #[tokio::test]
+        async fn wrong_credentials_are_told() {
+            servers::credentials(servers::shared($kind)).await;
+        }
+
+        #[tokio::test]
+        async fn a_bucket_that_is_not_there_is_told() {
+            servers::no_bucket(servers::shared($kind)).await;
+        }
+
+        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+        async fn a_server_that_goes_down_in_a_build_is_told_and_comes_back() {
+            servers::outage($kind).await;
+        }
+
+        #[tokio::test]
+        async fn a_server_that_hangs_is_told() {
+            servers::hang($kind).await;
+        }
+    };
+}
+pub(crate) use object_server_tests;
+
+/// The server of the tests that leave it as it is; each has a bucket of its own there.
+pub fn shared(kind: ObjectServerKind) -> &'static ObjectServer {
+    static SERVER: OnceLock<ObjectServer> = OnceLock::new();
+    SERVER.get_or_init(|| ObjectServer::start(kind).unwrap())
+}
+
+fn open(url: &str, options: Vec<(String, String)>) -> SnapshotStore {
+    SnapshotStore::open_with(url, options).unwrap()
+}
+
+/// Waits until all that was written is older than the store's own time.
+async fn later(snapshots: &PartitionSnapshots) {
+    let begun = snapshots.now().await.unwrap();
+    let passed = async {
+        while snapshots.now().await.unwrap() <= begun {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    timeout(CLOCK_MAX, passed).await.expect("the store's clock goes on");
+}
+
+/// A whole chunk that nothing makes smaller.
+fn large_chunk() -> Vec<u8> {
+    let entropy = SeededEntropy::new(7);
+    let words = (0..SNAPSHOT_CHUNK_BYTES / 8).map(|_| entropy.next_u64().unwrap().to_le_bytes());
+    words.flatten().collect()
+}
+
+pub async fn life(server: &ObjectServer) {
+    let url = server.make_bucket("life").unwrap();
+    let store = open(&url, server.options());
+    store.check().await.unwrap();
+    let snapshots = store.partition(AT);
+    assert_eq!(snapshots.newest(None).await.unwrap(), None);
+    let one = build(&snapshots, 1, 10, b"sharemine").await.unwrap();
+    let two = build(&snapshots, 2, 20, b"share!your").await.unwrap();
+    assert_eq!(two.base.chunks[0].written_by, 1, "the first chunk is the same in both");
+    // Another process finds it.
+    let other = open(&url, server.options()).partition(AT);
+    assert_eq!(other.newest(Some(LOG)).await.unwrap(), Some(two.clone()));
+    assert_eq!(bytes_of(&other, &one).await, b"sharemine");
+    assert_eq!(bytes_of(&other, &two).await, b"share!your");
+    // A manifest is written once.
+    let error = other.publish(&one).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+    let bytes = large_chunk();
+    let id = ChunkId::of(&bytes, 3);
+    snapshots.put_chunk(id, bytes.clone().into()).await.unwrap();
+    assert_eq!(snapshots.chunk(id).await.unwrap(), bytes);
+    // What expired goes, and so does what no manifest names; what others share stays.
+    snapshots.expire(one.name()).await.unwrap();
+    snapshots.expire(one.name()).await.unwrap();
+    assert_eq!(bytes_of(&snapshots, &one).await, b"sharemine");
+    later(&snapshots).await;
+    let collected = snapshots.collect(Duration::ZERO).await.unwrap();
+    assert_eq!((collected.snapshots, collected.chunks), (1, 3));
+    assert_eq!(snapshots.collect(Duration::ZERO).await.unwrap(), Default::default());
+    for gone in [snapshots.read(one.name()).await.map(drop), snapshots.chunk(id).await.map(drop)] {
+        let error = gone.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+    }
+    assert_eq!(snapshots.newest(None).await.unwrap(), Some(two.clone()));
+    assert_eq!(bytes_of(&snapshots, &two).await, b"share!your");
+    // A build goes on with what is there, and a partition has nothing of another one's.
+    build(&snapshots, 4, 40, b"share!more").await.unwrap();
+    assert_eq!(snapshots.list().await.unwrap().len(), 2);
+    let beside = store.partition(forebay_core::id::PartitionRef {
+        partition: forebay_core::id::PartitionId(4),
+        ..AT
+    });
+    assert_eq!(beside.newest(None).await.unwrap(), None);
+}
+
+pub async fn pages(server: &ObjectServer, page: usize) {
+    let url = server.make_bucket("pages").unwrap();
+    let snapshots = open(&url, server.options()).partition(AT);
+    let newest = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
+    // Marks of snapshots that are gone, before the newest in the order of names and on the same
+    // list.
+    let marks = (0..page as u64 + 5).map(|offset| SnapshotName {
+        log_id: LogId(1),
+        offset_applied: Offset(offset),
+        ..newest.name()
+    });
+    assert!(LOG > LogId(1));
+    let marked = stream::iter(marks).map(|name| snapshots.expire(name));
+    marked.buffer_unordered(AT_ONCE).try_collect::<()>().await.unwrap();
+    assert_eq!(snapshots.newest(None).await.unwrap(), Some(newest.clone()));
+    assert_eq!(snapshots.list().await.unwrap().len(), 1);
+    // More chunks than are removed by one request.
+    let orphans: Vec<_> = (0..1_050_u64).map(|word| word.to_le_bytes()).collect();
+    let put = stream::iter(&orphans)
+        .map(|bytes| snapshots.put_chunk(ChunkId::of(bytes, 2), bytes.to_vec().into()));
+    put.buffer_unordered(AT_ONCE).try_collect::<()>().await.unwrap();
+    later(&snapshots).await;
+    let collected = snapshots.collect(Duration::ZERO).await.unwrap();
+    assert_eq!(collected.chunks, orphans.len() as u64);
+    assert_eq!(bytes_of(&snapshots, &newest).await, b"some bytes of it");
+    assert_eq!(snapshots.collect(Duration::ZERO).await.unwrap(), Default::default());
+}
+
+pub async fn race(server: &ObjectServer) {
+    let url = server.make_bucket("race").unwrap();
+    let snapshots = open(&url, server.options()).partition(AT);
+    let chunk = ChunkId::of(b"some bytes", 1);
+    snapshots.put_chunk(chunk, b"some bytes".to_vec().into()).await.unwrap();
+    for round in 0..20 {
+        let manifest = manifest(round, round, vec![chunk]);
+        let publish = || {
+            let (snapshots, manifest) = (snapshots.clone(), manifest.clone());
+            tokio::spawn(async move { snapshots.publish(&manifest).await })
+        };
+        let mut published = 0;
+        for publishing in (0..AT_ONCE).map(|_| publish()).collect::<Vec<_>>() {
+            match publishing.await.unwrap() {
+                Ok(()) => published += 1,
+                Err(error) => assert_eq!(error.code(), ErrorCode::Conflict, "{error}"),
+            }
+        }
+        assert_eq!(published, 1, "round {round}");
+    }
+}
+
+/// What every call answers where something is wrong with the way.
+async fn refusals(snapshots: &PartitionSnapshots) -> Vec<forebay_core::Error> {
+    let chunk = ChunkId::of(b"some bytes", 1);
+    vec![
+        snapshots.newest(None).await.unwrap_err(),
+        snapshots.now().await.unwrap_err(),
+        snapshots.chunk(chunk).await.unwrap_err(),
+        snapshots.put_chunk(chunk, b"some bytes".to_vec().into()).await.unwrap_err(),
+        snapshots.publish(&manifest(1, 10, vec![chunk])).await.unwrap_err(),
+        snapshots.expire(manifest(1, 10, vec![chunk]).name()).await.unwrap_err(),
+        snapshots.collect(Duration::ZERO).await.unwrap_err(),
+    ]
+}
+
+pub async fn credentials(server: &ObjectServer) {
+    let url = server.make_bucket("credentials").unwrap();
+    let mut options = server.options();
+    for (name, value) in &mut options {
+        if name.contains("SECRET") || name.contains("ACCOUNT_KEY") {
+            *value = value.chars().rev().collect();
+        }
+    }
+    assert_ne!(options, server.options());
+    let store = open(&url, options);
+    let checked = store.check().await.unwrap_err();
+    for error in refusals(&store.partition(AT)).await.into_iter().chain([checked]) {
+        // Azurite has no name of its own for a wrong key.
+        let code = match server.kind() {
+            ObjectServerKind::S3 => ErrorCode::Unauthenticated,
+            ObjectServerKind::Azure => ErrorCode::PermissionDenied,
+        };
+        assert_eq!(error.code(), code, "{error}");
+        assert!(error.to_string().contains("credentials"), "{error}");
+    }
+}
+
+pub async fn no_bucket(server: &ObjectServer) {
+    let store = open(&server.url("not-there"), server.options());
+    let checked = store.check().await.unwrap_err();
+    for error in refusals(&store.partition(AT)).await.into_iter().chain([checked]) {
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
+        assert!(error.to_string().contains("make that bucket"), "{error}");
+    }
+}
+
+pub async fn outage(kind: ObjectServerKind) {
+    let server = ObjectServer::start(kind).unwrap();
+    let url = server.make_bucket("outage").unwrap();
+    let snapshots = open(&url, server.options()).partition(AT);
+    build(&snapshots, 1, 10, b"the one before").await.unwrap();
+    let to = snapshots.clone();
+    let builder = tokio::spawn(async move {
+        for id in 2.. {
+            let bytes = format!("those of {id}, a build among many");
+            if let Err(error) = build(&to, id, id * 10, bytes.as_bytes()).await {
+                return error;
+            }
+        }
+        unreachable!("builds go on for ever")
+    });
+    while snapshots.newest(None).await.unwrap().is_none_or(|manifest| manifest.id < 3) {
+        assert!(!builder.is_finished(), "the builds go through for now");
+    }
+    match kind {
+        ObjectServerKind::S3 => server.kill().unwrap(),
+        // It forgets behind a kill what it has acknowledged.
+        ObjectServerKind::Azure => server.stop().unwrap(),
+    }
+    let error = timeout(TOLD_MAX, builder).await.expect("it is told in time").unwrap();
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+    let begun = Instant::now();
+    let asked = timeout(TOLD_MAX, snapshots.newest(None)).await.expect("it is told in time");
+    assert_eq!(asked.unwrap_err().code(), ErrorCode::Unavailable);
+    assert!(begun.elapsed() >= TRIED_MIN, "a shorter outage is outlived: {:?}", begun.elapsed());
+    server.restart().unwrap();
+    let manifest = snapshots.newest(None).await.unwrap().expect("what counted counts");
+    assert!(manifest.id >= 3, "{}", manifest.id);
+    bytes_of(&snapshots, &manifest).await;
+    let next = build(&snapshots, 9_999, 99_990, b"the one behind").await.unwrap();
+    assert_eq!(snapshots.newest(None).await.unwrap(), Some(next));
+}
+
+pub async fn hang(kind: ObjectServerKind) {
+    let server = ObjectServer::start(kind).unwrap();
+    let url = server.make_bucket("hang").unwrap();
+    let name = match kind {
+        ObjectServerKind::S3 => "AWS_TIMEOUT",
+        ObjectServerKind::Azure => "AZURE_TIMEOUT",
+    };
+    let mut options = server.options();
+    options.push((name.to_owned(), "1 s".to_owned()));
+    let snapshots = open(&url, options).partition(AT);
+    let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
+    server.hold().unwrap();
+    let asked = timeout(TOLD_MAX, snapshots.newest(None)).await.expect("it is told in time");
+    assert_eq!(asked.unwrap_err().code(), ErrorCode::Unavailable);
+    // What creates an object is not tried again where nobody knows what became of it.
+    let other = manifest(2, 20, Vec::new()).name();
+    let marked = timeout(TOLD_MAX, snapshots.expire(other)).await.expect("it is told in time");
+    assert_eq!(marked.unwrap_err().code(), ErrorCode::Unavailable);
+    server.go_on().unwrap();
+    assert_eq!(snapshots.newest(None).await.unwrap(), Some(one));
+}

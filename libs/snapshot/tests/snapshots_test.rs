@@ -1,0 +1,281 @@
+//! Snapshots in an object store: what counts, what is passed over, what goes and when; over
+//! builders and collectors at once, and a store that fails.
+
+mod tiny;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::id::LogId;
+use forebay_snapshot::{ChunkId, PartitionSnapshots, SnapshotName, SnapshotStore};
+use forebay_testkit::objects::{ObjectFault, TestObjects};
+use object_store::path::Path;
+
+use tiny::{AT, LOG, build, bytes_of, manifest};
+
+const GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+
+fn world() -> (Arc<TestObjects>, PartitionSnapshots) {
+    let objects = Arc::new(TestObjects::default());
+    let store = SnapshotStore::of(objects.clone(), Path::from("some/folder"));
+    (objects, store.partition(AT))
+}
+
+async fn newest(of: &PartitionSnapshots) -> Option<u64> {
+    of.newest(Some(LOG)).await.unwrap().map(|manifest| manifest.id)
+}
+
+#[tokio::test]
+async fn what_was_built_is_read_back_and_the_newest_counts() {
+    let (_, snapshots) = world();
+    assert_eq!(newest(&snapshots).await, None);
+    let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
+    let two = build(&snapshots, 2, 20, b"some bytes of other").await.unwrap();
+    assert_eq!(snapshots.newest(Some(LOG)).await.unwrap(), Some(two.clone()));
+    assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes of it");
+    assert_eq!(bytes_of(&snapshots, &two).await, b"some bytes of other");
+    // Three chunks are the same in both.
+    let shared = two.base.chunks.iter().filter(|chunk| chunk.written_by == 1).count();
+    assert_eq!(shared, 3);
+    // An older position that is published later is older.
+    build(&snapshots, 3, 15, b"late").await.unwrap();
+    assert_eq!(newest(&snapshots).await, Some(2));
+    assert_eq!(snapshots.newest(Some(LogId(9))).await.unwrap(), None);
+    snapshots.expire(two.name()).await.unwrap();
+    snapshots.expire(two.name()).await.unwrap();
+    assert_eq!(newest(&snapshots).await, Some(3));
+}
+
+#[tokio::test]
+async fn without_a_log_the_one_counts_that_was_published_last() {
+    let (objects, snapshots) = world();
+    build(&snapshots, 1, 90, b"old").await.unwrap();
+    objects.pass(Duration::from_secs(1));
+    let chunk = ChunkId::of(b"new", 2);
+    snapshots.put_chunk(chunk, b"new".to_vec().into()).await.unwrap();
+    let mut other = manifest(2, 4, vec![chunk]);
+    other.log_id = LogId(1);
+    snapshots.publish(&other).await.unwrap();
+    assert_eq!(snapshots.newest(None).await.unwrap(), Some(other));
+}
+
+#[tokio::test]
+async fn nothing_counts_of_which_a_chunk_is_not_what_it_was() {
+    for fault in [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused] {
+        let (objects, snapshots) = world();
+        objects.decide(Some(Arc::new(move |path: &str, number| {
+            // Behind its put and the list before that.
+            (path.contains("/chunks/") && number > 1).then_some(fault)
+        })));
+        let error = build(&snapshots, 1, 10, b"byte").await.unwrap_err();
+        let code =
+            if fault == ObjectFault::Refused { ErrorCode::Unavailable } else { ErrorCode::Corrupt };
+        assert_eq!(error.code(), code, "{fault:?}: {error}");
+        objects.decide(None);
+        assert_eq!(newest(&snapshots).await, None);
+        assert_eq!(snapshots.list().await.unwrap().len(), 1, "published, and not verified");
+    }
+}
+
+#[tokio::test]
+async fn a_build_that_breaks_off_anywhere_leaves_what_counted_before() {
+    let (objects, snapshots) = world();
+    build(&snapshots, 1, 10, b"the one before").await.unwrap();
+    objects.decide(None);
+    build(&snapshots, 2, 20, b"another one that goes through").await.unwrap();
+    let calls = objects.calls();
+    for fault in [ObjectFault::Refused, ObjectFault::LostAnswer] {
+        for broken in 0..calls {
+            let (objects, snapshots) = world();
+            build(&snapshots, 1, 10, b"the one before").await.unwrap();
+            objects
+                .decide(Some(Arc::new(move |_: &str, number| (number == broken).then_some(fault))));
+            let built = build(&snapshots, 2, 20, b"another one that goes through").await;
+            objects.decide(None);
+            // The answer may be lost of what was done: then it counts, and is whole.
+            let counts = newest(&snapshots).await.unwrap();
+            assert!(counts == 2 || built.is_err() && counts == 1, "{fault:?} {broken}");
+            let manifest = snapshots.newest(Some(LOG)).await.unwrap().unwrap();
+            bytes_of(&snapshots, &manifest).await;
+            // The next one is built as if nothing had been.
+            build(&snapshots, 3, 30, b"another one that goes through, more").await.unwrap();
+            assert_eq!(newest(&snapshots).await, Some(3));
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_damaged_manifest_is_passed_over_for_an_older_one() {
+    let (objects, snapshots) = world();
+    let one = build(&snapshots, 1, 10, b"one").await.unwrap();
+    let two = build(&snapshots, 2, 20, b"two").await.unwrap();
+    let names = objects.names().await;
+    let of = |name: SnapshotName| {
+        names.iter().find(|path| path.ends_with(&format!("{name}.manifest"))).unwrap()
+    };
+    let whole = objects.bytes(of(two.name())).await;
+    for place in 0..whole.len() {
+        let mut flipped = whole.to_vec();
+        flipped[place] ^= 1;
+        objects.replace(of(two.name()), flipped.into()).await;
+        assert_eq!(newest(&snapshots).await, Some(1), "{place}");
+    }
+    objects.replace(of(two.name()), objects.bytes(of(one.name())).await).await;
+    assert_eq!(newest(&snapshots).await, Some(1), "the manifest of another snapshot");
+    objects.replace(of(one.name()), whole.slice(..5)).await;
+    let error = snapshots.newest(Some(LOG)).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Corrupt, "none is left: that is told");
+}
+
+#[tokio::test]
+async fn what_expired_goes_behind_the_grace_and_what_others_share_stays() {
+    let (objects, snapshots) = world();
+    let one = build(&snapshots, 1, 10, b"sharemine").await.unwrap();
+    let two = build(&snapshots, 2, 20, b"share!your").await.unwrap();
+    snapshots.expire(one.name()).await.unwrap();
+    objects.pass(GRACE);
+    assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
+    assert_eq!(bytes_of(&snapshots, &one).await, b"sharemine", "who has begun with it goes on");
+    objects.pass(Duration::from_secs(1));
+    let collected = snapshots.collect(GRACE).await.unwrap();
+    // Of `shar|emin|e` the first is shared.
+    assert_eq!((collected.snapshots, collected.chunks), (1, 2));
+    assert_eq!(bytes_of(&snapshots, &two).await, b"share!your");
+    assert_eq!(snapshots.list().await.unwrap().len(), 1);
+    assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
+    assert_eq!(newest(&snapshots).await, Some(2));
+}
+
+#[tokio::test]
+async fn what_a_builder_left_that_died_goes_behind_the_grace() {
+    let (objects, snapshots) = world();
+    let orphan = ChunkId::of(b"orphan", 9);
+    snapshots.put_chunk(orphan, b"orphan".to_vec().into()).await.unwrap();
+    // One that was published and never verified.
+    objects.decide(Some(Arc::new(|path: &str, _| {
+        path.ends_with(".verified").then_some(ObjectFault::Refused)
+    })));
+    build(&snapshots, 1, 10, b"half").await.unwrap_err();
+    objects.decide(None);
+    objects.pass(GRACE);
+    assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
+    objects.pass(Duration::from_secs(1));
+    let collected = snapshots.collect(GRACE).await.unwrap();
+    assert_eq!((collected.given_up, collected.chunks), (1, 1), "its own chunk is named still");
+    objects.pass(GRACE + Duration::from_secs(1));
+    let collected = snapshots.collect(GRACE).await.unwrap();
+    assert_eq!((collected.snapshots, collected.chunks), (1, 1));
+    let names = objects.names().await;
+    assert!(names.iter().all(|name| name.ends_with("/clock")), "{names:?}");
+}
+
+/// Builders that share chunks, and collectors, at every step of each other: whatever counts is
+/// whole.
+#[tokio::test]
+async fn builders_and_a_collector_at_once_leave_all_that_counts_whole() {
+    for step in 0..24 {
+        let (objects, snapshots) = world();
+        let old = build(&snapshots, 1, 10, b"sharedbytes").await.unwrap();
+        snapshots.expire(old.name()).await.unwrap();
+        objects.pass(GRACE - Duration::from_secs(1));
+        let kept = build(&snapshots, 2, 20, b"sharedother").await.unwrap();
+        objects.pass(Duration::from_secs(2));
+        // A collector comes in at this call of the two builders.
+        let (collector, waiting) = (snapshots.clone(), objects.clone());
+        let collect = async move {
+            while waiting.calls() < step {
+                tokio::task::yield_now().await;
+            }
+            collector.collect(GRACE).await.unwrap();
+        };
+        objects.decide(None);
+        let others = async {
+            let one = build(&snapshots, 3, 30, b"sharedbytes and more").await.unwrap();
+            let two = build(&snapshots, 4, 40, b"sharedother, bytes").await.unwrap();
+            // A collector that waits for more calls than there are is let go.
+            for _ in 0..step {
+                snapshots.now().await.unwrap();
+            }
+            (one, two)
+        };
+        let ((one, two), ()) = tokio::join!(others, collect);
+        for (manifest, bytes) in [
+            (&kept, &b"sharedother"[..]),
+            (&one, b"sharedbytes and more"),
+            (&two, b"sharedother, bytes"),
+        ] {
+            assert_eq!(bytes_of(&snapshots, manifest).await, bytes, "{step}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_folder_of_this_machine_is_a_store_too() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().join("snapshots").display());
+    let store = SnapshotStore::open(&url).unwrap();
+    store.check().await.unwrap();
+    let snapshots = store.partition(AT);
+    let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
+    assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes");
+    // Another process finds it.
+    let again = SnapshotStore::open(&url).unwrap().partition(AT);
+    assert_eq!(again.newest(None).await.unwrap(), Some(one.clone()));
+    again.expire(one.name()).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let collected = again.collect(Duration::ZERO).await.unwrap();
+    assert_eq!((collected.snapshots, collected.chunks), (1, 3));
+    assert_eq!(again.newest(None).await.unwrap(), None);
+}
+
+#[test]
+fn urls_that_name_no_folder_are_refused() {
+    for url in
+        ["", "snapshots", "/var/snapshots", "ftp://host/folder", "s3:", "file//x", "memory:///"]
+    {
+        let error = SnapshotStore::open(url).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{url}: {error}");
+    }
+}
+
+#[test]
+fn options_that_mean_nothing_are_refused() {
+    let option = |name: &str| [(name.to_owned(), "1".to_owned())];
+    for (url, name) in [
+        ("s3://bucket/folder", "AZURE_ALLOW_HTTP"),
+        ("az://bucket/folder", "AWS_ALLOW_HTTP"),
+        ("gs://bucket/folder", "AWS_ALLOW_HTTP"),
+        ("file:///folder", "AWS_ALLOW_HTTP"),
+        // A key without the account that it is of.
+        ("az://bucket/folder", "AZURE_STORAGE_ACCOUNT_KEY"),
+        ("s3://bucket/folder", "AWS_ACCESS_KEY_ID"),
+        ("s3://bucket/folder", "AWS_TIMEOUT"),
+    ] {
+        let error = SnapshotStore::open_with(url, option(name)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{url} {name}: {error}");
+    }
+    SnapshotStore::open_with("s3://bucket/folder", option("aws_allow_http")).unwrap();
+    SnapshotStore::open_with("file:///folder", []).unwrap();
+}
+
+#[test]
+fn an_endpoint_without_tls_has_to_be_allowed() {
+    let option = |name: &str, value: &str| (name.to_owned(), value.to_owned());
+    let endpoint = "http://127.0.0.1:9000";
+    for (url, options, allowing) in [
+        ("s3://bucket/folder", vec![option("AWS_ENDPOINT", endpoint)], "AWS_ALLOW_HTTP"),
+        ("s3://bucket/folder", vec![option("AWS_ENDPOINT_URL_S3", endpoint)], "AWS_ALLOW_HTTP"),
+        (
+            "az://bucket/folder",
+            vec![option("AZURE_ENDPOINT", endpoint), option("AZURE_STORAGE_ACCOUNT_NAME", "me")],
+            "AZURE_ALLOW_HTTP",
+        ),
+    ] {
+        let error = SnapshotStore::open_with(url, options.clone()).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
+        assert!(error.to_string().contains(allowing), "{error}");
+        let allowed = options.into_iter().chain([option(allowing, "true")]);
+        SnapshotStore::open_with(url, allowed).unwrap();
+    }
+}

@@ -1,0 +1,319 @@
+//! Real object stores on loopback for tests: an S3 server (s3proxy) and an Azure one (Azurite),
+//! pinned in `infra/objects`, each with a user, a secret, a port and a folder of its own; killed,
+//! stopped, held and started again over its data, and gone when the test process is, however it
+//! ends.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::path::PathBuf;
+use std::process::{Child, Command};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use object_store::aws::{AwsAuthorizer, AwsCredential};
+use object_store::azure::{AzureAccessKey, AzureAuthorizer, AzureCredential};
+use object_store::client::{HttpRequest, HttpRequestBody};
+use tempfile::TempDir;
+
+use crate::processes::{self, Guard, ended, free_ports, random_hex, wait};
+use crate::tree;
+
+pub use crate::processes::Result;
+
+/// The folder of settings.
+const SETTINGS: &str = "infra/objects";
+/// What a Bazel target declares: the S3 server's jars, as paths in its tree.
+const DECLARED_JARS: &str = "FOREBAY_S3_JARS";
+/// Where set-up puts those jars, inside cargo's target directory.
+const JARS: &str = "objects/s3";
+/// Where it puts the Azure server's packages.
+const PACKAGES: &str = "objects/azure";
+/// The Azure server's program in there: of its three services, that of objects.
+const AZURITE: &str = "node_modules/azurite/dist/src/blob/main.js";
+/// Bound of a start, which takes some 3 s.
+const START_WAIT: Duration = Duration::from_secs(120);
+/// Bound of one exchange with a server.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+const REGION: &str = "us-east-1";
+/// The user of an S3 server, and the account of an Azure one.
+const USER: &str = "forebaytest";
+
+/// Whose protocol a server speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ObjectServerKind {
+    /// That of Amazon S3.
+    S3,
+    /// That of Azure Blob Storage.
+    Azure,
+}
+
+/// One server. All methods block; dropping kills it.
+pub struct ObjectServer {
+    kind: ObjectServerKind,
+    port: u16,
+    /// Base64, as Azure's keys are; hexadecimal digits are that too.
+    secret: String,
+    /// `None` while it is down.
+    process: Mutex<Option<Child>>,
+    guard: Mutex<Guard>,
+    /// Removed last.
+    folder: TempDir,
+}
+
+impl ObjectServer {
+    /// Starts a server without buckets, and waits until it serves.
+    ///
+    /// # Errors
+    /// It was not fetched (`make setup`), there is no Java or no Node.js, or it does not start; its
+    /// last words are in the text.
+    pub fn start(kind: ObjectServerKind) -> Result<Self> {
+        let folder = processes::folder("objects")?;
+        let data = folder.path().join("data");
+        fs::create_dir(&data).map_err(|error| format!("make {}: {error}", data.display()))?;
+        let server = Self {
+            kind,
+            port: free_ports(1)?[0],
+            secret: random_hex()?,
+            process: Mutex::new(None),
+            guard: Mutex::new(Guard::start(folder.path())?),
+            folder,
+        };
+        server.restart()?;
+        Ok(server)
+    }
+
+    /// Which one it is.
+    #[must_use]
+    pub fn kind(&self) -> ObjectServerKind {
+        self.kind
+    }
+
+    /// Makes a bucket (a container, in Azure's words); the URL of a folder in it.
+    ///
+    /// # Errors
+    /// The server refuses it, or does not answer.
+    pub fn make_bucket(&self, name: &str) -> Result<String> {
+        let mut request = HttpRequest::new(HttpRequestBody::empty());
+        *request.method_mut() = "PUT".parse().map_err(|error| format!("PUT: {error}"))?;
+        let kind_of_it = match self.kind {
+            ObjectServerKind::S3 => "",
+            ObjectServerKind::Azure => "?restype=container",
+        };
+        let address = format!("{}/{name}{kind_of_it}", self.endpoint());
+        let address = address.parse().map_err(|error| format!("the address {address}: {error}"))?;
+        *request.uri_mut() = address;
+        self.sign(&mut request).map_err(|error| format!("sign the making of {name}: {error}"))?;
+        let answer = self.exchange(&request).map_err(|error| format!("make {name}: {error}"))?;
+        match answer.split(' ').nth(1) {
+            Some("200" | "201") => Ok(self.url(name)),
+            _ => Err(format!("make {name}: the server answers {answer}")),
+        }
+    }
+
+    /// The URL of a folder in a bucket, which need not be there.
+    #[must_use]
+    pub fn url(&self, bucket: &str) -> String {
+        let scheme = match self.kind {
+            ObjectServerKind::S3 => "s3",
+            ObjectServerKind::Azure => "az",
+        };
+        format!("{scheme}://{bucket}/some/folder")
+    }
+
+    /// What a client has to be told to reach it, by the names of environment variables.
+    #[must_use]
+    pub fn options(&self) -> Vec<(String, String)> {
+        let endpoint = self.endpoint();
+        let options: &[(&str, &str)] = match self.kind {
+            ObjectServerKind::S3 => &[
+                ("AWS_ACCESS_KEY_ID", USER),
+                ("AWS_SECRET_ACCESS_KEY", &self.secret),
+                ("AWS_REGION", REGION),
+                ("AWS_ENDPOINT", &endpoint),
+                ("AWS_ALLOW_HTTP", "true"),
+            ],
+            ObjectServerKind::Azure => &[
+                ("AZURE_STORAGE_ACCOUNT_NAME", USER),
+                ("AZURE_STORAGE_ACCOUNT_KEY", &self.secret),
+                ("AZURE_STORAGE_ENDPOINT", &endpoint),
+                ("AZURE_ALLOW_HTTP", "true"),
+            ],
+        };
+        options.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect()
+    }
+
+    /// Kills it as `kill -9` does. Killing one that is down changes nothing.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn kill(&self) -> Result<()> {
+        let Some(mut child) = self.process().take() else { return Ok(()) };
+        self.tell_guard()?;
+        processes::kill(self.name(), &mut child)
+    }
+
+    /// Stops it by SIGTERM, and kills it when it has not ended after 20 s. Azurite has all that it
+    /// acknowledged on disk only behind an orderly stop.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn stop(&self) -> Result<()> {
+        if let Some(child) = &mut *self.process() {
+            processes::ask_to_stop(child)?;
+        }
+        self.kill()
+    }
+
+    /// Holds it: the system takes connections for it, and it answers nothing.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn hold(&self) -> Result<()> {
+        self.process().as_ref().map_or(Ok(()), |child| processes::signal(child, "-STOP"))
+    }
+
+    /// Lets it go on that was held.
+    ///
+    /// # Errors
+    /// The system refuses it.
+    pub fn go_on(&self) -> Result<()> {
+        self.process().as_ref().map_or(Ok(()), |child| processes::signal(child, "-CONT"))
+    }
+
+    /// Starts it again on its own data and port, and waits until it serves. One that still runs is
+    /// killed first.
+    ///
+    /// # Errors
+    /// It does not start; its last words are in the text.
+    pub fn restart(&self) -> Result<()> {
+        self.kill()?;
+        let mut command = match self.kind {
+            ObjectServerKind::S3 => self.s3proxy()?,
+            ObjectServerKind::Azure => self.azurite()?,
+        };
+        command.current_dir(self.folder.path());
+        processes::log_into(&mut command, &self.log())?;
+        let started = command.spawn().map_err(|error| format!("start {}: {error}", self.name()))?;
+        *self.process() = Some(started);
+        self.tell_guard()?;
+        self.await_ready()
+    }
+
+    fn s3proxy(&self) -> Result<Command> {
+        let templates = tree::find(SETTINGS)?;
+        let template = templates.join("s3proxy.properties");
+        let settings = fs::read_to_string(&template)
+            .map_err(|error| format!("read {}: {error}", template.display()))?
+            .replace("@PORT@", &self.port.to_string())
+            .replace("@USER@", USER)
+            .replace("@SECRET@", &self.secret)
+            .replace("@DATA@", &self.data().to_string_lossy());
+        let path = self.folder.path().join("s3proxy.properties");
+        fs::write(&path, settings).map_err(|error| format!("write {}: {error}", path.display()))?;
+        let mut command = processes::java(&processes::class_path(DECLARED_JARS, JARS)?);
+        let logging = templates.join("logback.xml");
+        command.arg(format!("-Dlogback.configurationFile={}", logging.display()));
+        command.args(["org.gaul.s3proxy.Main", "--properties"]).arg(path);
+        Ok(command)
+    }
+
+    fn azurite(&self) -> Result<Command> {
+        let mut command = Command::new("node");
+        command.arg(tree::fetched(PACKAGES)?.join(AZURITE));
+        command.args(["--blobHost", "127.0.0.1", "--blobPort", &self.port.to_string()]);
+        command.args(["--silent", "--disableTelemetry", "--location"]).arg(self.data());
+        command.env("AZURITE_ACCOUNTS", format!("{USER}:{}", self.secret));
+        Ok(command)
+    }
+
+    fn await_ready(&self) -> Result<()> {
+        let ready = wait(START_WAIT, || {
+            let is_heard = TcpStream::connect(self.address()).is_ok();
+            // Looked at last: what is heard may be another process that took the port.
+            match self.process().as_mut().map(ended).transpose()?.flatten() {
+                Some(status) => Err(self.failed(&format!("ended at its start ({status})"))),
+                None => Ok(is_heard.then_some(())),
+            }
+        })?;
+        ready.ok_or_else(|| self.failed("did not get ready"))
+    }
+
+    fn sign(&self, request: &mut HttpRequest) -> object_store::Result<()> {
+        match self.kind {
+            ObjectServerKind::S3 => {
+                let (key_id, secret_key) = (USER.to_owned(), self.secret.clone());
+                let credential = AwsCredential { key_id, secret_key, token: None };
+                AwsAuthorizer::new(&credential, "s3", REGION).try_authorize(request, None)
+            }
+            ObjectServerKind::Azure => {
+                let key = AzureAccessKey::try_new(&self.secret)?;
+                let credential = AzureCredential::AccessKey(key);
+                AzureAuthorizer::new(&credential, USER).try_authorize(request)
+            }
+        }
+    }
+
+    /// Sends a request without a body; the answer, as it comes.
+    fn exchange(&self, request: &HttpRequest) -> std::io::Result<String> {
+        let uri = request.uri();
+        let target = uri.path_and_query().map_or("/", |target| target.as_str());
+        let mut head = format!("{} {target} HTTP/1.1\r\n", request.method());
+        head += &format!("host: {}\r\ncontent-length: 0\r\n", self.address());
+        for (name, value) in request.headers() {
+            head += &format!("{name}: {}\r\n", String::from_utf8_lossy(value.as_bytes()));
+        }
+        head += "connection: close\r\n\r\n";
+        let mut stream = TcpStream::connect(self.address())?;
+        stream.set_read_timeout(Some(ANSWER_WAIT))?;
+        stream.write_all(head.as_bytes())?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        Ok(answer)
+    }
+
+    fn address(&self) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, 1], self.port))
+    }
+
+    fn endpoint(&self) -> String {
+        match self.kind {
+            ObjectServerKind::S3 => format!("http://{}", self.address()),
+            ObjectServerKind::Azure => format!("http://{}/{USER}", self.address()),
+        }
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    fn log(&self) -> PathBuf {
+        self.folder.path().join("server.log")
+    }
+
+    fn name(&self) -> &'static str {
+        match self.kind {
+            ObjectServerKind::S3 => "the S3 server",
+            ObjectServerKind::Azure => "the Azure server",
+        }
+    }
+
+    fn failed(&self, how: &str) -> String {
+        processes::failed(self.name(), how, &self.log())
+    }
+
+    fn process(&self) -> MutexGuard<'_, Option<Child>> {
+        self.process.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn tell_guard(&self) -> Result<()> {
+        let id = self.process().as_ref().map(|child| child.id().to_string()).unwrap_or_default();
+        self.guard.lock().unwrap_or_else(PoisonError::into_inner).tell(&id)
+    }
+}
+
+impl Drop for ObjectServer {
+    fn drop(&mut self) {
+        let _ = self.kill();
+    }
+}

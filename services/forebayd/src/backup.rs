@@ -1,0 +1,158 @@
+//! `forebayd backup` and `forebayd restore`: ask a running node, or `forebay-snapshot`, for
+//! backups.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use forebay_core::{Error, Result};
+use forebay_wire::v1;
+use forebay_wire::v1::backups_client::BackupsClient;
+use forebay_wire::v1::restore_request::PointInTime;
+use tonic::transport::Channel;
+
+use crate::asked::{self, StoreAt, channel, print};
+
+/// Which backups.
+#[derive(clap::Subcommand)]
+pub(crate) enum BackupCommand {
+    /// Take a backup of all that a store holds now.
+    Take(TakeSettings),
+    /// List a store's backups, the oldest first.
+    List(StoreAt),
+}
+
+/// What is backed up, and what of it stays.
+#[derive(clap::Args)]
+pub(crate) struct TakeSettings {
+    #[command(flatten)]
+    at: StoreAt,
+    /// How many backups of the store stay, this one among them [default: all].
+    #[arg(long, value_name = "BACKUPS", value_parser = clap::value_parser!(u32).range(1..))]
+    keep: Option<u32>,
+}
+
+/// What is restored, and as what.
+#[derive(clap::Args)]
+pub(crate) struct RestoreSettings {
+    #[command(flatten)]
+    at: StoreAt,
+    /// Name of the new store.
+    #[arg(long, value_name = "NAME")]
+    restore_as: String,
+    #[command(flatten)]
+    point: PointSettings,
+}
+
+/// At most one of these; none is the newest backup.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct PointSettings {
+    /// Id of a backup, as `backup list` prints it.
+    #[arg(long, value_name = "ID")]
+    backup: Option<String>,
+    /// Just before this time, such as 2026-05-01T12:00:00Z.
+    #[arg(long, value_name = "TIME")]
+    before: Option<String>,
+    /// With all that a write's token names and nothing behind it: its bytes as hex digits.
+    #[arg(long, value_name = "HEX")]
+    token: Option<String>,
+}
+
+/// Takes or lists backups.
+///
+/// # Errors
+/// Those of the node.
+pub(crate) fn run(command: BackupCommand) -> Result<()> {
+    forebay_serve::run(async {
+        match command {
+            BackupCommand::Take(settings) => take(settings).await,
+            BackupCommand::List(at) => list(at).await,
+        }
+    })
+}
+
+/// Restores a store.
+///
+/// # Errors
+/// `InvalidArgument` for a moment that is none; those of the node.
+pub(crate) fn run_restore(settings: RestoreSettings) -> Result<()> {
+    forebay_serve::run(restore(settings))
+}
+
+fn client(node: &str) -> Result<BackupsClient<Channel>> {
+    Ok(BackupsClient::new(channel(node)?))
+}
+
+fn told(status: tonic::Status) -> Error {
+    asked::told(status, "it keeps no backups; start it with --backups URL")
+}
+
+async fn take(TakeSettings { at, keep }: TakeSettings) -> Result<()> {
+    let request = v1::TakeBackupRequest { store: at.store, keep };
+    let mut answers = client(&at.node)?.take(request).await.map_err(told)?.into_inner();
+    while let Some(answer) = answers.message().await.map_err(told)? {
+        eprintln!("{} of {} partitions", answer.partitions_done, answer.partitions);
+        if let Some(backup) = answer.backup {
+            print(format!("backup {:016x} {}", backup.backup_id, time(backup.taken_at_us)));
+        }
+    }
+    Ok(())
+}
+
+async fn list(at: StoreAt) -> Result<()> {
+    let request = v1::ListBackupsRequest { store: at.store };
+    let answer = client(&at.node)?.list(request).await.map_err(told)?.into_inner();
+    for backup in answer.backups {
+        let (id, taken) = (backup.backup_id, time(backup.taken_at_us));
+        let between = match backup.leads_here {
+            true => "any moment since the one before",
+            false => "this moment",
+        };
+        print(format!("{id:016x}  {taken}  store {:016x}  {between}", backup.store_id));
+    }
+    Ok(())
+}
+
+async fn restore(settings: RestoreSettings) -> Result<()> {
+    let RestoreSettings { at, restore_as, point } = settings;
+    let (store, point_in_time) = (at.store, point.read()?);
+    let request = v1::RestoreRequest { store, restore_as: restore_as.clone(), point_in_time };
+    let mut answers = client(&at.node)?.restore(request).await.map_err(told)?.into_inner();
+    while let Some(answer) = answers.message().await.map_err(told)? {
+        eprintln!("{} of {} partitions", answer.partitions_done, answer.partitions);
+        if let Some(restored) = answer.restored {
+            print(format!("restored {restore_as} with {} documents", restored.documents));
+        }
+    }
+    Ok(())
+}
+
+impl PointSettings {
+    fn read(self) -> Result<Option<PointInTime>> {
+        let Self { backup, before, token } = self;
+        let backup = backup.map(|id| {
+            let wrong = |_| Error::invalid_argument(format!("`{id}` is no id of a backup"));
+            u64::from_str_radix(&id, 16).map(PointInTime::BackupId).map_err(wrong)
+        });
+        let before = before.map(|text| {
+            let wrong = |error| Error::invalid_argument(format!("`{text}` is no time: {error}"));
+            let time = humantime::parse_rfc3339_weak(&text).map_err(wrong)?;
+            let micros = time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_micros());
+            Ok(PointInTime::BeforeUs(i64::try_from(micros).unwrap_or(i64::MAX)))
+        });
+        let token = token.map(|digits| {
+            let wrong = || Error::invalid_argument("a token is an even number of hex digits");
+            let byte = |place: usize| {
+                let pair = digits.get(place..place + 2).ok_or_else(wrong)?;
+                u8::from_str_radix(pair, 16).map_err(|_| wrong())
+            };
+            let bytes: Result<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
+            Ok(PointInTime::Token(bytes?.into()))
+        });
+        backup.or(before).or(token).transpose()
+    }
+}
+
+fn time(micros: i64) -> String {
+    let time = UNIX_EPOCH + Duration::from_micros(micros.max(0).unsigned_abs());
+    humantime::format_rfc3339_micros(time).to_string()
+}

@@ -1,0 +1,354 @@
+//! Backups of a node's stores: restored to each of them and to moments in between, over another
+//! node, an object store that fails, and kills.
+
+#[path = "../daemon/mod.rs"]
+mod daemon;
+mod processes;
+#[path = "../served/mod.rs"]
+mod served;
+#[path = "../small_disk/mod.rs"]
+mod small_disk;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::{
+    Alteration, FieldSpec, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, Store,
+    StoreOptions, StoreSpec, Token, Value, WriteResult,
+};
+use forebay_core::ErrorCode;
+use forebay_core::clock::{Clock, SystemClock, Timestamp};
+use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::schema::Definition;
+use forebay_log::{ChangeLog, MemoryLog};
+use forebay_snapshot::SnapshotStore;
+use forebay_snapshot_service::{BackupParts, PointInTime, SnapshotOptions};
+use forebay_testkit::objects::{Decide, ObjectFault, TestObjects};
+use object_store::path::Path as ObjectPath;
+use served::Served;
+use small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
+
+const PARTITIONS: u32 = 2;
+const KEYS: i64 = 3_000;
+const LONG: Duration = Duration::from_secs(60);
+const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
+
+/// What a store should hold: each key's number, and its other one, once there is such a field.
+type Held = BTreeMap<i64, (i64, Option<i64>)>;
+
+fn spec(log_window_us: Option<i64>) -> StoreSpec {
+    let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", INT64);
+    spec.options = StoreOptions { log_window_us, versioned: true, ..StoreOptions::default() };
+    spec
+}
+
+/// Writes a fifth of the documents, some of them anew, and takes a few away.
+async fn write(store: &Store, held: &mut Held, round: i64) -> Token {
+    let mut batch = store.batch();
+    for key in (0..KEYS).filter(|key| key % 5 == round % 5) {
+        if key % 50 == round {
+            batch.add(store.delete(key)).unwrap();
+            held.remove(&key);
+            continue;
+        }
+        let other = (store.definition().field("other").is_some()).then_some(round);
+        let mut write = store.upsert(key).set("age", round * KEYS + key);
+        if let Some(other) = other {
+            write = write.set("other", other);
+        }
+        batch.add(write).unwrap();
+        held.insert(key, (round * KEYS + key, other));
+    }
+    let written = batch.send().await.unwrap();
+    assert!(written.results.iter().all(Result::is_ok));
+    written.token
+}
+
+/// All that a store holds, by a reader of its own.
+async fn read(address: &str, name: &str) -> (Held, Arc<Definition>) {
+    let reader = Reader::open(address, ReaderOptions::new(name)).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    let definition = reader.schema().definition.clone();
+    let (age, other) = (definition.field("age"), definition.field("other"));
+    let mut held = Held::new();
+    for key in 0..KEYS {
+        let Some(document) = reader.get(KeyValue::Int64(key)).unwrap() else { continue };
+        let number =
+            |field: Option<&forebay_core::schema::Field>| match document.value(field?.id)? {
+                Value::Int64(number) => Some(*number),
+                found => panic!("{found:?}"),
+            };
+        held.insert(key, (number(age).unwrap(), number(other)));
+    }
+    (held, Arc::new(definition))
+}
+
+struct World {
+    log: Arc<dyn ChangeLog>,
+    objects: Arc<TestObjects>,
+    snapshots: SnapshotStore,
+    backups: SnapshotStore,
+}
+
+impl World {
+    fn new() -> Self {
+        let objects = Arc::new(TestObjects::default());
+        let folder = |name: &str| SnapshotStore::of(objects.clone(), ObjectPath::from(name));
+        let (snapshots, backups) = (folder("snapshots"), folder("backups"));
+        Self { log: Arc::new(MemoryLog::new(Arc::new(SystemClock))), objects, snapshots, backups }
+    }
+
+    /// The same backups, and nothing else of this world.
+    fn after_a_fire(&self) -> Self {
+        Self { backups: self.backups.clone(), ..Self::new() }
+    }
+
+    /// What happens to all calls of its object store.
+    fn fail(&self, fault: Option<ObjectFault>) {
+        let decide = |fault| Arc::new(move |_: &str, _| Some(fault)) as Decide;
+        self.objects.decide(fault.map(decide));
+    }
+
+    async fn start(&self, data: &Path) -> (Served, BackupParts) {
+        let served = Served::start_with(&self.log, data, Some(self.snapshots.clone())).await;
+        let options = SnapshotOptions::new(LONG, 3).unwrap();
+        let parts = served.node.backup_parts(&served.address, options, self.backups.clone(), data);
+        (served, parts.unwrap())
+    }
+}
+
+/// Waits until no partition's log holds what it does now.
+async fn trimmed(log: &Arc<dyn ChangeLog>, store: &Store) {
+    for partition in 0..PARTITIONS {
+        let store = store.definition().store;
+        let at = PartitionRef { store, partition: PartitionId(partition) };
+        let end = log.bounds(at).await.unwrap().end;
+        let wait = async {
+            // Heartbeats move it on.
+            while log.bounds(at).await.unwrap().start < end {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(LONG, wait).await.expect("the log is not trimmed");
+    }
+}
+
+fn quiet(_done: u32, _of: u32) {}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, parts) = world.start(data.path()).await;
+    let client = served.client().await;
+    let mut store = client.create_store(&spec(None)).await.unwrap();
+    let mut held = Held::new();
+    // What was, behind each round, with the token of that and the time before the next.
+    let mut past: Vec<(Held, Token, Timestamp)> = Vec::new();
+    let mut taken = Vec::new();
+    for round in 0..6 {
+        if round == 3 {
+            let other = Alteration::AddField(FieldSpec::new("other", INT64));
+            client.alter_store("users", None, &[other]).await.unwrap();
+            store = client.store("users").await.unwrap();
+        }
+        let token = write(&store, &mut held, round).await;
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        past.push((held.clone(), token, SystemClock.now()));
+        tokio::time::sleep(Duration::from_millis(2)).await;
+        if [0, 2, 4].contains(&round) {
+            taken.push((round as usize, parts.take("users", quiet).await.unwrap()));
+        }
+    }
+    let listed = parts.backups.backups("users").await.unwrap();
+    assert!(listed.iter().eq(taken.iter().map(|(_, backup)| backup)));
+    assert!(listed.windows(2).all(|pair| pair[1].follows(&pair[0])));
+
+    let mut wanted = vec![("newest".to_owned(), PointInTime::Newest, 4)];
+    for (round, backup) in &taken {
+        wanted.push((format!("backup-{round}"), PointInTime::Backup(backup.name.id), *round));
+    }
+    for (round, (_, token, time)) in past.iter().enumerate().take(4) {
+        wanted.push((format!("before-{round}"), PointInTime::Before(*time), round));
+        wanted.push((format!("token-{round}"), PointInTime::Token(token.clone()), round));
+    }
+    for (name, point, round) in &wanted {
+        let restored = parts.restore("users", name, point, quiet).await.unwrap();
+        let (found, definition) = read(&served.address, name).await;
+        assert_eq!(found, past[*round].0, "{name}");
+        assert_eq!((definition.store, restored.partitions), (restored.store, PARTITIONS));
+        assert_eq!(definition.field("other").is_some(), *round >= 3, "{name}");
+        assert_eq!(definition.options, store.definition().options);
+    }
+
+    // It is a store like any other.
+    let restored = client.store("newest").await.unwrap();
+    let mut again = past[4].0.clone();
+    write(&restored, &mut again, 9).await;
+    assert_eq!(read(&served.address, "newest").await.0, again);
+    let key = *again.keys().find(|key| *key % 5 != 4).unwrap();
+    let first = restored.upsert(key).increment("age", 1).if_absent().send().await.unwrap();
+    assert!(matches!(first.result, WriteResult::NotMet(Some(_))), "{first:?}");
+    let error = parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+    for (point, words) in [
+        (PointInTime::Before(past[5].2), "take one now"),
+        (PointInTime::Before(Timestamp::from_micros(7)), "as old as that"),
+        (PointInTime::Backup(7), "list its backups"),
+        (PointInTime::Token(past[5].1.clone()), "take one now"),
+    ] {
+        let error = parts.restore("users", "other", &point, quiet).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::NotFound, "{error}");
+        assert!(error.to_string().contains(words), "{point:?}: {error}");
+    }
+    assert!(client.store("other").await.is_err());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn another_node_restores_it_when_all_else_is_gone() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (mut served, parts) = world.start(data.path()).await;
+    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let mut held = Held::new();
+    for round in 0..5 {
+        write(&store, &mut held, round).await;
+    }
+    parts.take("users", quiet).await.unwrap();
+    served.end().await;
+    drop((served, parts, data));
+
+    let (world, data) = (world.after_a_fire(), tempfile::tempdir().unwrap());
+    let (mut served, parts) = world.start(data.path()).await;
+    parts.restore("users", "users", &PointInTime::Newest, quiet).await.unwrap();
+    assert_eq!(read(&served.address, "users").await.0, held);
+    // Shards that lose their disk begin with its snapshots as well, since its logs hold nothing.
+    served.end().await;
+    let other = tempfile::tempdir().unwrap();
+    let (served, parts) = world.start(other.path()).await;
+    assert_eq!(read(&served.address, "users").await.0, held);
+    // And it has backups of its own.
+    let store = served.client().await.store("users").await.unwrap();
+    write(&store, &mut held, 7).await;
+    parts.take("users", quiet).await.unwrap();
+    parts.restore("users", "again", &PointInTime::Newest, quiet).await.unwrap();
+    assert_eq!(read(&served.address, "again").await.0, held);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_without_room_for_an_image_says_so_and_goes_on() {
+    let Some(disk) = SmallDisk::mount(1 << 20) else {
+        let test = "a_restore_without_room_for_an_image_says_so_and_goes_on";
+        return run_again_where_mounting_is_permitted(test);
+    };
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, mut parts) = world.start(data.path()).await;
+    parts.scratch = disk.path().to_owned();
+    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let mut held = Held::new();
+    for round in 0..5 {
+        write(&store, &mut held, round).await;
+    }
+    parts.take("users", quiet).await.unwrap();
+    disk.fill(1 << 20);
+    let error = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    assert!(error.message().contains("look at the disk"), "{error}");
+    disk.free();
+    parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
+    assert_eq!(read(&served.address, "copy").await.0, held);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_was_trimmed_in_between_is_a_gap() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, parts) = world.start(data.path()).await;
+    let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
+    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let store = served.client().await.create_store(&spec(Some(0))).await.unwrap();
+    let mut held = Held::new();
+    write(&store, &mut held, 0).await;
+    parts.take("users", quiet).await.unwrap();
+    tokio::time::sleep(Duration::from_millis(5)).await;
+    let between = SystemClock.now();
+    write(&store, &mut held, 1).await;
+    trimmed(&world.log, &store).await;
+    parts.take("users", quiet).await.unwrap();
+    let listed = parts.backups.backups("users").await.unwrap();
+    assert!(!listed[1].follows(&listed[0]));
+    let point = PointInTime::Before(between);
+    let error = parts.restore("users", "old", &point, quiet).await.unwrap_err();
+    assert!(error.to_string().contains("log_window"), "{error}");
+    parts.restore("users", "new", &PointInTime::Newest, quiet).await.unwrap();
+    assert_eq!(read(&served.address, "new").await.0, held);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backups_that_are_not_kept_go_with_all_that_they_alone_need() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, parts) = world.start(data.path()).await;
+    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let (mut held, mut past, mut stored) = (Held::new(), Vec::new(), Vec::new());
+    for round in 0..8 {
+        write(&store, &mut held, round).await;
+        let backup = parts.take("users", quiet).await.unwrap();
+        past.push((held.clone(), PointInTime::Backup(backup.name.id)));
+        parts.expire(&backup, 2).await.unwrap();
+        world.objects.pass(parts.kept.options.grace + Duration::from_secs(1));
+        let left = parts.backups.backups("users").await.unwrap();
+        assert_eq!(left.len(), 2.min(past.len()));
+        stored.push(world.objects.names().await.len());
+    }
+    // Images, deltas and logs of two backups, and those that expired a grace ago.
+    assert!(stored[7] < stored[3] + stored[0], "one backup is {} objects: {stored:?}", stored[0]);
+    for (round, (held, point)) in past.iter().enumerate() {
+        let name = format!("round-{round}");
+        let restored = parts.restore("users", &name, point, quiet).await;
+        match round < 6 {
+            true => assert_eq!(restored.unwrap_err().code(), ErrorCode::NotFound),
+            false => assert_eq!(read(&served.address, &name).await.0, *held),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_restore_that_broke_off_is_gone_on_with_and_never_seen() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, parts) = world.start(data.path()).await;
+    let client = served.client().await;
+    let store = client.create_store(&spec(None)).await.unwrap();
+    let mut held = Held::new();
+    for round in 0..5 {
+        write(&store, &mut held, round).await;
+    }
+    world.fail(Some(ObjectFault::Refused));
+    assert!(parts.take("users", quiet).await.is_err());
+    world.fail(None);
+    assert!(parts.backups.backups("users").await.unwrap().is_empty(), "none counts");
+    parts.take("users", quiet).await.unwrap();
+    for fault in [ObjectFault::Refused, ObjectFault::Cut, ObjectFault::Changed] {
+        // It fails in the second partition.
+        let broken = parts
+            .restore("users", "copy", &PointInTime::Newest, |done, _| {
+                world.fail((done == 1).then_some(fault));
+            })
+            .await;
+        world.fail(None);
+        assert!(broken.is_err(), "{fault:?}");
+        let unknown = client.store("copy").await.unwrap_err();
+        assert_eq!(unknown.code(), ErrorCode::NotFound, "{unknown}");
+    }
+    let restored = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
+    assert_eq!(read(&served.address, "copy").await.0, held);
+    // The name is free again, and the same restore makes another store.
+    client.delete_store("copy").await.unwrap();
+    let again = parts.restore("users", "copy", &PointInTime::Newest, quiet).await.unwrap();
+    assert_ne!(again.store, restored.store);
+    assert_eq!(read(&served.address, "copy").await.0, held);
+}

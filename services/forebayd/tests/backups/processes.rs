@@ -1,0 +1,166 @@
+//! Backups by the commands, of nodes that are processes: killed in the middle, and lost with all
+//! that they had.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use forebay::{Client, ClientOptions, KeyType, Read, StoreSpec};
+
+use crate::daemon::{Daemon, FOREBAYD};
+use crate::{INT64, KEYS};
+
+const PARTITIONS: u32 = 4;
+
+/// Where the parts of a node lie.
+struct Folders<'f> {
+    data: &'f Path,
+    snapshots: &'f Path,
+    backups: &'f Path,
+}
+
+impl Folders<'_> {
+    fn start(&self, listen: &str) -> Daemon {
+        let url = |path: &Path| format!("file://{}", path.display());
+        let (snapshots, backups) = (url(self.snapshots), url(self.backups));
+        let data = self.data.to_str().unwrap();
+        let arguments = ["--data-dir", data, "--snapshots", &snapshots, "--backups", &backups];
+        Daemon::start(&arguments, listen)
+    }
+}
+
+fn command(arguments: &[&str]) -> Command {
+    let mut command = Command::new(FOREBAYD);
+    command.args(arguments).stdin(Stdio::null());
+    command
+}
+
+fn succeeded(output: Output) -> String {
+    let errors = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{errors}");
+    String::from_utf8(output.stdout).unwrap()
+}
+
+async fn client(address: &str) -> Client {
+    Client::connect(address, ClientOptions::default()).await.unwrap()
+}
+
+/// Writes all documents; answers the token as the command takes it.
+async fn fill(address: &str) -> String {
+    let spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", INT64);
+    let store = client(address).await.create_store(&spec).await.unwrap();
+    let mut batch = store.batch();
+    for key in 0..KEYS {
+        batch.add(store.upsert(key).set("age", key * 3)).unwrap();
+    }
+    let written = batch.send().await.unwrap();
+    assert!(written.results.iter().all(Result::is_ok));
+    written.token.encode().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// All of it, asked for over the network.
+async fn assert_is_whole(address: &str, name: &str) {
+    let store = client(address).await.store(name).await.unwrap();
+    let ordered = store.ordered().unwrap();
+    let age = store.definition().field("age").unwrap().id;
+    let keys: Vec<i64> = (0..KEYS).collect();
+    let deadline = tokio::time::Instant::now() + crate::LONG;
+    loop {
+        // Its shards begin with the snapshots of the restore.
+        let found = ordered.multi_get(&Read::local(), &keys[..]).await;
+        let whole = found.is_ok_and(|found| {
+            found.iter().zip(&keys).all(|(found, key)| {
+                let found = found.as_ref().ok().and_then(Option::as_ref);
+                found.and_then(|found| found.value(age)) == Some(&(key * 3).into())
+            })
+        });
+        if whole {
+            return;
+        }
+        assert!(tokio::time::Instant::now() < deadline, "`{name}` is not whole");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
+}
+
+/// Kills a node once a command has told so many times that a partition is done.
+fn killed_behind(node: Daemon, arguments: &[&str], partitions: u32) -> String {
+    let mut asking = command(arguments).stderr(Stdio::piped()).spawn().unwrap();
+    let mut told = BufReader::new(asking.stderr.take().unwrap()).lines();
+    for done in 1..=partitions {
+        let line = told.next().unwrap().unwrap();
+        assert_eq!(line, format!("{done} of {PARTITIONS} partitions"));
+    }
+    let address = node.kill();
+    drop(told);
+    asking.wait().unwrap();
+    address
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn commands_go_on_over_kills_and_over_the_loss_of_all_but_the_backups() {
+    let folder = tempfile::tempdir().unwrap();
+    let [data, snapshots, backups] =
+        ["data", "snapshots", "backups"].map(|name| folder.path().join(name));
+    for folder in [&snapshots, &backups] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let folders = Folders { data: &data, snapshots: &snapshots, backups: &backups };
+    let mut node = folders.start("127.0.0.1:0");
+    let token = fill(&node.address).await;
+    let address = node.address.clone();
+    let at = ["--node", &address, "--store", "users"];
+    let take = [&["backup", "take"][..], &at].concat();
+    for partitions in 1..PARTITIONS {
+        node = folders.start(&killed_behind(node, &take, partitions));
+    }
+    let list = [&["backup", "list"][..], &at].concat();
+    assert_eq!(succeeded(command(&list).output().unwrap()), "", "none of those counts");
+    let taken = succeeded(command(&take).output().unwrap());
+    let id = taken.split_whitespace().nth(1).unwrap().to_owned();
+    assert!(succeeded(command(&list).output().unwrap()).starts_with(&id));
+
+    let restore = |name: &'static str| [&["restore"][..], &at, &["--restore-as", name]].concat();
+    for partitions in 1..PARTITIONS {
+        node = folders.start(&killed_behind(node, &restore("again"), partitions));
+        assert!(client(&address).await.store("again").await.is_err());
+    }
+    let restored = succeeded(command(&restore("again")).output().unwrap());
+    assert_eq!(restored, format!("restored again with {KEYS} documents\n"));
+    assert_is_whole(&address, "again").await;
+    node = folders.start(&node.kill());
+    assert_is_whole(&address, "again").await;
+
+    let by_token = [&restore("written")[..], &["--token", &token]].concat();
+    succeeded(command(&by_token).output().unwrap());
+    assert_is_whole(&address, "written").await;
+
+    drop(node);
+    let [data, snapshots] = ["other-data", "other-snapshots"].map(|name| folder.path().join(name));
+    std::fs::create_dir(&snapshots).unwrap();
+    let folders = Folders { data: &data, snapshots: &snapshots, backups: &backups };
+    let node = folders.start(&address);
+    let by_id = [&restore("users")[..], &["--backup", &id]].concat();
+    succeeded(command(&by_id).output().unwrap());
+    assert_is_whole(&node.address, "users").await;
+}
+
+#[tokio::test]
+async fn what_cannot_be_is_refused_with_the_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let data = folder.path().to_str().unwrap();
+    let node = Daemon::start(&["--data-dir", data], "127.0.0.1:0");
+    let at = ["--node", &node.address, "--store", "users"];
+    let restore = [&["restore"][..], &at, &["--restore-as", "other"]].concat();
+    for (arguments, words) in [
+        (&[&["backup", "list"][..], &at].concat()[..], "--backups"),
+        (&[&restore[..], &["--before", "yesterday"]].concat(), "`yesterday` is no time"),
+        (&[&restore[..], &["--backup", "first"]].concat(), "`first` is no id"),
+        (&[&restore[..], &["--token", "abc"]].concat(), "hex digits"),
+        (&["dev", "--backups", "file:///b"], "--snapshots"),
+        (&["dev", "--backups", "file:///b", "--snapshots", "file:///b"], "a folder of their own"),
+    ] {
+        let output = command(arguments).output().unwrap();
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(words), "{arguments:?}: {told}");
+    }
+}

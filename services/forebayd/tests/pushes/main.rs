@@ -1,0 +1,288 @@
+//! Pushes of files at a node: of every format, refused for what they hold, broken off and gone on
+//! with, killed.
+
+#[path = "../daemon/mod.rs"]
+mod daemon;
+mod files;
+mod processes;
+#[path = "../served/mod.rs"]
+mod served;
+mod versions;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use forebay::{
+    FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, StoreOptions, StoreSpec,
+    Value, VectorType, WriteResult,
+};
+use forebay_core::ErrorCode;
+use forebay_core::clock::SystemClock;
+use forebay_log::{ChangeLog, MemoryLog};
+use forebay_snapshot::SnapshotStore;
+use forebay_snapshot_service::{
+    ColumnNames, Push, PushLimits, PushParts, PushProgress, SnapshotOptions,
+};
+use forebay_testkit::objects::{Decide, ObjectFault, TestObjects};
+use object_store::path::Path as ObjectPath;
+use served::Served;
+
+use files::{Files, ROWS, expected};
+
+const LONG: Duration = Duration::from_secs(60);
+const PARTITIONS: u32 = 3;
+
+/// A store with a field of each kind.
+fn spec() -> StoreSpec {
+    let scalar = FieldType::Scalar;
+    let mut spec = StoreSpec::documents("users", KeyType::String, PARTITIONS)
+        .field("member", scalar(ScalarType::Bool))
+        .field("age", scalar(ScalarType::Int32))
+        .field("seen", scalar(ScalarType::Timestamp))
+        .field("score", scalar(ScalarType::Float64))
+        .field("name", scalar(ScalarType::String))
+        .field("tags", FieldType::List(ScalarType::String))
+        .field("embedding", FieldType::Vector(VectorType::F32, 4));
+    spec.options = StoreOptions { versioned: true, ..StoreOptions::default() };
+    spec
+}
+
+struct World {
+    log: Arc<dyn ChangeLog>,
+    objects: Arc<TestObjects>,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+        Self { log, objects: Arc::default(), folder: tempfile::tempdir().unwrap() }
+    }
+
+    async fn start(&self) -> (Served, PushParts) {
+        self.start_with(None).await
+    }
+
+    async fn start_with(&self, log_window_us: Option<i64>) -> (Served, PushParts) {
+        let snapshots = SnapshotStore::of(self.objects.clone(), ObjectPath::from("snapshots"));
+        let (served, parts) = self.restart(snapshots).await;
+        let mut spec = spec();
+        spec.options.log_window_us = log_window_us;
+        served.client().await.create_store(&spec).await.unwrap();
+        (served, parts)
+    }
+
+    async fn restart(&self, snapshots: SnapshotStore) -> (Served, PushParts) {
+        let data = self.folder.path().join("data");
+        let served = Served::start_with(&self.log, &data, Some(snapshots)).await;
+        let options = SnapshotOptions::new(LONG, 3).unwrap();
+        let parts = served.node.push_parts(&served.address, options, &data).unwrap();
+        (served, parts)
+    }
+
+    fn fail(&self, fault: Option<ObjectFault>) {
+        let decide = |fault| Arc::new(move |_: &str, _| Some(fault)) as Decide;
+        self.objects.decide(fault.map(decide));
+    }
+
+    /// Folders of pushes that are left.
+    fn left(&self) -> usize {
+        let entries = std::fs::read_dir(self.folder.path().join("data")).unwrap();
+        let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+        names.filter(|name| name.starts_with("push-")).count()
+    }
+}
+
+fn url(path: &Path) -> String {
+    format!("file://{}", path.display())
+}
+
+fn push(name: &str, inputs: &[&Path]) -> Push {
+    Push {
+        store: "users".to_owned(),
+        push_as: Some(name.to_owned()),
+        partitions: None,
+        inputs: inputs.iter().map(|path| url(path)).collect(),
+        format: None,
+        columns: ColumnNames { key: "id".to_owned(), ignored: BTreeSet::new() },
+        limits: PushLimits::default(),
+    }
+}
+
+fn quiet(_: PushProgress) {}
+
+async fn reader(address: &str, name: &str) -> Reader {
+    let reader = Reader::open(address, ReaderOptions::new(name)).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    reader
+}
+
+/// What a document holds, by the names of its fields.
+fn held(reader: &Reader, key: &str) -> Option<BTreeMap<String, Value>> {
+    let document = reader.get(KeyValue::String(key)).unwrap()?;
+    let fields = reader.schema().definition.fields.clone();
+    let value = |field: &forebay_core::schema::Field| {
+        Some((field.name.clone(), document.value(field.id)?.clone()))
+    };
+    Some(fields.iter().filter_map(value).collect())
+}
+
+fn assert_is_whole(reader: &Reader, has: impl Fn(&str) -> bool) {
+    for row in 0..ROWS {
+        let mut wanted = expected(row);
+        wanted.retain(|name, _| has(name));
+        assert_eq!(held(reader, &format!("user-{row}")), Some(wanted), "row {row}");
+    }
+    assert_eq!(held(reader, "nobody"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_of_every_format_become_the_same_store() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    for (name, path) in files.whole() {
+        let pushed = parts.push(&push(name, &[&path]), quiet).await.unwrap();
+        assert_eq!((pushed.documents, pushed.partitions), (ROWS, PARTITIONS), "{name}");
+        assert_is_whole(&reader(&served.address, name).await, |_| true);
+    }
+    // CSV has neither lists nor vectors.
+    let csv = files.csv();
+    parts.push(&push("csv", &[&csv]), quiet).await.unwrap();
+    let is_scalar = |name: &str| !["tags", "embedding"].contains(&name);
+    assert_is_whole(&reader(&served.address, "csv").await, is_scalar);
+    assert_eq!(world.left(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_pushed_store_is_one_like_any_other() {
+    let (world, files) = (World::new(), Files::new());
+    let (mut served, parts) = world.start().await;
+    let folder = files.parts(5);
+    let told = AtomicUsize::new(0);
+    let tell = |progress: PushProgress| {
+        told.fetch_add(1, Ordering::Relaxed);
+        assert!(progress.bytes <= progress.bytes_in_all && progress.partitions == 7);
+    };
+    let ask = Push { partitions: Some(7), ..push("users-2", &[&folder]) };
+    let pushed = parts.push(&ask, tell).await.unwrap();
+    assert_eq!((pushed.documents, pushed.partitions), (ROWS, 7));
+    assert!(told.load(Ordering::Relaxed) >= 12);
+    assert_is_whole(&reader(&served.address, "users-2").await, |_| true);
+
+    let client = served.client().await;
+    let store = client.store("users-2").await.unwrap();
+    assert_eq!(store.definition().options, spec().options);
+    let taken = store.upsert("user-1").increment("age", 1).if_absent().send().await.unwrap();
+    assert!(matches!(taken.result, WriteResult::NotMet(Some(_))), "{taken:?}");
+    let written = store.upsert("user-1").increment("age", 1).send().await.unwrap();
+    let follower = reader(&served.address, "users-2").await;
+    follower.wait_token(&written.token, LONG).await.unwrap();
+    let Value::Int32(age) = expected(1)["age"] else { panic!("an age") };
+    assert_eq!(held(&follower, "user-1").unwrap()["age"], Value::Int32(age + 1));
+
+    // Its shards begin with the push, also where they are made anew.
+    served.end().await;
+    let options = SnapshotOptions::new(LONG, 3).unwrap();
+    let (snapshots, data) = (parts.kept.snapshots.clone(), world.folder.path().join("other"));
+    let served = Served::start_with(&world.log, &data, Some(snapshots)).await;
+    assert_eq!(held(&reader(&served.address, "users-2").await, "user-1").unwrap().len(), 7);
+    let parts = served.node.push_parts(&served.address, options, &data).unwrap();
+    let taken = parts.push(&ask, quiet).await.unwrap_err();
+    assert_eq!(taken.code(), ErrorCode::Conflict, "{taken}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_that_are_not_what_they_must_be_leave_nothing_behind() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let good = files.csv();
+    let limits = |rows_min, rows_max, name: &str, rate| {
+        let null_rates_max = BTreeMap::from([(name.to_owned(), rate)]);
+        PushLimits { rows_min, rows_max, null_rates_max }
+    };
+    let with = |limits| Push { limits, ..push("new", &[&good]) };
+    let twice = files.text("twice.csv", "id,age\nann,1\nbob,2\nann,3\n");
+    let no_key = files.text("nobody.csv", "id,age\nann,1\n,2\n");
+    let no_number = files.text("words.csv", "id,age\nann,one\n");
+    let large = files.text("large.jsonl", "{\"id\":\"ann\",\"age\":3000000000}\n");
+    let short = files.text("short.jsonl", "{\"id\":\"ann\",\"embedding\":[1,2]}\n");
+    let unknown = files.text("unknown.csv", "id,size\nann,1\n");
+    let json = files.text("unknown.jsonl", "{\"id\":\"ann\",\"size\":1}\n");
+    let cut = files.cut();
+    let other = files.text("notes.txt", "hello");
+    let before = world.objects.names().await;
+    for (refused, words) in [
+        (push("new", &[&good, &twice]), "twice.csv, row 3"),
+        (push("new", &[&no_key]), "row 2: a row without a key"),
+        (push("new", &[&no_number]), "one"),
+        (push("new", &[&large]), "3000000000"),
+        (push("new", &[&short]), "embedding"),
+        (push("new", &[&unknown]), "no field of this column's name"),
+        (push("new", &[&json]), "size"),
+        (push("new", &[&cut]), "mend the file"),
+        (push("new", &[&other]), "the ending of"),
+        (push("new", &[]), "name the files"),
+        (Push { columns: ColumnNames::default(), ..push("new", &[&good]) }, "hold the key"),
+        (with(limits(ROWS + 1, None, "age", 1.0)), "rows, not"),
+        (with(limits(0, Some(ROWS - 1), "age", 1.0)), "rows, not"),
+        (with(limits(0, None, "name", 0.1)), "have no value"),
+    ] {
+        let error = parts.push(&refused, quiet).await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
+        assert!(error.to_string().contains(words), "{words}: {error}");
+        assert_eq!((world.objects.names().await, world.left()), (before.clone(), 0), "{words}");
+    }
+    let nowhere = world.folder.path().join("nowhere");
+    let missing = parts.push(&push("new", &[&nowhere]), quiet).await.unwrap_err();
+    assert_eq!(missing.code(), ErrorCode::NotFound, "{missing}");
+    assert!(served.client().await.store("new").await.is_err());
+
+    let ignored = BTreeSet::from(["size".to_owned()]);
+    let columns = ColumnNames { key: "id".to_owned(), ignored };
+    for (name, file) in [("of-csv", &unknown), ("of-json", &json)] {
+        let ask = Push { columns: columns.clone(), ..push(name, &[file]) };
+        assert_eq!(parts.push(&ask, quiet).await.unwrap().documents, 1);
+    }
+    let ask = with(limits(ROWS, Some(ROWS), "name", 0.5));
+    assert_eq!(parts.push(&ask, quiet).await.unwrap().documents, ROWS);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_broke_off_is_gone_on_with_and_never_seen() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let client = served.client().await;
+    let ask = push("new", &[&files.parts(4)]);
+    for (fault, partitions) in [(ObjectFault::Refused, 1), (ObjectFault::Changed, 2)] {
+        let reads = AtomicUsize::new(0);
+        let broken = parts
+            .push(&ask, |progress| {
+                reads.fetch_add(
+                    usize::from(progress.bytes < progress.bytes_in_all),
+                    Ordering::Relaxed,
+                );
+                world.fail((progress.partitions_done == partitions).then_some(fault));
+            })
+            .await;
+        world.fail(None);
+        assert!(broken.is_err(), "{fault:?}");
+        assert_eq!(client.store("new").await.unwrap_err().code(), ErrorCode::NotFound);
+        assert_eq!(world.left(), 1);
+    }
+    // What was read is not read again.
+    let rows = AtomicUsize::new(usize::MAX);
+    let tell = |progress: PushProgress| {
+        rows.fetch_min(progress.rows as usize, Ordering::Relaxed);
+    };
+    parts.push(&ask, tell).await.unwrap();
+    assert_eq!(rows.load(Ordering::Relaxed), ROWS as usize);
+    assert_is_whole(&reader(&served.address, "new").await, |_| true);
+    assert_eq!(world.left(), 0);
+    // The name is free again, and the same push makes another store.
+    client.delete_store("new").await.unwrap();
+    parts.push(&ask, quiet).await.unwrap();
+    assert_is_whole(&reader(&served.address, "new").await, |_| true);
+}

@@ -1,0 +1,113 @@
+//! Pushes at a node that is a process, killed in the middle; and by the command.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use forebay::{Client, ClientOptions};
+use forebay_wire::v1;
+use forebay_wire::v1::pushes_client::PushesClient;
+
+use crate::daemon::{Daemon, FOREBAYD};
+use crate::files::{Files, ROWS};
+use crate::{PARTITIONS, assert_is_whole, reader, spec, url};
+
+fn start(folder: &Path, listen: &str) -> Daemon {
+    let (data, snapshots) = (folder.join("data"), folder.join("snapshots"));
+    std::fs::create_dir_all(&snapshots).unwrap();
+    let arguments = ["--data-dir", data.to_str().unwrap(), "--snapshots", &url(&snapshots)];
+    Daemon::start(&arguments, listen)
+}
+
+fn request(files: &Path) -> v1::PushRequest {
+    v1::PushRequest {
+        store: "users".to_owned(),
+        push_as: Some("users-2".to_owned()),
+        inputs: vec![url(files)],
+        key_column: "id".to_owned(),
+        ..v1::PushRequest::default()
+    }
+}
+
+/// Kills a node once a push there is so far; answers what was told of it before, and where the node
+/// listened.
+async fn killed_at(
+    node: Daemon,
+    files: &Path,
+    is_there: impl Fn(&v1::PushResponse) -> bool,
+) -> (v1::PushResponse, String) {
+    let mut client = PushesClient::connect(format!("http://{}", node.address)).await.unwrap();
+    let mut told = client.push(request(files)).await.unwrap().into_inner();
+    let first = told.message().await.unwrap().unwrap();
+    let mut last = first.clone();
+    while !is_there(&last) {
+        last = told.message().await.unwrap().expect("the push has ended");
+    }
+    (first, node.kill())
+}
+
+async fn store(address: &str, name: &str) -> forebay::Result<forebay::Store> {
+    Client::connect(address, ClientOptions::default()).await.unwrap().store(name).await
+}
+
+fn push(node: &str, more: &[&str]) -> Output {
+    let at = ["push", "--node", node, "--store", "users", "--key", "id"];
+    Command::new(FOREBAYD).args(at).args(more).output().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_goes_on_over_kills() {
+    let (folder, files) = (tempfile::tempdir().unwrap(), Files::new());
+    let parts = files.parts(8);
+    let mut node = start(folder.path(), "127.0.0.1:0");
+    let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
+    client.create_store(&spec()).await.unwrap();
+    let mut rows_before = 0;
+    for quarter in 1..=3 {
+        let (first, address) =
+            killed_at(node, &parts, |told| told.bytes_done * 4 >= told.bytes * quarter).await;
+        assert!(first.rows >= rows_before, "what was read is not read again");
+        rows_before = ROWS * (quarter - 1) / 4;
+        node = start(folder.path(), &address);
+        assert!(store(&node.address, "users-2").await.is_err());
+    }
+    for partitions in 1..PARTITIONS {
+        let (_, address) = killed_at(node, &parts, |told| told.partitions_done >= partitions).await;
+        node = start(folder.path(), &address);
+        assert!(store(&node.address, "users-2").await.is_err());
+    }
+    let output = push(&node.address, &["--as", "users-2", parts.to_str().unwrap()]);
+    let told = String::from_utf8_lossy(&output.stdout);
+    assert_eq!(told, format!("pushed users-2 with {ROWS} documents\n"), "{output:?}");
+    assert_is_whole(&reader(&node.address, "users-2").await, |_| true);
+    let node = start(folder.path(), &node.kill());
+    assert_is_whole(&reader(&node.address, "users-2").await, |_| true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_command_says_what_is_wrong() {
+    let (folder, files) = (tempfile::tempdir().unwrap(), Files::new());
+    let node = start(folder.path(), "127.0.0.1:0");
+    let data = folder.path().join("other");
+    let bare = Daemon::start(&["--data-dir", data.to_str().unwrap()], "127.0.0.1:0");
+    let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
+    client.create_store(&spec()).await.unwrap();
+    let csv = files.csv();
+    let file = csv.to_str().unwrap();
+    for (node, more, words) in [
+        (&node, &["--as", "new", "nowhere.csv"][..], "name a file or a folder"),
+        (&node, &["--as", "users", file], "exists already"),
+        (&node, &["--as", "new", "--null-rate-max", "age", file], "FIELD=RATE"),
+        (&node, &["--as", "new", "--rows-max", "5", file], "rows, not 0 to 5"),
+        (&node, &["--as", "new", "--format", "parquet", file], "it is no Parquet"),
+        (&node, &["--as", "new", "--partitions", "0", file], "at least 1 partition"),
+        (&bare, &["--as", "new", file], "--snapshots"),
+    ] {
+        let output = push(&node.address, more);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(!output.status.success() && told.contains(words), "{more:?}: {told}");
+    }
+    let more = ["--as", "new", "--ignore", "score,seen", "--rows-min", "5", file];
+    assert!(push(&node.address, &more).status.success());
+    let has = |name: &str| ["member", "age", "name"].contains(&name);
+    assert_is_whole(&reader(&node.address, "new").await, has);
+}

@@ -1,0 +1,303 @@
+//! Pushes in the place of a store's documents: while it is written and read, gone back from, over
+//! restarts, with logs that are trimmed.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay::{KeyValue, Read, Reader, Store, Token, Value, WriteResult};
+use forebay_core::ErrorCode;
+use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::outcome::Verdict;
+use forebay_core::versions::VersionNumber;
+use forebay_snapshot_service::{PushParts, SnapshotOptions};
+
+use crate::files::{Files, ROWS, expected};
+use crate::served::is_caught_up;
+use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, push, quiet, reader};
+
+/// A push in the place of the store's documents.
+fn replace(files: &std::path::Path) -> Push {
+    Push { push_as: None, ..push("", &[files]) }
+}
+
+/// What the store holds before anything is pushed.
+const BEFORE: u64 = 2_000;
+
+async fn fill(store: &Store) -> Token {
+    let mut batch = store.batch();
+    for number in 0..BEFORE {
+        batch.add(store.upsert(&*format!("user-{number}")).set("name", "before")).unwrap();
+        batch.add(store.upsert(&*format!("old-{number}")).set("name", "before")).unwrap();
+    }
+    let written = batch.send().await.unwrap();
+    assert!(written.results.iter().all(Result::is_ok));
+    written.token
+}
+
+fn name(text: &str) -> BTreeMap<String, Value> {
+    BTreeMap::from([("name".to_owned(), Value::String(text.to_owned()))])
+}
+
+/// Waits until a reader answers from the version that this key's document tells of.
+async fn answers(reader: &Reader, key: &str, wanted: Option<BTreeMap<String, Value>>) {
+    let wait = async {
+        while held(reader, key) != wanted {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let waited = tokio::time::timeout(LONG, wait).await;
+    waited.unwrap_or_else(|_| panic!("{:?} {:#?}", held(reader, key), reader.status()));
+}
+
+/// A document as the shards have it.
+async fn in_shard(store: &Store, key: &str) -> Option<Option<Value>> {
+    let field = store.definition().field("name").unwrap().id;
+    let found = store.ordered().unwrap().get(&Read::local(), key).await.unwrap();
+    found.map(|document| document.value(field).cloned())
+}
+
+async fn shards_answer(store: &Store, key: &str, wanted: Option<Option<Value>>) {
+    let wait = async {
+        while in_shard(store, key).await != wanted {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("the shards answer from another version");
+}
+
+fn live_of(parts: &PushParts) -> (u32, Vec<u32>) {
+    let catalog = parts.kept.catalog.catalog();
+    let versions = &catalog.by_name("users").unwrap().definition.versions;
+    let all = versions.all().iter().map(|version| version.number.0).collect();
+    (versions.live().number.0, all)
+}
+
+/// Writes one document after another, until it is told to stop; answers how many.
+async fn write_on(store: Store, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) -> Token {
+    loop {
+        let number = written.load(Ordering::SeqCst);
+        let write = store.upsert(&*format!("more-{number}")).set("name", "more");
+        let token = write.send().await.unwrap().token;
+        written.fetch_add(1, Ordering::SeqCst);
+        if stop.load(Ordering::SeqCst) {
+            return token;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let client = served.client().await;
+    let store = client.store("users").await.unwrap();
+    let old_token = fill(&store).await;
+    let old = reader(&served.address, "users").await;
+    old.wait_token(&old_token, LONG).await.unwrap();
+    assert_eq!(held(&old, "old-7"), Some(name("before")));
+
+    let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let writing = tokio::spawn(write_on(store.clone(), Arc::clone(&stop), Arc::clone(&written)));
+    let watching = std::thread::spawn({
+        let (old, stop) = (old.clone(), Arc::clone(&stop));
+        move || watch(&old, &stop)
+    });
+    let pushed = parts.push(&replace(&files.parts(3)), quiet).await.unwrap();
+    assert_eq!((pushed.version, pushed.documents), (VersionNumber(2), ROWS));
+    assert_eq!(live_of(&parts), (2, vec![1, 2]));
+    answers(&old, "old-7", None).await;
+    stop.store(true, Ordering::SeqCst);
+    let token = writing.await.unwrap();
+    assert_eq!(watching.join().unwrap(), 1, "it has changed once");
+
+    let fresh = reader(&served.address, "users").await;
+    shards_answer(&store, "old-7", None).await;
+    let written = written.load(Ordering::SeqCst);
+    for reader in [&old, &fresh] {
+        reader.wait_token(&token, LONG).await.unwrap();
+        assert_is_whole(reader, |_| true);
+        assert_eq!(held(reader, "old-7"), None);
+    }
+    // What was written since the push was made is there, and nothing from before.
+    let has: Vec<bool> =
+        (0..written).map(|number| held(&old, &format!("more-{number}")).is_some()).collect();
+    assert!(has.last().is_some_and(|last| *last), "the last write");
+    for number in 0..written {
+        let key = format!("more-{number}");
+        assert_eq!(held(&fresh, &key).is_some(), has[number as usize], "{key}");
+        assert_eq!(in_shard(&store, &key).await.is_some(), has[number as usize], "{key}");
+    }
+    // Earlier writes settle as ever: it is the same log.
+    old.wait_token(&old_token, LONG).await.unwrap();
+
+    assert_eq!(pushed.flipped, []);
+    // It is the same store to everybody.
+    for reader in [&old, &fresh] {
+        assert_eq!(reader.schema().definition.store, store.definition().store);
+    }
+
+    // Going back finds all that was there before, and all that was written since.
+    alter(&parts, 1).await;
+    answers(&old, "old-7", Some(name("before"))).await;
+    shards_answer(&store, "old-7", Some(Some(Value::String("before".to_owned())))).await;
+    for number in 0..written {
+        assert_eq!(held(&old, &format!("more-{number}")), Some(name("more")), "more-{number}");
+    }
+    let write = store.upsert("both").set("name", "both").send().await.unwrap();
+    old.wait_token(&write.token, LONG).await.unwrap();
+    assert_eq!(held(&old, "both"), Some(name("both")));
+    alter(&parts, 2).await;
+    answers(&old, "old-7", None).await;
+    answers(&old, "both", Some(name("both"))).await;
+}
+
+/// Reads documents of all partitions at once, each time all of them of one version; answers how
+/// often that has changed.
+fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
+    let keys: Vec<String> = (0..64).map(|number| format!("user-{number}")).collect();
+    let handle = reader.handle_of_own_type("age").unwrap();
+    let (mut is_new, mut changes) = (false, 0);
+    while !stop.load(Ordering::SeqCst) {
+        let seen = reader.read_local(None, |view| {
+            let ages = keys.iter().map(|key| view.get_i32(&handle, key.as_str(), -1));
+            ages.collect::<forebay_core::Result<Vec<_>>>()
+        });
+        let seen = seen.unwrap();
+        let new = seen.iter().filter(|age| **age >= 0).count();
+        assert!([0, keys.len()].contains(&new), "{new} of {} are new", keys.len());
+        changes += usize::from(is_new != (new > 0));
+        is_new = new > 0;
+    }
+    changes
+}
+
+async fn alter(parts: &PushParts, live: u32) {
+    parts.make_live("users", VersionNumber(live)).await.unwrap();
+    assert_eq!(live_of(parts).0, live);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn conditional_changes_that_end_differently_are_told() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    let file = files.text("one.csv", "id,name\nann,pushed\n");
+    let pushing = tokio::spawn({
+        let (parts, ask) = (parts.clone(), replace(&file));
+        // The documents are pushed by then, and the version is not live yet.
+        async move {
+            parts
+                .push(&ask, |told| {
+                    if told.partitions_done == PARTITIONS {
+                        hold()
+                    }
+                })
+                .await
+        }
+    });
+    while !HELD.load(Ordering::SeqCst) {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    // There is no such document in the live version, and one in the other; and the other way round.
+    for (key, met) in [("ann", true), ("old-7", false), ("nobody", true)] {
+        let write = store.upsert(key).set("name", "mine").if_absent().send().await.unwrap();
+        assert_eq!(!matches!(write.result, WriteResult::NotMet(_)), met, "{key}: {write:?}");
+    }
+    HELD.store(false, Ordering::SeqCst);
+    let mut flipped = pushing.await.unwrap().unwrap().flipped;
+    flipped.sort_by_key(|change| change.outcome.sequence);
+    let happened: Vec<_> =
+        flipped.iter().map(|it| it.outcome.verdict == Verdict::Applied).collect();
+    let fresh = reader(&served.address, "users").await;
+    assert_eq!(held(&fresh, "ann"), Some(name("pushed")));
+    assert_eq!(held(&fresh, "old-7"), Some(name("mine")));
+    assert_eq!(happened.len(), 2, "{flipped:?}");
+    assert!(happened.contains(&true) && happened.contains(&false), "{flipped:?}");
+}
+
+static HELD: AtomicBool = AtomicBool::new(false);
+
+/// Holds a push up.
+fn hold() {
+    HELD.store(true, Ordering::SeqCst);
+    while HELD.load(Ordering::SeqCst) {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_outlive_restarts_and_go_one_behind_the_other() {
+    let (world, files) = (World::new(), Files::new());
+    let (mut served, mut parts) = world.start().await;
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    for version in 2..5_u32 {
+        let text = format!("id,name\nann,version {version}\n");
+        let file = files.text(&format!("{version}.csv"), &text);
+        let pushed = parts.push(&replace(&file), quiet).await.unwrap();
+        assert_eq!((pushed.version.0, pushed.documents), (version, 1));
+        assert_eq!(live_of(&parts), (version, vec![version - 1, version]));
+        let fresh = reader(&served.address, "users").await;
+        assert_eq!(held(&fresh, "ann"), Some(name(&format!("version {version}"))));
+        assert_eq!(held(&fresh, "old-7"), None);
+
+        served.end().await;
+        (served, parts) = world.restart(parts.kept.snapshots.clone()).await;
+        let store = served.client().await.store("users").await.unwrap();
+        let value = Value::String(format!("version {version}"));
+        shards_answer(&store, "ann", Some(Some(value))).await;
+        let fresh = reader(&served.address, "users").await;
+        assert_eq!(held(&fresh, "ann"), Some(name(&format!("version {version}"))));
+        let status = served.replica(store.definition().store, is_caught_up).await;
+        assert_eq!(status.partitions.len(), PARTITIONS as usize);
+    }
+    let gone = parts.make_live("users", VersionNumber(2)).await.unwrap_err();
+    assert_eq!(gone.code(), ErrorCode::NotFound, "{gone}");
+    let live = parts.drop_version("users", VersionNumber(4)).await.unwrap_err();
+    assert_eq!(live.code(), ErrorCode::InvalidArgument, "{live}");
+    parts.drop_version("users", VersionNumber(3)).await.unwrap();
+    assert_eq!(live_of(&parts), (4, vec![4]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_are_trimmed_behind_all_versions() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start_with(Some(0)).await;
+    let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
+    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    parts.push(&replace(&files.parts(2)), quiet).await.unwrap();
+    let old = reader(&served.address, "users").await;
+    let write = store.upsert("user-1").set("name", "after").if_absent().send().await.unwrap();
+    assert!(matches!(write.result, WriteResult::NotMet(Some(_))), "{write:?}");
+    let write = store.upsert("late").set("name", "late").send().await.unwrap();
+    for partition in 0..PARTITIONS {
+        let store = store.definition().store;
+        let at = PartitionRef { store, partition: PartitionId(partition) };
+        let end = world.log.bounds(at).await.unwrap().end;
+        let wait = async {
+            // Heartbeats move it on.
+            while world.log.bounds(at).await.unwrap().start < end {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        tokio::time::timeout(LONG, wait).await.expect("the log is not trimmed");
+    }
+    // Both versions begin with snapshots of their own.
+    old.wait_token(&write.token, LONG).await.unwrap();
+    for (live, seen) in [(2, None), (1, Some(name("before")))] {
+        alter(&parts, live).await;
+        answers(&old, "old-7", seen.clone()).await;
+        let fresh = reader(&served.address, "users").await;
+        assert_eq!((held(&fresh, "old-7"), held(&fresh, "late")), (seen, Some(name("late"))));
+        assert_eq!(held(&fresh, "user-1").unwrap().len(), if live == 2 { 7 } else { 1 });
+    }
+    assert_eq!(expected(1).len(), 7);
+    assert!(
+        reader(&served.address, "users").await.get(KeyValue::String("nobody")).unwrap().is_none()
+    );
+}

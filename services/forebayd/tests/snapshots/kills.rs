@@ -1,0 +1,64 @@
+//! Nodes that are killed while they build snapshots, and readers while they fetch them.
+
+use std::path::Path;
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions};
+use forebay_snapshot::SnapshotStore;
+
+use crate::daemon::Daemon;
+use crate::{Held, LONG, assert_holds, reader, spec, write};
+
+const DOCUMENTS: i64 = 300_000;
+
+fn start(data: &Path, snapshots: &str, listen: &str) -> Daemon {
+    let data = data.to_str().unwrap();
+    let snapshots = ["--snapshots", snapshots, "--snapshot-every-s", "1"];
+    Daemon::start(
+        &[&["--data-dir", data, "--durability", "buffered"], &snapshots[..]].concat(),
+        listen,
+    )
+}
+
+/// Chunks that are stored.
+fn chunks(folder: &Path) -> usize {
+    let Ok(entries) = std::fs::read_dir(folder) else { return 0 };
+    let entries = entries.flatten().map(|entry| entry.path());
+    let of = |path: std::path::PathBuf| match path.is_dir() {
+        true => chunks(&path),
+        false => usize::from(path.parent().is_some_and(|folder| folder.ends_with("chunks"))),
+    };
+    entries.map(of).sum()
+}
+
+async fn stored(folder: &Path, wanted: usize) {
+    let wait = async {
+        while chunks(folder) < wanted {
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{} chunks", chunks(folder)));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_builder_that_is_killed_anywhere_leaves_what_counts_and_the_next_one_builds() {
+    let (data, folder) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let url = format!("file://{}", folder.path().display());
+    let mut node = start(data.path(), &url, "127.0.0.1:0");
+    let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
+    let store = client.create_store(&spec()).await.unwrap();
+    let mut held = Held::new();
+    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    for round in 1..=6 {
+        // In the middle of the next build, wherever that is.
+        stored(folder.path(), chunks(folder.path()) + round % 3 + 1).await;
+        let address = node.kill();
+        node = start(data.path(), &url, &address);
+        let keys = DOCUMENTS / 10 * round as i64;
+        token = write(&store, &mut held, keys..keys + 2_000, 10 * round as i64).await;
+    }
+    let snapshots = SnapshotStore::open(&url).unwrap();
+    crate::snapshots(&snapshots, &store, |_| true).await;
+    let begun = reader(&node.address, &snapshots, &token).await;
+    assert_holds(&begun, &held, 0..DOCUMENTS + 2_000);
+}

@@ -1,0 +1,271 @@
+//! Snapshots of a node's shards: built while it is written, over each other; readers and shards
+//! begin with them where the log was trimmed; over kills, and an object store that fails.
+
+#[path = "../daemon/mod.rs"]
+mod daemon;
+mod full_disk;
+mod kills;
+#[path = "../served/mod.rs"]
+mod served;
+#[path = "../small_disk/mod.rs"]
+mod small_disk;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::{
+    Client, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, Store, StoreOptions,
+    StoreSpec, Token, Value,
+};
+use forebay_core::clock::SystemClock;
+use forebay_core::id::{Offset, PartitionId, PartitionRef};
+use forebay_log::{ChangeLog, MemoryLog};
+use forebay_snapshot::{Manifest, SnapshotStore};
+use forebay_snapshot_service::{SnapshotOptions, Snapshots};
+use forebay_testkit::objects::{ObjectFault, TestObjects};
+use forebay_testkit::random::Dice;
+use object_store::path::Path;
+use served::{Served, is_caught_up};
+
+const PARTITIONS: u32 = 2;
+const LONG: Duration = Duration::from_secs(60);
+
+/// What a store should hold.
+type Held = BTreeMap<i64, i64>;
+
+/// A store whose logs are trimmed right behind their newest snapshots.
+fn spec() -> StoreSpec {
+    let number = FieldType::Scalar(ScalarType::Int64);
+    let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", number);
+    spec.options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
+    spec
+}
+
+fn options(every: Duration) -> SnapshotOptions {
+    SnapshotOptions { collect_every: every, ..SnapshotOptions::new(every, 3).unwrap() }
+}
+
+/// Writes these documents, and takes one of a hundred away.
+async fn write(store: &Store, held: &mut Held, keys: std::ops::Range<i64>, add: i64) -> Token {
+    let mut all = Token::new(store.definition().store);
+    let keys: Vec<_> = keys.collect();
+    for keys in keys.chunks(1_000) {
+        let mut batch = store.batch();
+        for key in keys {
+            if (key + add) % 100 == 0 {
+                batch.add(store.delete(*key)).unwrap();
+                held.remove(key);
+            } else {
+                batch.add(store.upsert(*key).set("age", *key + add)).unwrap();
+                held.insert(*key, *key + add);
+            }
+        }
+        let written = batch.send().await.unwrap();
+        assert!(written.results.iter().all(Result::is_ok));
+        all.merge(&written.token).unwrap();
+    }
+    all
+}
+
+/// A reader that begins with snapshots, and has seen all of this token.
+async fn reader(address: &str, snapshots: &SnapshotStore, token: &Token) -> Reader {
+    let snapshots = Some(snapshots.clone());
+    let options = ReaderOptions { snapshots, ..ReaderOptions::new("users") };
+    let reader = Reader::open(address, options).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    reader.wait_token(token, LONG).await.unwrap();
+    reader
+}
+
+fn assert_holds(reader: &Reader, held: &Held, keys: std::ops::Range<i64>) {
+    let field = reader.schema().definition.field("age").unwrap().id;
+    for key in keys {
+        let document = reader.get(KeyValue::Int64(key)).unwrap();
+        let found = document.and_then(|document| document.value(field).cloned());
+        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
+    }
+}
+
+/// The newest snapshot of each partition, once that is as wanted.
+async fn snapshots(
+    store: &SnapshotStore,
+    of: &Store,
+    wanted: impl Fn(&Manifest) -> bool,
+) -> Vec<Manifest> {
+    let mut found = Vec::new();
+    for partition in 0..PARTITIONS {
+        let at = PartitionRef { store: of.definition().store, partition: PartitionId(partition) };
+        let wait = async {
+            loop {
+                if let Ok(Some(newest)) = store.partition(at).newest(None).await
+                    && wanted(&newest)
+                {
+                    return newest;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let newest = tokio::time::timeout(LONG, wait).await;
+        found.push(newest.unwrap_or_else(|_| panic!("no such snapshot of {at}")));
+    }
+    found
+}
+
+async fn trimmed(log: &Arc<dyn ChangeLog>, store: &Store) {
+    let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
+    let wait = async {
+        while log.bounds(at).await.unwrap().start == Offset(0) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("the log is not trimmed");
+}
+
+struct World {
+    log: Arc<dyn ChangeLog>,
+    objects: Arc<TestObjects>,
+    store: SnapshotStore,
+}
+
+impl World {
+    fn new() -> Self {
+        let objects = Arc::new(TestObjects::default());
+        let store = SnapshotStore::of(objects.clone(), Path::from("snapshots"));
+        Self { log: Arc::new(MemoryLog::new(Arc::new(SystemClock))), objects, store }
+    }
+
+    /// A node with shards in this folder, and its keeper of snapshots.
+    async fn start(&self, data: &std::path::Path, every: Duration) -> (Served, Snapshots) {
+        let served = Served::start_with(&self.log, data, Some(self.store.clone())).await;
+        let kept = served.node.keep_snapshots(&served.address, options(every)).unwrap();
+        (served, kept)
+    }
+}
+
+async fn made(client: &Client) -> Store {
+    client.create_store(&spec()).await.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (mut served, kept) = world.start(data.path(), Duration::from_millis(100)).await;
+    let store = made(&served.client().await).await;
+    let mut held = Held::new();
+    write(&store, &mut held, 0..6_000, 0).await;
+    let first = snapshots(&world.store, &store, |newest| newest.base.documents > 2_000).await;
+    let mut token = Token::new(store.definition().store);
+    for round in 1..4 {
+        token = write(&store, &mut held, 100 * round..100 * round + 200, 100_000 * round).await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    let places: Vec<_> = first.iter().map(|manifest| manifest.progress.offset_applied).collect();
+    let newest = snapshots(&world.store, &store, |newest| {
+        let before = places[newest.at.partition.0 as usize];
+        !newest.deltas.is_empty() && newest.progress.offset_applied > before
+    });
+    assert!(newest.await.iter().all(|newest| newest.delta_documents() < 3_000));
+    trimmed(&world.log, &store).await;
+    let begun = reader(&served.address, &world.store, &token).await;
+    assert_holds(&begun, &held, 0..6_100);
+    let counts = begun.status().partitions.iter().map(|at| at.counts.bootstraps).sum::<u64>();
+    assert_eq!(counts, u64::from(PARTITIONS));
+
+    // Without a way to the snapshots a reader begins with the shards themselves.
+    let bare = Reader::open(&served.address, ReaderOptions::new("users")).await.unwrap();
+    bare.await_ready(LONG).await.unwrap();
+    bare.wait_token(&token, LONG).await.unwrap();
+    assert_holds(&bare, &held, 0..6_100);
+    drop(bare);
+
+    // The shards are lost with their disk.
+    served.end().await;
+    drop((served, kept, begun));
+    let other = tempfile::tempdir().unwrap();
+    let (served, _kept) = world.start(other.path(), Duration::from_secs(3_600)).await;
+    let replica = served.replica(store.definition().store, is_caught_up).await;
+    assert!(replica.partitions.iter().all(|at| at.counts.bootstraps == 1), "{replica:?}");
+    let store = served.client().await.store("users").await.unwrap();
+    let ordered = store.ordered().unwrap();
+    let field = store.definition().field("age").unwrap().id;
+    for key in 0..6_100 {
+        let found = ordered.get(&forebay::Read::local(), key).await.unwrap();
+        let found = found.and_then(|found| found.value(field).cloned());
+        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
+    }
+    // And it goes on from there.
+    let token = write(&store, &mut held, 5_900..6_200, 7).await;
+    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..6_200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn deltas_are_folded_into_an_image_and_what_is_no_longer_kept_goes() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, kept) = world.start(data.path(), Duration::from_millis(50)).await;
+    let store = made(&served.client().await).await;
+    let mut held = Held::new();
+    write(&store, &mut held, 0..2_000, 0).await;
+    let first = snapshots(&world.store, &store, |newest| newest.base.documents > 900).await;
+    // More than a third of the documents, a few at a time.
+    for round in 1..12 {
+        write(&store, &mut held, 90 * round..90 * round + 90, 1_000 * round).await;
+        tokio::time::sleep(Duration::from_millis(80)).await;
+    }
+    let place = first[0].base.progress.offset_applied;
+    snapshots(&world.store, &store, |newest| {
+        newest.at.partition.0 > 0 || newest.base.progress.offset_applied > place
+    })
+    .await;
+    // Until none counts that has the first image.
+    let expired = kept.counts().expired;
+    let wait = async {
+        while kept.counts().expired < expired + 10 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("none expires");
+    assert_eq!(kept.counts().chunks_removed, 0, "behind the grace alone");
+    world.objects.pass(Duration::from_secs(25 * 3_600));
+    let wait = async {
+        while kept.counts().chunks_removed == 0 || kept.counts().removed == 0 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let gone = tokio::time::timeout(LONG, wait).await;
+    gone.unwrap_or_else(|_| panic!("nothing goes: {:?}", kept.counts()));
+    let token = write(&store, &mut held, 0..100, 77).await;
+    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..2_100);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_object_store_that_fails_costs_builds_and_nothing_else() {
+    let world = World::new();
+    let dice = parking_lot::Mutex::new(Dice::new(9));
+    world.objects.decide(Some(Arc::new(move |_: &str, _| {
+        let mut dice = dice.lock();
+        dice.chance(5).then(|| {
+            let faults = [ObjectFault::Refused, ObjectFault::LostAnswer, ObjectFault::Cut];
+            *dice.pick(&[&faults[..], &[ObjectFault::Changed]].concat())
+        })
+    })));
+    let data = tempfile::tempdir().unwrap();
+    let (served, kept) = world.start(data.path(), Duration::from_millis(20)).await;
+    let store = made(&served.client().await).await;
+    let mut held = Held::new();
+    let mut token = write(&store, &mut held, 0..3_000, 0).await;
+    for round in 1..20 {
+        token = write(&store, &mut held, 100 * round..100 * round + 50, round).await;
+        tokio::time::sleep(Duration::from_millis(60)).await;
+    }
+    let wait = async {
+        while kept.counts().built < 6 || kept.counts().failed < 3 {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{:?}", kept.counts()));
+    // The reader meets the same faults.
+    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..3_100);
+}

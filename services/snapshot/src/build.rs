@@ -1,0 +1,325 @@
+//! One snapshot of one partition: from a frozen shard into the object store, whole or as a delta
+//! over the one before.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_core::key_order::KeyOrder;
+use forebay_core::limits::{COPY_STREAM_BYTES, SNAPSHOT_CHUNK_BYTES, SNAPSHOT_DELTAS_MAX};
+use forebay_core::schema::Definition;
+use forebay_core::state_rows::Resumed;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::follow_version;
+use forebay_snapshot::{
+    BaseLayer, ChunkHash, ChunkId, ChunkUpload, DeltaBlocks, DeltaLayer, FrozenShard, ImageBuilder,
+    ImageState, ImageUpload, Manifest, PartitionSnapshots, Progress, in_place,
+};
+use forebay_wire::shard_copy::block_rows;
+use tokio::runtime::Handle;
+use tokio::time::Instant;
+use tonic::transport::{Channel, Endpoint};
+use tracing::info;
+
+use crate::changed::changed_keys;
+use crate::keeper::SnapshotParts;
+
+/// A new image takes the place of the old one and its deltas once these name more than one of so
+/// many of its documents.
+const FOLD_SHARE: u64 = 3;
+/// Longest wait for a connection to a replicator.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// What is built, and where.
+pub(crate) struct Build<'b> {
+    pub parts: &'b SnapshotParts,
+    pub to: PartitionSnapshots,
+    /// The definitions of the store, by ascending version.
+    pub definitions: Vec<Definition>,
+    /// What is before this offset of the log has to be in it.
+    pub at_least: Offset,
+}
+
+/// What a build has come to.
+#[derive(Debug)]
+pub(crate) enum Built {
+    /// A snapshot, which counts.
+    New(Manifest),
+    /// Nothing: this one is of the same position.
+    Same(Manifest),
+    /// Nothing: the replicator has not applied as much as there was to be.
+    Behind,
+}
+
+/// All definitions of a store that are known here, by ascending version.
+pub(crate) fn definitions_of(parts: &SnapshotParts, store: StoreId) -> Vec<Definition> {
+    let catalog = parts.catalog.catalog();
+    let history = catalog.store(store).map(|history| {
+        history.versions().map(|schema| schema.definition.clone()).collect::<Vec<_>>()
+    });
+    history.unwrap_or_default()
+}
+
+impl Build<'_> {
+    fn newest(&self) -> Result<&Definition> {
+        self.definitions.last().ok_or_else(|| Error::not_found("the store has no definition"))
+    }
+
+    /// Builds a snapshot of what the shard is now, publishes and verifies it.
+    ///
+    /// # Errors
+    /// Those of the replicator, of the log and of the object store; `LimitExceeded` without memory.
+    /// No snapshot counts then that did not before.
+    pub async fn run(self) -> Result<Built> {
+        let began = Instant::now();
+        let (at, parts) = (self.to.partition(), self.parts);
+        let store = self.newest()?.name.clone();
+        let known = Arc::new(self.to.known_chunks().await?);
+        let home = PartitionRef { store: self.newest()?.versions.home(), ..at };
+        let address = parts.replicators.address(home).await?;
+        let bytes_per_second = parts.options.bytes_per_second;
+        let channel = connect(&address)?;
+        let mut shard =
+            FrozenShard::freeze(channel, &store, Some(at.store), at.partition, bytes_per_second)
+                .await?;
+        let built = self.built(&mut shard, known).await;
+        shard.end().await;
+        let manifest = match built? {
+            Built::New(manifest) => manifest,
+            nothing => return Ok(nothing),
+        };
+        // What it names may have gone otherwise (proto/spec/snapshot.md).
+        let longest = parts.options.grace / 2;
+        if began.elapsed() > longest {
+            let message = format!(
+                "a snapshot took more than {} s, half of the grace; raise the grace",
+                longest.as_secs()
+            );
+            return Err(Error::unavailable(message).with_partition(at.partition));
+        }
+        self.to.publish(&manifest).await?;
+        info!(
+            %at, store, snapshot = %manifest.name(), deltas = manifest.deltas.len(),
+            "a snapshot is verified"
+        );
+        Ok(Built::New(manifest))
+    }
+
+    async fn built(
+        &self,
+        shard: &mut FrozenShard,
+        known: Arc<HashMap<ChunkHash, ChunkId>>,
+    ) -> Result<Built> {
+        let at = shard.partition();
+        if at != self.to.partition() {
+            return Err(Error::unavailable("the store was made anew; its snapshot is built later"));
+        }
+        let (log_id, position) = (shard.log_id(), shard.position()?);
+        if self.at_least > Offset(0) && shard.state().await?.state.offset_applied < self.at_least {
+            return Ok(Built::Behind);
+        }
+        let before = self.to.newest(Some(log_id)).await?;
+        let before = match before {
+            Some(before) if before.progress.position >= position => return Ok(Built::Same(before)),
+            before => before,
+        };
+        let id = self.parts.entropy.next_u64()?;
+        let upload = ChunkUpload::new(self.to.clone(), id, known);
+        let (partitions, store) = (self.newest()?.partitions, self.newest()?.name.clone());
+        let layers = match before {
+            Some(before) => self.delta(shard, before, upload).await?,
+            None => self.base(shard, upload).await?,
+        };
+        let Layers { state, base, deltas } = layers;
+        let progress = Progress::from(&state.state);
+        let seen = |definition: &&Definition| definition.version <= progress.schema_version;
+        let definitions = self.definitions.iter().filter(seen).cloned().collect();
+        let manifest =
+            Manifest { id, at, partitions, store, log_id, progress, definitions, base, deltas };
+        Ok(Built::New(manifest))
+    }
+
+    /// The whole of the shard as an image.
+    async fn base(&self, shard: &mut FrozenShard, upload: ChunkUpload) -> Result<Layers> {
+        let definition = self.newest()?;
+        let (order, partitions) = (KeyOrder::of(definition), definition.partitions);
+        let (memory_bytes, seed) =
+            (self.parts.options.memory_bytes, self.parts.entropy.next_u64()?);
+        let at = self.to.partition();
+        let builder = ImageBuilder::new(&self.definitions, at, partitions, seed, memory_bytes)?;
+        write_base(shard, builder, upload, order, (at, partitions)).await
+    }
+
+    /// What has changed since a snapshot, over its layers; the whole, where that is too much or
+    /// cannot be told.
+    async fn delta(
+        &self,
+        shard: &mut FrozenShard,
+        before: Manifest,
+        mut upload: ChunkUpload,
+    ) -> Result<Layers> {
+        let state = shard.state().await?;
+        let most = (before.base.documents / FOLD_SHARE).saturating_sub(before.delta_documents());
+        let is_dropped = self.dropped(&before) < state.state.drop_all_count;
+        let is_too_much = most == 0 || before.deltas.len() >= SNAPSHOT_DELTAS_MAX;
+        let keys = match is_dropped || is_too_much {
+            true => None,
+            false => self.changed(shard, &before, &state, most).await?,
+        };
+        let Some(keys) = keys else { return self.base(shard, upload).await };
+        let order = KeyOrder::of(self.newest()?);
+        let keys: Vec<_> = keys.into_iter().collect();
+        let state = ImageState::of_shard(&state);
+        let delta = write_delta(shard, &keys, &state, &mut upload, order).await?;
+        upload.finish().await?;
+        let mut deltas = before.deltas;
+        deltas.push(delta);
+        Ok(Layers { state, base: before.base, deltas })
+    }
+
+    /// How often all documents had been dropped at a snapshot.
+    fn dropped(&self, before: &Manifest) -> u32 {
+        before.definitions.last().map_or(0, |definition| definition.drop_all_count)
+    }
+
+    async fn changed(
+        &self,
+        shard: &FrozenShard,
+        before: &Manifest,
+        state: &Resumed,
+        most: u64,
+    ) -> Result<Option<BTreeSet<Vec<u8>>>> {
+        let offsets = before.progress.offset_applied..state.state.offset_applied;
+        let order = KeyOrder::of(self.newest()?);
+        let most = usize::try_from(most).unwrap_or(usize::MAX);
+        let log = follow_version(Arc::clone(&self.parts.log), self.newest()?);
+        let changed =
+            changed_keys(&*log, shard.partition(), shard.log_id(), order, offsets, most).await;
+        changed.or_else(|error| match error.code() {
+            // It was trimmed: the whole it is.
+            ErrorCode::TokenLost => Ok(None),
+            _ => Err(error),
+        })
+    }
+}
+
+/// What a manifest consists of.
+struct Layers {
+    state: ImageState,
+    base: BaseLayer,
+    deltas: Vec<DeltaLayer>,
+}
+
+pub(crate) fn connect(address: &str) -> Result<Channel> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        .map_err(|_| Error::internal(format!("a replicator says that it is at `{address}`")))?;
+    let endpoint = endpoint
+        .connect_timeout(CONNECT_WAIT)
+        .initial_stream_window_size(COPY_STREAM_BYTES)
+        .initial_connection_window_size(COPY_STREAM_BYTES);
+    Ok(endpoint.connect_lazy())
+}
+
+async fn write_base(
+    shard: &mut FrozenShard,
+    mut builder: ImageBuilder,
+    upload: ChunkUpload,
+    order: KeyOrder,
+    (at, partitions): (PartitionRef, PartitionCount),
+) -> Result<Layers> {
+    let resumed = builder.take_shard(shard, order).await?;
+    if (resumed.state.partition, resumed.state.partitions) != (at, partitions) {
+        return Err(Error::corrupt("a replicator sends the shard of another partition"));
+    }
+    let state = ImageState::of_shard(&resumed);
+    let base = store_image(builder, &state, upload).await?;
+    Ok(Layers { state, base, deltas: Vec::new() })
+}
+
+/// Stores an image, of this state.
+pub(crate) async fn store_image(
+    builder: ImageBuilder,
+    state: &ImageState,
+    mut upload: ChunkUpload,
+) -> Result<BaseLayer> {
+    let runtime = Handle::current();
+    let (documents, chunks) = in_place(|| {
+        let mut image = ImageUpload::new(&mut upload, runtime);
+        let built = builder.write(state, &mut image)?;
+        Ok::<_, Error>((built.documents, image.finish()?))
+    })?;
+    upload.finish().await?;
+    Ok(BaseLayer { progress: Progress::from(&state.state), documents, chunks })
+}
+
+/// The rows of these keys, which ascend, and the state with them.
+async fn write_delta(
+    shard: &mut FrozenShard,
+    keys: &[Vec<u8>],
+    state: &ImageState,
+    upload: &mut ChunkUpload,
+    order: KeyOrder,
+) -> Result<DeltaLayer> {
+    let mut delta = Delta { order, blocks: DeltaBlocks::default(), written: 0, deleted: 0 };
+    let (mut rest, mut rows) = (keys, Vec::new());
+    while !rest.is_empty() {
+        let (answered, block) = shard.rows_of(rest).await?;
+        for full in delta.take(&rest[..answered], &block)? {
+            rows.push(upload.put(full).await?);
+        }
+        rest = &rest[answered..];
+    }
+    if let Some(last) = delta.blocks.take() {
+        rows.push(upload.put(last).await?);
+    }
+    let mut state_chunks = Vec::new();
+    for chunk in state.encode()?.chunks(SNAPSHOT_CHUNK_BYTES) {
+        state_chunks.push(upload.put(chunk.to_vec().into()).await?);
+    }
+    let Delta { written, deleted, .. } = delta;
+    let progress = Progress::from(&state.state);
+    Ok(DeltaLayer { progress, written, deleted, rows, state: state_chunks })
+}
+
+/// The rows of a delta that is written.
+struct Delta {
+    order: KeyOrder,
+    blocks: DeltaBlocks,
+    written: u64,
+    deleted: u64,
+}
+
+impl Delta {
+    /// Takes over what a shard answers about these keys: rows in the order of the keys, and none
+    /// for those that are not there. Answers chunks that are full.
+    fn take(&mut self, keys: &[Vec<u8>], block: &[u8]) -> Result<Vec<Bytes>> {
+        let (mut keys, mut full) = (keys.iter(), Vec::new());
+        for row in block_rows(block) {
+            let (key, row) = row?;
+            loop {
+                let asked = keys.next().ok_or_else(|| {
+                    Error::corrupt("a replicator sends rows that nobody asked for")
+                })?;
+                let is_it = asked == key;
+                full.extend(self.push(asked, is_it.then_some(row))?);
+                if is_it {
+                    break;
+                }
+            }
+        }
+        for key in keys {
+            full.extend(self.push(key, None)?);
+        }
+        Ok(full)
+    }
+
+    fn push(&mut self, stored: &[u8], row: Option<&[u8]>) -> Result<Option<Bytes>> {
+        match row {
+            Some(_) => self.written += 1,
+            None => self.deleted += 1,
+        }
+        Ok(self.blocks.push(self.order.identity(stored)?.as_bytes(), row))
+    }
+}

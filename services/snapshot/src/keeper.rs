@@ -1,0 +1,327 @@
+//! Keeps the snapshots of all partitions that this process has: builds them in time, lets the older
+//! ones expire, collects what nobody needs, and trims the logs behind them.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::backoff::Backoff;
+use forebay_core::catalog::Catalog;
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{LogId, Offset, PartitionRef, StoreId};
+use forebay_core::limits::{SNAPSHOT_COLLECT_MS, SNAPSHOT_GRACE_MS, SNAPSHOT_MEMORY_MIB};
+use forebay_core::schema::Definition;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::{Bounds, CatalogFollower, ChangeLog, Membership, find_log_id};
+use forebay_snapshot::{Listed, PartitionSnapshots, SnapshotStore};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+use tracing::{debug, info, warn};
+
+use crate::build::{Build, Built, definitions_of};
+use crate::counts::SnapshotCounts;
+use crate::source::FindReplicator;
+
+/// First and longest wait behind a build that failed.
+const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
+/// Builds of a partition that fail one behind the other before that is worth a warning.
+const FAILURES_TOLD: u32 = 3;
+/// Longest wait for the catalog to fold what is in the control log.
+const CATALOG_WAIT: Duration = Duration::from_secs(10);
+/// How often it is looked what this process has.
+const LOOK_EVERY: Duration = Duration::from_millis(500);
+
+/// How snapshots are kept.
+#[derive(Clone, Debug)]
+pub struct SnapshotOptions {
+    /// Time between two snapshots of a partition.
+    pub every: Duration,
+    /// How many of a partition count; the older ones expire.
+    pub keep: usize,
+    /// How long what expired stays for those who have begun with it; twice as long as a build may
+    /// take.
+    pub grace: Duration,
+    /// Time between two collections of a partition.
+    pub collect_every: Duration,
+    /// Partitions that are built at the same time.
+    pub builds_max: usize,
+    /// Bytes of memory that one build may take for its image.
+    pub memory_bytes: u64,
+    /// Most bytes in a second that a build asks its replicator for; 0: as fast as it goes.
+    pub bytes_per_second: u64,
+}
+
+impl SnapshotOptions {
+    /// So often, and so many of a partition; one build at a time, of 4 GiB at most, as fast as its
+    /// replicator sends. What expired goes after a day, looked for once an hour.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for no time between two, or none to keep.
+    pub fn new(every: Duration, keep: usize) -> Result<Self> {
+        if every.is_zero() || keep == 0 {
+            let message = "snapshots need some time between them, and one to be kept";
+            return Err(Error::invalid_argument(message));
+        }
+        Ok(Self {
+            every,
+            keep,
+            grace: Duration::from_millis(SNAPSHOT_GRACE_MS),
+            collect_every: Duration::from_millis(SNAPSHOT_COLLECT_MS),
+            builds_max: 1,
+            memory_bytes: SNAPSHOT_MEMORY_MIB << 20,
+            bytes_per_second: 0,
+        })
+    }
+}
+
+/// What the keeper of snapshots works with.
+#[derive(Clone)]
+pub struct SnapshotParts {
+    /// The change log, to read what has changed and to be trimmed.
+    pub log: Arc<dyn ChangeLog>,
+    /// Follower of the control log.
+    pub catalog: Arc<CatalogFollower>,
+    /// Ids, and the jitter of back-offs.
+    pub entropy: Arc<dyn Entropy>,
+    /// Which partitions are this process's.
+    pub membership: Arc<dyn Membership>,
+    /// Where shards are.
+    pub replicators: Arc<dyn FindReplicator>,
+    /// Where snapshots go.
+    pub snapshots: SnapshotStore,
+    /// How.
+    pub options: SnapshotOptions,
+}
+
+impl SnapshotParts {
+    /// Waits until the catalog has folded all that the control log holds now.
+    pub(crate) async fn catch_up(&self) -> Result<()> {
+        let end = self.log.bounds(PartitionRef::CONTROL).await?.end;
+        self.catalog.wait_applied(end, CATALOG_WAIT).await
+    }
+}
+
+/// Keeps the snapshots of the partitions that are this process's. Dropping it ends that.
+pub struct Snapshots {
+    counts: Arc<Mutex<SnapshotCounts>>,
+    keeper: tokio::task::JoinHandle<()>,
+}
+
+impl Snapshots {
+    /// Begins to keep them, on the current runtime, which must have several threads.
+    pub fn keep(parts: SnapshotParts) -> Self {
+        let counts = Arc::new(Mutex::default());
+        let room = Arc::new(Semaphore::new(parts.options.builds_max.max(1)));
+        let keeper = Keeper { parts, counts: Arc::clone(&counts), room };
+        Self { counts, keeper: tokio::spawn(keeper.run()) }
+    }
+
+    /// What was done so far.
+    pub fn counts(&self) -> SnapshotCounts {
+        *self.counts.lock()
+    }
+}
+
+impl Drop for Snapshots {
+    fn drop(&mut self) {
+        self.keeper.abort();
+    }
+}
+
+#[derive(Clone)]
+struct Keeper {
+    parts: SnapshotParts,
+    counts: Arc<Mutex<SnapshotCounts>>,
+    /// Builds that may be under way.
+    room: Arc<Semaphore>,
+}
+
+impl Keeper {
+    async fn run(self) {
+        let mut kept: BTreeSet<PartitionRef> = BTreeSet::new();
+        let mut tasks: JoinSet<PartitionRef> = JoinSet::new();
+        loop {
+            let living: BTreeSet<_> = self.partitions();
+            let catalog = self.parts.catalog.catalog();
+            let stores: BTreeSet<StoreId> =
+                living.iter().map(|at| catalog.home_of(at.store)).collect();
+            if let Err(error) = self.parts.membership.take_part(&stores) {
+                debug!(%error, "takes no part in the stores yet");
+            }
+            let assigned = self.parts.membership.assigned().borrow().clone();
+            for at in living.into_iter().filter(|at| assigned.has(home_of(&catalog, *at))) {
+                if kept.insert(at) {
+                    tasks.spawn(self.clone().keep_partition(at));
+                }
+            }
+            while let Some(ended) = tasks.try_join_next() {
+                if let Ok(at) = ended {
+                    kept.remove(&at);
+                }
+            }
+            self.parts.membership.note_held(&assigned);
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    }
+
+    /// All partitions of living stores, of each version of their documents.
+    fn partitions(&self) -> BTreeSet<PartitionRef> {
+        let catalog = self.parts.catalog.catalog();
+        let of = |definition: &Definition| {
+            let store = definition.store;
+            definition
+                .partitions
+                .partitions()
+                .map(move |partition| PartitionRef { store, partition })
+        };
+        catalog.kept().flat_map(|schema| of(&schema.definition)).collect()
+    }
+
+    fn is_ours(&self, at: PartitionRef) -> bool {
+        let (is_living, catalog) = (self.partitions().contains(&at), self.parts.catalog.catalog());
+        is_living && self.parts.membership.assigned().borrow().has(home_of(&catalog, at))
+    }
+
+    /// Keeps one partition for as long as it is this process's.
+    async fn keep_partition(self, at: PartitionRef) -> PartitionRef {
+        let to = self.parts.snapshots.partition(at);
+        let mut backoff = Backoff::new(RETRY_WAIT.0, RETRY_WAIT.1);
+        let mut next_collection = Instant::now();
+        let (mut next_build, mut failures) = (Instant::now(), 0);
+        while self.is_ours(at) {
+            if Instant::now() < next_build {
+                tokio::time::sleep(LOOK_EVERY.min(next_build - Instant::now())).await;
+                continue;
+            }
+            let built = self.build(&to).await;
+            self.counts.lock().note_build(&built);
+            next_build = Instant::now()
+                + match built {
+                    Ok(_) => {
+                        backoff.reset();
+                        failures = 0;
+                        self.parts.options.every
+                    }
+                    Err(error) => {
+                        failures += 1;
+                        // A store that was made just now has no shards yet.
+                        match failures < FAILURES_TOLD {
+                            true => debug!(%at, %error, "no snapshot was built"),
+                            false => {
+                                warn!(%at, %error, "no snapshot was built; the one before counts");
+                            }
+                        }
+                        backoff.next_wait(&*self.parts.entropy)
+                    }
+                };
+            if let Err(error) = self.tidy(&to, &mut next_collection).await {
+                warn!(%at, %error, "older snapshots stay for now");
+            }
+        }
+        at
+    }
+
+    /// Builds one snapshot, if there is anything new.
+    async fn build(&self, to: &PartitionSnapshots) -> Result<bool> {
+        let room = self.room.acquire().await;
+        let definitions = definitions_of(&self.parts, to.partition().store);
+        let build = Build { parts: &self.parts, to: to.clone(), definitions, at_least: Offset(0) };
+        let built = build.run().await;
+        drop(room);
+        Ok(matches!(built?, Built::New(_)))
+    }
+
+    /// Lets go of what is older than it has to be.
+    async fn tidy(&self, to: &PartitionSnapshots, next_collection: &mut Instant) -> Result<()> {
+        let options = &self.parts.options;
+        let mut counting = to.list().await?;
+        counting.retain(Listed::counts);
+        // Of a log that was replaced too: by when they were published.
+        counting.sort_by_key(|listed| (listed.published, listed.name));
+        let surplus = counting.len().saturating_sub(options.keep.max(1));
+        for listed in &counting[..surplus] {
+            to.expire(listed.name).await?;
+            self.counts.lock().expired += 1;
+        }
+        self.trim(to).await?;
+        if Instant::now() >= *next_collection {
+            let collected = to.collect(options.grace).await?;
+            self.counts.lock().note_collected(&collected);
+            *next_collection = Instant::now() + options.collect_every;
+        }
+        Ok(())
+    }
+
+    /// Trims the log behind the newest snapshots of all versions of the documents, as far as the
+    /// store wants to.
+    async fn trim(&self, to: &PartitionSnapshots) -> Result<()> {
+        let catalog = self.parts.catalog.catalog();
+        let at = home_of(&catalog, to.partition());
+        let newest = catalog.store(at.store).and_then(|history| history.newest().cloned());
+        let Some(definition) = newest.map(|schema| schema.definition.clone()) else {
+            return Ok(());
+        };
+        let Some(window_us) = definition.options.log_window_us else { return Ok(()) };
+        let bounds = self.parts.log.bounds(at).await?;
+        let mut all = Vec::new();
+        for version in definition.versions.all() {
+            let kept_as = PartitionRef { store: version.kept_as, ..at };
+            let of_version = self.parts.snapshots.partition(kept_as);
+            let Some(until) = self.trims_until(&of_version, bounds, window_us).await? else {
+                return Ok(());
+            };
+            all.push(until);
+        }
+        let Some((before, log_id)) = all.into_iter().min() else { return Ok(()) };
+        if before <= bounds.start {
+            return Ok(());
+        }
+        let kept = Bounds { start: before, ..bounds };
+        if find_log_id(&*self.parts.log, at, kept).await? != Some(log_id) {
+            return Ok(());
+        }
+        match self.parts.log.trim(at, before).await {
+            Err(error) if error.code() == ErrorCode::Unsupported => Ok(()),
+            Err(error) => Err(error),
+            Ok(()) => {
+                info!(%at, %before, "the log is trimmed behind its snapshots");
+                self.counts.lock().trimmed += 1;
+                Ok(())
+            }
+        }
+    }
+
+    /// Up to where these snapshots let the log go, and which log that is.
+    async fn trims_until(
+        &self,
+        of: &PartitionSnapshots,
+        bounds: Bounds,
+        window_us: i64,
+    ) -> Result<Option<(Offset, LogId)>> {
+        let Some(newest) = of.newest(None).await? else { return Ok(None) };
+        if newest.progress.offset_applied > bounds.end {
+            return Ok(None);
+        }
+        // The window ends at a snapshot: so the log and it make what was, from its position on.
+        let from = newest.progress.partition_time.as_micros().saturating_sub(window_us);
+        let mut before = None;
+        for listed in of.list().await?.into_iter().filter(Listed::counts) {
+            if listed.name.log_id != newest.log_id {
+                continue;
+            }
+            let manifest = of.read(listed.name).await?;
+            if manifest.progress.partition_time.as_micros() <= from {
+                before = before.max(Some(manifest.progress.offset_applied));
+            }
+        }
+        // What stays tells which log it is: the entry before the snapshot's end does.
+        Ok(before.map(|before| (Offset(before.0.saturating_sub(1)), newest.log_id)))
+    }
+}
+
+/// The partition of the store that a version of its documents is of.
+fn home_of(catalog: &Catalog, at: PartitionRef) -> PartitionRef {
+    PartitionRef { store: catalog.home_of(at.store), ..at }
+}

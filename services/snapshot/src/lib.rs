@@ -1,0 +1,30 @@
+//! The snapshot service: what it takes to have, for each partition, a verified snapshot in an
+//! object store, and no more of its log than the store wants to keep.
+//!
+//! It reads the shards of replicators by the copy protocol, so no writer and no reader waits for
+//! it, and what has changed since the last snapshot from the log. Rules: `proto/spec/snapshot.md`.
+
+mod backup;
+mod build;
+mod changed;
+mod counts;
+mod define;
+mod keeper;
+mod new_store;
+mod new_version;
+mod push;
+mod records;
+mod restore;
+mod service;
+mod source;
+
+pub use backup::{BackupParts, backup_store};
+pub use counts::SnapshotCounts;
+pub use keeper::{SnapshotOptions, SnapshotParts, Snapshots};
+pub use push::{
+    ColumnNames, FlippedChange, Format, Push, PushLimits, PushParts, PushProgress, PushService,
+    Pushed,
+};
+pub use restore::{PointInTime, RestoredStore};
+pub use service::BackupService;
+pub use source::FindReplicator;

@@ -1,0 +1,314 @@
+//! What the columns of a file mean to a store: which is the key, which are fields, and whether
+//! their types fit.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options};
+use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
+use forebay_core::id::{FieldId, PartitionId, Sequence};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::partition::partition_of;
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, ScalarType, VectorType};
+use forebay_core::{Error, Result};
+
+use super::cells::{cell, key_bytes};
+
+/// How the columns of files are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ColumnNames {
+    /// The one that holds the primary key.
+    pub key: String,
+    /// Those that are passed over.
+    pub ignored: BTreeSet<String>,
+}
+
+/// One column that is read.
+struct Column {
+    place: usize,
+    name: String,
+    field_type: FieldType,
+}
+
+impl Column {
+    /// Its cells in a batch, as those of its field's type.
+    fn cells(&self, batch: &RecordBatch) -> Result<ArrayRef> {
+        let from = batch.column(self.place);
+        let to = arrow_type(self.field_type, from.data_type());
+        let options = CastOptions { safe: false, ..CastOptions::default() };
+        cast_with_options(from, &to, &options).map_err(|error| {
+            let message = format!("a value is no {}: {error}", self.field_type);
+            Error::invalid_argument(message).with_field(&self.name)
+        })
+    }
+}
+
+/// A row that was read: its document, and where that belongs.
+pub(crate) struct ReadRow {
+    pub partition: PartitionId,
+    pub change: Change,
+}
+
+/// The columns of a file, as a store has them.
+pub(crate) struct Columns<'d> {
+    definition: &'d Definition,
+    key: Column,
+    partition_key: Option<Column>,
+    /// By ascending id.
+    fields: BTreeMap<FieldId, Column>,
+}
+
+impl<'d> Columns<'d> {
+    /// Finds each column of a file among a store's fields.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a column that is none of the store's, or of a type that does not fit,
+    /// and where the key is missing.
+    pub(crate) fn of(
+        schema: &Schema,
+        definition: &'d Definition,
+        names: &ColumnNames,
+    ) -> Result<Self> {
+        let missing = |what: &str, name: &str| {
+            let message = format!("there is no column `{name}`, which is to hold the {what}");
+            Error::invalid_argument(message)
+        };
+        let (mut key, mut partition_key, mut fields) = (None, None, BTreeMap::new());
+        if schema.column_with_name(&names.key).is_none() {
+            return Err(missing("key", &names.key));
+        }
+        for (place, column) in schema.fields().iter().enumerate() {
+            let name = column.name();
+            let of = |field_type| {
+                check_type(column, field_type)?;
+                Ok::<_, Error>(Column { place, name: name.clone(), field_type })
+            };
+            let is_key = *name == names.key;
+            if is_key {
+                key = Some(of(scalar_of(definition.key_type))?);
+            }
+            match definition.field(name) {
+                Some(field) if Some(field.id) == definition.partition_key => {
+                    partition_key = Some(of(field.field_type)?);
+                }
+                Some(_) if names.ignored.contains(name) => {}
+                Some(field) => {
+                    if fields.insert(field.id, of(field.field_type)?).is_some() {
+                        let message = "two columns of one field; ignore one of them";
+                        return Err(Error::invalid_argument(message).with_field(name));
+                    }
+                }
+                None if is_key || names.ignored.contains(name) => {}
+                None => return Err(no_field(name, definition)),
+            }
+        }
+        let key = key.ok_or_else(|| missing("key", &names.key))?;
+        let declared = definition.partition_key.and_then(|id| definition.field_by_id(id));
+        if let (Some(field), None) = (declared, &partition_key) {
+            return Err(missing("partition key", &field.name));
+        }
+        Ok(Self { definition, key, partition_key, fields })
+    }
+
+    /// The places of the columns that are read.
+    pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
+        let keys = std::iter::once(&self.key).chain(&self.partition_key);
+        keys.chain(self.fields.values()).map(|column| column.place)
+    }
+
+    /// Reads the rows of a batch, the first of which has this number among all that are read.
+    ///
+    /// # Errors
+    /// `InvalidArgument` and `LimitExceeded` for a row that the store cannot have, by its number in
+    /// the batch; those of `visit`.
+    pub(crate) fn rows(
+        &self,
+        batch: &RecordBatch,
+        first: u64,
+        mut visit: impl FnMut(ReadRow) -> Result<()>,
+    ) -> Result<(), (usize, Error)> {
+        let whole = |error| (0, error);
+        let keys = self.key.cells(batch).map_err(whole)?;
+        let partition_keys = self.partition_key.as_ref().map(|column| column.cells(batch));
+        let partition_keys = partition_keys.transpose().map_err(whole)?;
+        let fields = self.fields.iter().map(|(id, column)| Ok((*id, column, column.cells(batch)?)));
+        let fields: Vec<_> = fields.collect::<Result<_>>().map_err(whole)?;
+        for row in 0..batch.num_rows() {
+            let read = || {
+                let (key, partition) = self.identity(&keys, partition_keys.as_ref(), row)?;
+                let mut changes = Vec::with_capacity(fields.len());
+                for (field, column, cells) in &fields {
+                    let value = cell(cells, column.field_type, row)
+                        .map_err(|error| error.with_field(&column.name))?;
+                    let op = FieldOp::Set(value);
+                    // What is null in a file is a field that the document does not have.
+                    if op != FieldOp::Set(None) {
+                        changes.push(FieldChange { field: *field, op, ttl_us: None });
+                    }
+                }
+                let change = Change {
+                    sequence: Sequence(first + row as u64 + 1),
+                    key,
+                    verb: Verb::Put,
+                    fields: changes,
+                    condition: Some(Condition::IfAbsent),
+                    ttl_us: None,
+                };
+                change.check(self.definition)?;
+                Ok(ReadRow { partition, change })
+            };
+            read().and_then(&mut visit).map_err(|error| (row, error))?;
+        }
+        Ok(())
+    }
+
+    fn identity(
+        &self,
+        keys: &ArrayRef,
+        partition_keys: Option<&ArrayRef>,
+        row: usize,
+    ) -> Result<(Key, PartitionId)> {
+        let bytes = |column: &Column, cells| {
+            key_bytes(cells, column.field_type, row).ok_or_else(|| {
+                Error::invalid_argument("a row without a key").with_field(&column.name)
+            })
+        };
+        let primary = bytes(&self.key, keys)?;
+        let (key, hashed) = match self.partition_key.as_ref().zip(partition_keys) {
+            None => (Key::plain(&primary)?, primary),
+            Some((column, cells)) => {
+                let partition_key = bytes(column, cells)?;
+                (Key::partitioned(&partition_key, &primary)?, partition_key)
+            }
+        };
+        Ok((key, partition_of(&hashed, self.definition.partitions)))
+    }
+}
+
+fn no_field(name: &str, definition: &Definition) -> Error {
+    let fields: Vec<_> = definition.fields.iter().map(|field| field.name.as_str()).collect();
+    let message = format!(
+        "the store has no field of this column's name, only: {}; rename the column, or ignore it",
+        fields.join(", ")
+    );
+    Error::invalid_argument(message).with_field(name)
+}
+
+/// The type of a field that could hold keys.
+pub(crate) fn scalar_of(key_type: KeyType) -> FieldType {
+    FieldType::Scalar(match key_type {
+        KeyType::String => ScalarType::String,
+        KeyType::Bytes => ScalarType::Bytes,
+        KeyType::Int64 => ScalarType::Int64,
+    })
+}
+
+/// How Arrow holds the values of a field, which it has as `from`.
+pub(crate) fn arrow_type(field_type: FieldType, from: &DataType) -> DataType {
+    let item = |of: DataType| Arc::new(Field::new_list_field(of, true));
+    match field_type {
+        FieldType::Scalar(scalar) => arrow_scalar(scalar, from),
+        FieldType::List(scalar) => {
+            DataType::List(item(arrow_scalar(scalar, item_type(from).unwrap_or(&DataType::Null))))
+        }
+        FieldType::Vector(component, length) => {
+            let component = match component {
+                VectorType::F32 => DataType::Float32,
+                VectorType::F16 => DataType::Float16,
+                VectorType::I8 => DataType::Int8,
+            };
+            DataType::FixedSizeList(item(component), length.into())
+        }
+    }
+}
+
+fn arrow_scalar(scalar: ScalarType, from: &DataType) -> DataType {
+    match scalar {
+        ScalarType::Bool => DataType::Boolean,
+        ScalarType::Int32 => DataType::Int32,
+        ScalarType::Int64 => DataType::Int64,
+        ScalarType::Float32 => DataType::Float32,
+        ScalarType::Float64 => DataType::Float64,
+        ScalarType::String => DataType::Utf8,
+        ScalarType::Bytes => DataType::Binary,
+        // A zone is how a time is shown: all are counted from the same moment.
+        ScalarType::Timestamp => match from {
+            DataType::Timestamp(_, zone) => {
+                DataType::Timestamp(TimeUnit::Microsecond, zone.clone())
+            }
+            _ => DataType::Timestamp(TimeUnit::Microsecond, None),
+        },
+    }
+}
+
+fn item_type(list: &DataType) -> Option<&DataType> {
+    match list {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            Some(item.data_type())
+        }
+        _ => None,
+    }
+}
+
+fn check_type(column: &Field, field_type: FieldType) -> Result<()> {
+    if fits(column.data_type(), field_type) {
+        return Ok(());
+    }
+    let message = format!(
+        "a column of type {} does not hold the values of a {field_type}; convert it in the file",
+        column.data_type()
+    );
+    Err(Error::invalid_argument(message).with_field(column.name()))
+}
+
+/// Whether the values of an Arrow type are those of a field's type, or the nearest floats to them.
+/// Whether an integer is too large is seen when it is read.
+fn fits(from: &DataType, to: FieldType) -> bool {
+    use DataType::{Float16, Float32, Float64, Int8};
+    if let DataType::Dictionary(_, values) = from {
+        return fits(values, to);
+    }
+    match to {
+        _ if *from == DataType::Null => true,
+        FieldType::Scalar(scalar) => scalar_fits(from, scalar),
+        FieldType::List(scalar) => item_type(from).is_some_and(|item| scalar_fits(item, scalar)),
+        FieldType::Vector(component, _) => item_type(from).is_some_and(|item| match component {
+            VectorType::F32 | VectorType::F16 => matches!(item, Float16 | Float32 | Float64),
+            VectorType::I8 => *item == Int8 || item.is_integer(),
+        }),
+    }
+}
+
+fn scalar_fits(from: &DataType, to: ScalarType) -> bool {
+    use DataType as T;
+    match to {
+        ScalarType::Bool => *from == T::Boolean,
+        ScalarType::Int32 | ScalarType::Int64 => from.is_integer(),
+        ScalarType::Float32 => matches!(
+            from,
+            T::Float16 | T::Float32 | T::Float64 | T::Int8 | T::Int16 | T::UInt8 | T::UInt16
+        ),
+        ScalarType::Float64 => {
+            from.is_floating() || (from.is_integer() && !matches!(from, T::Int64 | T::UInt64))
+        }
+        ScalarType::String => matches!(from, T::Utf8 | T::LargeUtf8 | T::Utf8View),
+        ScalarType::Bytes => matches!(
+            from,
+            T::Binary
+                | T::LargeBinary
+                | T::BinaryView
+                | T::FixedSizeBinary(_)
+                | T::Utf8
+                | T::LargeUtf8
+                | T::Utf8View
+        ),
+        ScalarType::Timestamp => matches!(from, T::Timestamp(..) | T::Date32 | T::Date64),
+    }
+}
+
+#[cfg(test)]
+#[path = "columns_test.rs"]
+mod tests;

@@ -1,0 +1,423 @@
+//! Pushes: files of documents become a version of a store's documents, or a store of their own,
+//! without going through a log.
+//!
+//! The files are read once, and their rows kept on disk by partitions ([`spill`]). Once all of them
+//! are what the store wants, each partition is folded into an image, which is its first snapshot.
+//! A push that broke off goes on behind the last file that was read whole, and the last partition
+//! that was made: the same push makes the same store.
+
+mod cells;
+mod columns;
+mod format;
+mod limits;
+mod place;
+mod service;
+mod spill;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_core::clock::{Clock, Timestamp};
+use forebay_core::id::{PartitionCount, PartitionId, SchemaVersion, StoreId};
+use forebay_core::outcome::{Outcome, Verdict};
+use forebay_core::partition::xxh3_64;
+use forebay_core::schema::Definition;
+use forebay_core::versions::{StoreVersions, VersionNumber};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_snapshot::{FoundFile, LoadBase, LoadedPartition, SnapshotStore, in_place};
+use tracing::{info, warn};
+
+pub use self::columns::ColumnNames;
+pub use self::format::Format;
+pub use self::limits::PushLimits;
+pub use self::service::PushService;
+
+use self::format::Reading;
+use self::place::{Kept, Place};
+use self::spill::Spill;
+use crate::keeper::SnapshotParts;
+use crate::new_store::{Begun, Made, NewStore, check_free, id_of};
+pub use crate::new_version::FlippedChange;
+use crate::new_version::{LiveVersion, NewVersion, VersionBegun, alter_versions, drop_version};
+
+/// What pushes are made with.
+#[derive(Clone)]
+pub struct PushParts {
+    /// What snapshots are kept with.
+    pub kept: SnapshotParts,
+    /// What time it is for what is pushed.
+    pub clock: Arc<dyn Clock>,
+    /// A folder for rows on their way.
+    pub scratch: PathBuf,
+}
+
+/// What is pushed, and as what.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Push {
+    /// The store whose fields the columns are, and whose documents the files take the place of.
+    pub store: String,
+    /// Name of a store that the files become instead.
+    pub push_as: Option<String>,
+    /// Partitions of that one; as many as the other one's, unless it is told.
+    pub partitions: Option<u32>,
+    /// Where the files lie: URLs of files and of folders.
+    pub inputs: Vec<String>,
+    /// What they hold; each what its name's ending says, unless it is told.
+    pub format: Option<Format>,
+    /// Which column is what.
+    pub columns: ColumnNames,
+    /// What they must be.
+    pub limits: PushLimits,
+}
+
+/// How far a push is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PushProgress {
+    /// Rows that were read.
+    pub rows: u64,
+    /// Bytes of the files that were read to their end.
+    pub bytes: u64,
+    /// Bytes of all files.
+    pub bytes_in_all: u64,
+    /// Partitions that are made.
+    pub partitions_done: u32,
+    /// Partitions of the store.
+    pub partitions: u32,
+}
+
+/// What files became.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pushed {
+    /// The store's id.
+    pub store: StoreId,
+    /// The version of its documents.
+    pub version: VersionNumber,
+    /// Its partitions.
+    pub partitions: u32,
+    /// Its documents.
+    pub documents: u64,
+    /// The conditional changes since the push that ended in another way than in the version before;
+    /// of each partition's last ones.
+    pub flipped: Vec<FlippedChange>,
+}
+
+/// A file to read, and the folder that it is of.
+struct Input {
+    from: SnapshotStore,
+    file: FoundFile,
+    format: Format,
+}
+
+/// What is made of files.
+enum Target<'p> {
+    Store(NewStore<'p>),
+    Version(NewVersion<'p>),
+}
+
+impl PushParts {
+    /// Makes a version of a store's documents of files, or a store; tells how far it is.
+    ///
+    /// # Errors
+    /// `Conflict` where the name is taken; `Unavailable` where the same push is under way;
+    /// `NotFound` for a store or files that are not there; `InvalidArgument` for files that the
+    /// store cannot have, or that are beyond a limit, by file and row; `LimitExceeded` without disk
+    /// or memory. Nothing of it stays then; behind any other error the same push goes on with what
+    /// is there.
+    pub async fn push(&self, push: &Push, tell: impl Fn(PushProgress)) -> Result<Pushed> {
+        self.kept.catch_up().await?;
+        let definition = self.definition(push)?;
+        push.limits.check(&definition)?;
+        let inputs = inputs(push).await?;
+        let words = words(push, &definition, &inputs);
+        let place = Place::take(&self.scratch, xxh3_64(words.as_bytes()))?;
+        let id = id_of(&self.kept, &words, &definition);
+        let target = match &push.push_as {
+            Some(name) => Target::Store(NewStore {
+                parts: &self.kept,
+                id,
+                name,
+                partitions: definition.partitions,
+                like: std::slice::from_ref(&definition),
+            }),
+            None => Target::Version(NewVersion {
+                parts: &self.kept,
+                definition: definition.clone(),
+                kept_as: id,
+            }),
+        };
+        let pushing = Pushing { parts: self, push, inputs: &inputs, place: &place, target };
+        let pushed = pushing.run(&definition, tell).await;
+        match &pushed {
+            Ok(pushed) => info!(store = push.store, documents = pushed.documents, "pushed"),
+            Err(error) if !is_for_good(error) => return pushed,
+            Err(error) => {
+                warn!(store = push.store, %error, "a push is given up");
+                pushing.target.give_up().await;
+            }
+        }
+        place.clear();
+        pushed
+    }
+
+    /// The versions of a store's documents.
+    ///
+    /// # Errors
+    /// `NotFound` for a store that is not there; those of the log.
+    pub async fn versions(&self, store: &str) -> Result<StoreVersions> {
+        Ok(alter_versions(&self.kept, store, |_| Ok(None)).await?.versions)
+    }
+
+    /// Makes a version of a store's documents live: reads answer from it as soon as its replicas
+    /// have caught up. One that was live before is gone back to so.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not there; those of the log.
+    pub async fn make_live(&self, store: &str, number: VersionNumber) -> Result<StoreVersions> {
+        let live = |definition: &Definition| match definition.versions.live().number == number {
+            true => Ok(None),
+            false => definition.with_live(number).map(Some),
+        };
+        Ok(alter_versions(&self.kept, store, live).await?.versions)
+    }
+
+    /// Drops a version of a store's documents, with all that was kept of it.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not there, `InvalidArgument` for the live one; those of the log
+    /// and of the object store.
+    pub async fn drop_version(&self, store: &str, number: VersionNumber) -> Result<StoreVersions> {
+        drop_version(&self.kept, store, number).await.map(|definition| definition.versions)
+    }
+
+    /// What the files are to be: as the store is defined now.
+    fn definition(&self, push: &Push) -> Result<Definition> {
+        let like = self.kept.catalog.catalog().by_name(&push.store)?.definition.clone();
+        let Some(name) = &push.push_as else {
+            return match push.partitions {
+                Some(count) if count != like.partitions.0 => {
+                    let message = "a version has as many partitions as its store; push another \
+                                   store (--as) for another number";
+                    Err(Error::unsupported(message).with_store(&push.store))
+                }
+                _ => Ok(like),
+            };
+        };
+        check_free(&self.kept, name)?;
+        let partitions = match push.partitions {
+            Some(count) => PartitionCount::new(count)?,
+            None => like.partitions,
+        };
+        Ok(Definition { version: SchemaVersion(1), partitions, ..like })
+    }
+}
+
+impl Target<'_> {
+    async fn give_up(&self) {
+        match self {
+            Self::Store(store) => store.give_up().await,
+            Self::Version(version) => version.give_up().await,
+        }
+    }
+}
+
+/// Whether another attempt would end alike.
+fn is_for_good(error: &Error) -> bool {
+    use ErrorCode::{Conflict, Internal, InvalidArgument, LimitExceeded, Unsupported};
+    matches!(error.code(), Conflict | Internal | InvalidArgument | LimitExceeded | Unsupported)
+}
+
+async fn inputs(push: &Push) -> Result<Vec<Input>> {
+    let mut inputs = Vec::new();
+    for url in &push.inputs {
+        let from = SnapshotStore::open(url)?;
+        for file in from.files().await? {
+            let format = push.format.map_or_else(|| Format::of_name(file.name()), Ok)?;
+            inputs.push(Input { from: from.clone(), file, format });
+        }
+    }
+    match inputs.is_empty() {
+        true => Err(Error::invalid_argument("name the files that are pushed")),
+        false => Ok(inputs),
+    }
+}
+
+/// What tells a push from all others: the same words are the same push.
+fn words(push: &Push, definition: &Definition, inputs: &[Input]) -> String {
+    let files = inputs.iter().map(|input| (&input.file, input.format));
+    // It stays the same push while the version that it makes is made known.
+    let versions = StoreVersions::first(definition.store);
+    let definition = Definition { version: SchemaVersion(1), versions, ..definition.clone() };
+    let Push { push_as, columns, limits, .. } = push;
+    format!("{push_as:?}\n{definition:?}\n{columns:?}\n{limits:?}\n{:?}", files.collect::<Vec<_>>())
+}
+
+/// A push under way.
+struct Pushing<'p> {
+    parts: &'p PushParts,
+    push: &'p Push,
+    inputs: &'p [Input],
+    place: &'p Place,
+    target: Target<'p>,
+}
+
+impl Pushing<'_> {
+    async fn run(&self, definition: &Definition, tell: impl Fn(PushProgress)) -> Result<Pushed> {
+        let count = definition.partitions;
+        let mut progress = PushProgress {
+            bytes_in_all: self.inputs.iter().map(|input| input.file.bytes).sum(),
+            partitions: count.0,
+            ..PushProgress::default()
+        };
+        let (kept, spill) = self.read(definition, &mut progress, &tell).await?;
+        self.push.limits.check_counts(&kept.counts, definition)?;
+        if let Target::Store(store) = &self.target {
+            store.create_logs().await?;
+        }
+        let (mut made, time) = (Vec::new(), self.parts.clock.now());
+        for partition in count.partitions() {
+            let rows = Rows { spill: &spill, kept: &kept, definition };
+            made.push(self.partition(partition, rows, time).await?);
+            progress.partitions_done += 1;
+            tell(progress);
+        }
+        let (store, live) = match &self.target {
+            Target::Store(store) => {
+                store.define(definition.version).await?;
+                (store.id, LiveVersion { number: VersionNumber(1), flipped: Vec::new() })
+            }
+            Target::Version(version) => {
+                let began = made.iter().map(|made| made.progress.offset_applied).collect();
+                (definition.store, version.go_live(began).await?)
+            }
+        };
+        let documents = made.iter().map(|made: &Made| made.documents).sum();
+        let LiveVersion { number: version, flipped } = live;
+        Ok(Pushed { store, version, partitions: count.0, documents, flipped })
+    }
+
+    /// Reads the files that were not read yet.
+    async fn read(
+        &self,
+        definition: &Definition,
+        progress: &mut PushProgress,
+        tell: &impl Fn(PushProgress),
+    ) -> Result<(Kept, Spill)> {
+        let mut kept = self.place.kept()?;
+        let (path, partitions) = (self.place.rows(), definition.partitions);
+        let mut spill =
+            in_place(|| Spill::open(&path, kept.bytes, definition.version, partitions))?;
+        for (number, input) in self.inputs.iter().enumerate() {
+            if number >= kept.file_rows.len() {
+                let file = input.from.open_file(&input.file, &self.parts.scratch).await?;
+                let names = &self.push.columns;
+                let mut reading =
+                    in_place(|| Reading::begin(file, input.format, definition, names))
+                        .map_err(|error| error.while_doing(input.file.name()))?;
+                let before = kept.counts.rows;
+                while in_place(|| read_batch(&mut reading, &mut kept, before, &mut spill))
+                    .map_err(|error| error.while_doing(input.file.name()))?
+                {
+                    progress.rows = kept.counts.rows;
+                    tell(*progress);
+                }
+                kept.file_rows.push(kept.counts.rows - before);
+                kept.bytes = in_place(|| spill.flush())?;
+                in_place(|| self.place.keep(&kept))?;
+            }
+            progress.rows = kept.counts.rows;
+            progress.bytes += input.file.bytes;
+            tell(*progress);
+        }
+        Ok((kept, spill))
+    }
+
+    async fn partition(
+        &self,
+        partition: PartitionId,
+        rows: Rows<'_>,
+        time: Timestamp,
+    ) -> Result<Made> {
+        match &self.target {
+            Target::Store(store) => {
+                let log = match store.begin(partition).await? {
+                    Begun::Made(made) => return Ok(made),
+                    Begun::Log(log) => log,
+                };
+                let own = Definition { store: store.id, ..rows.definition.clone() };
+                let loaded = in_place(|| self.load(&own, log.begins(&own, time), &rows))?;
+                let (builder, state) = loaded.finish();
+                store.publish(log, builder, &state).await
+            }
+            Target::Version(version) => {
+                let base = match version.begin(partition).await? {
+                    VersionBegun::Made(made) => return Ok(made),
+                    VersionBegun::Base(base) => base,
+                };
+                let own = version.own_definition();
+                let loaded = in_place(|| self.load(&own, base, &rows))?;
+                let (builder, state) = loaded.finish();
+                version.publish(builder, &state).await
+            }
+        }
+    }
+
+    fn load(&self, own: &Definition, base: LoadBase, rows: &Rows<'_>) -> Result<LoadedPartition> {
+        let SnapshotParts { entropy, options, .. } = &self.parts.kept;
+        let (seed, memory) = (entropy.next_u64()?, options.memory_bytes);
+        let state = &base.state.state;
+        let (partition, log_id) = (state.partition.partition, state.log_id);
+        let log_id = log_id.ok_or_else(|| Error::internal("a partition without a log"))?;
+        let mut loaded = LoadedPartition::new(own, base, seed, memory)?;
+        for entry in rows.spill.entries(partition, log_id) {
+            let outcomes = loaded.add(entry?)?;
+            if let Some(refused) = outcomes.iter().find(|it| it.verdict != Verdict::Applied) {
+                return Err(self.refused(refused, rows.kept));
+            }
+        }
+        Ok(loaded)
+    }
+
+    /// Why a row cannot be, by its file.
+    fn refused(&self, outcome: &Outcome, kept: &Kept) -> Error {
+        let error = match outcome.verdict {
+            Verdict::TooLarge => Error::invalid_argument("a document over the limit; split it"),
+            _ => Error::invalid_argument("its key stands in a row before it; keep one of them"),
+        };
+        let mut row = outcome.sequence.0;
+        for (input, rows) in self.inputs.iter().zip(&kept.file_rows) {
+            if row <= *rows {
+                return error.while_doing(&format!("{}, row {row}", input.file.name()));
+            }
+            row -= rows;
+        }
+        error
+    }
+}
+
+/// The rows of all files.
+#[derive(Clone, Copy)]
+struct Rows<'r> {
+    spill: &'r Spill,
+    kept: &'r Kept,
+    definition: &'r Definition,
+}
+
+/// Reads some more rows of a file; answers whether there were any.
+fn read_batch(
+    reading: &mut Reading<'_>,
+    kept: &mut Kept,
+    rows_before: u64,
+    spill: &mut Spill,
+) -> Result<bool> {
+    let Some(batch) = reading.next()? else { return Ok(false) };
+    let (first, counts) = (kept.counts.rows, &mut kept.counts);
+    let read = reading.columns.rows(&batch, first, |row| {
+        counts.add(row.change.fields.iter().map(|change| change.field));
+        spill.add(row)
+    });
+    read.map_err(|(row, error)| {
+        let number = first - rows_before + row as u64 + 1;
+        error.while_doing(&format!("row {number}"))
+    })?;
+    Ok(true)
+}

@@ -1,0 +1,163 @@
+//! The folder of one push: the rows that were read, and up to where they count. It stays over a
+//! kill, and until the push has ended.
+
+use std::fs::{self, File, TryLockError};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use forebay_core::limits::PUSH_KEPT_MS;
+use forebay_core::{Error, Result};
+use serde::{Deserialize, Serialize};
+use tracing::{debug, info};
+
+use super::limits::RowCounts;
+use super::spill::refused;
+
+/// What the folders of pushes begin with.
+const PREFIX: &str = "push-";
+const LOCK: &str = "lock";
+const ROWS: &str = "rows";
+const KEPT: &str = "kept.json";
+const KEPT_NEW: &str = "kept.new";
+
+/// What was read to the end of a file.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Kept {
+    /// Rows of each file, in their order.
+    pub file_rows: Vec<u64>,
+    /// What was counted of them all.
+    pub counts: RowCounts,
+    /// Bytes that they take in the file of the rows.
+    pub bytes: u64,
+}
+
+/// The folder of a push, which nobody else has.
+pub(crate) struct Place {
+    folder: PathBuf,
+    /// Held for as long as this is.
+    _lock: File,
+}
+
+impl Place {
+    /// Takes the folder of the push with this number; lets go of folders that were left long ago.
+    ///
+    /// # Errors
+    /// `Conflict` where the same push is under way; those of the disk.
+    pub(crate) fn take(scratch: &Path, number: u64) -> Result<Self> {
+        let folder = scratch.join(format!("{PREFIX}{number:016x}"));
+        fs::create_dir_all(&folder).map_err(|error| refused(&error))?;
+        let lock = File::create(folder.join(LOCK)).map_err(|error| refused(&error))?;
+        match lock.try_lock() {
+            Ok(()) => {}
+            Err(TryLockError::WouldBlock) => {
+                let message = "the same push is under way; wait for it to end";
+                return Err(Error::unavailable(message));
+            }
+            Err(TryLockError::Error(error)) => return Err(refused(&error)),
+        }
+        if let Ok(now) = lock.metadata().and_then(|lock| lock.modified()) {
+            sweep(scratch, &folder, now);
+        }
+        Ok(Self { folder, _lock: lock })
+    }
+
+    /// Where its rows are.
+    pub(crate) fn rows(&self) -> PathBuf {
+        self.folder.join(ROWS)
+    }
+
+    /// What an attempt before this one has read. What cannot be understood is nothing.
+    pub(crate) fn kept(&self) -> Result<Kept> {
+        let (rows, kept) = (fs::metadata(self.rows()), fs::read(self.folder.join(KEPT)));
+        let Ok((rows, bytes)) = rows.and_then(|rows| Ok((rows, kept?))) else {
+            return Ok(Kept::default());
+        };
+        let kept: Kept = serde_json::from_slice(&bytes).unwrap_or_default();
+        Ok(if kept.bytes <= rows.len() { kept } else { Kept::default() })
+    }
+
+    /// Notes what was read.
+    pub(crate) fn keep(&self, kept: &Kept) -> Result<()> {
+        let bytes = serde_json::to_vec(kept).map_err(|error| Error::internal(error.to_string()))?;
+        let new = self.folder.join(KEPT_NEW);
+        fs::write(&new, bytes).map_err(|error| refused(&error))?;
+        fs::rename(&new, self.folder.join(KEPT)).map_err(|error| refused(&error))
+    }
+
+    /// Lets go of it.
+    pub(crate) fn clear(self) {
+        remove(&self.folder);
+    }
+}
+
+/// Removes the folders of pushes that broke off long before this time, by the disk's clock.
+fn sweep(scratch: &Path, own: &Path, now: SystemTime) {
+    let entries = fs::read_dir(scratch).into_iter().flatten().flatten();
+    for folder in entries.map(|entry| entry.path()).filter(|path| path != own) {
+        let name = folder.file_name().map(|name| name.to_string_lossy().into_owned());
+        let is_push = name.is_some_and(|name| name.starts_with(PREFIX));
+        let lock = folder.join(LOCK);
+        let used = fs::metadata(folder.join(ROWS)).and_then(|rows| rows.modified());
+        let ago = used.ok().and_then(|used| now.duration_since(used).ok());
+        let is_old = ago.is_some_and(|ago| ago > Duration::from_millis(PUSH_KEPT_MS));
+        if is_push && is_old && File::open(lock).is_ok_and(|lock| lock.try_lock().is_ok()) {
+            info!(folder = %folder.display(), "a push that broke off long ago is given up");
+            remove(&folder);
+        }
+    }
+}
+
+fn remove(folder: &Path) {
+    if let Err(error) = fs::remove_dir_all(folder) {
+        debug!(folder = %folder.display(), %error, "the folder of a push stays for now");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+
+    use super::*;
+
+    #[test]
+    fn a_push_has_its_folder_alone_and_finds_what_it_kept() {
+        let scratch = tempfile::tempdir().unwrap();
+        let place = Place::take(scratch.path(), 7).unwrap();
+        assert_eq!(Place::take(scratch.path(), 7).err().unwrap().code(), ErrorCode::Unavailable);
+        Place::take(scratch.path(), 8).unwrap();
+        let kept = Kept { file_rows: vec![3], bytes: 4, ..Kept::default() };
+        place.keep(&kept).unwrap();
+        assert_eq!(place.kept().unwrap(), Kept::default(), "its rows are not there");
+        fs::write(place.rows(), "rows").unwrap();
+        drop(place);
+        let again = Place::take(scratch.path(), 7).unwrap();
+        assert_eq!(again.kept().unwrap(), kept);
+        fs::write(again.rows(), "row").unwrap();
+        assert_eq!(again.kept().unwrap(), Kept::default(), "some of its rows are gone");
+        again.clear();
+        assert!(!scratch.path().join("push-0000000000000007").exists());
+    }
+
+    fn now(scratch: &Path) -> SystemTime {
+        File::create(scratch.join("now")).unwrap().metadata().unwrap().modified().unwrap()
+    }
+
+    #[test]
+    fn folders_that_were_left_long_ago_go_and_no_others() {
+        let scratch = tempfile::tempdir().unwrap();
+        let old = now(scratch.path()) - 2 * Duration::from_millis(PUSH_KEPT_MS);
+        for number in [1, 2, 3] {
+            let place = Place::take(scratch.path(), number).unwrap();
+            let rows = File::create(place.rows()).unwrap();
+            if number != 3 {
+                rows.set_modified(old).unwrap();
+            }
+            if number == 2 {
+                std::mem::forget(place);
+            }
+        }
+        Place::take(scratch.path(), 4).unwrap();
+        let there = |number: u64| scratch.path().join(format!("push-{number:016x}")).exists();
+        assert_eq!([1, 2, 3, 4].map(there), [false, true, true, true]);
+    }
+}

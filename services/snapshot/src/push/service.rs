@@ -1,0 +1,127 @@
+//! The gRPC service of pushes.
+
+use std::sync::Arc;
+
+use forebay_core::outcome::Verdict;
+use forebay_core::versions::VersionNumber;
+use forebay_core::{Error, Result};
+use forebay_wire::status::status_of_error;
+use forebay_wire::v1;
+use forebay_wire::v1::pushes_server::{Pushes, PushesServer};
+use forebay_wire::v1::versions_request::Alteration;
+use parking_lot::Mutex;
+use tonic::{Request, Response, Status};
+
+use super::{ColumnNames, FlippedChange, Format, Push, PushLimits, PushParts, PushProgress};
+use crate::service::{Told, answers};
+
+/// Pushes files for whoever asks. Loopback only.
+#[derive(Clone)]
+pub struct PushService(Arc<PushParts>);
+
+impl PushService {
+    /// Over these parts.
+    pub fn new(parts: PushParts) -> Self {
+        Self(Arc::new(parts))
+    }
+
+    /// The service to serve.
+    pub fn into_server(self) -> PushesServer<Self> {
+        PushesServer::new(self)
+    }
+}
+
+#[tonic::async_trait]
+impl Pushes for PushService {
+    type PushStream = Told<v1::PushResponse>;
+
+    async fn push(
+        &self,
+        request: Request<v1::PushRequest>,
+    ) -> Result<Response<Self::PushStream>, Status> {
+        let push = push_of(request.into_inner()).map_err(|error| status_of_error(&error))?;
+        let parts = Arc::clone(&self.0);
+        Ok(answers(|sender| async move {
+            let last = Mutex::new(PushProgress::default());
+            let tell = |progress| {
+                *last.lock() = progress;
+                drop(sender.send(Ok(to_wire(progress))));
+            };
+            let pushed = parts.push(&push, tell).await?;
+            let pushed = v1::Pushed {
+                store_id: pushed.store.0,
+                documents: pushed.documents,
+                version: pushed.version.0,
+                flipped: pushed.flipped.iter().map(flipped).collect(),
+            };
+            Ok(v1::PushResponse { pushed: Some(pushed), ..to_wire(last.into_inner()) })
+        }))
+    }
+
+    async fn versions(
+        &self,
+        request: Request<v1::VersionsRequest>,
+    ) -> Result<Response<v1::VersionsResponse>, Status> {
+        let answer = self.answer_versions(request.into_inner()).await;
+        answer.map(Response::new).map_err(|error| status_of_error(&error))
+    }
+}
+
+impl PushService {
+    async fn answer_versions(&self, request: v1::VersionsRequest) -> Result<v1::VersionsResponse> {
+        let v1::VersionsRequest { store, alteration } = request;
+        let altered = match alteration {
+            None => self.0.versions(&store).await,
+            Some(Alteration::MakeLive(number)) => {
+                self.0.make_live(&store, VersionNumber(number)).await
+            }
+            Some(Alteration::Drop(number)) => {
+                self.0.drop_version(&store, VersionNumber(number)).await
+            }
+        };
+        let versions = altered.map_err(|error| error.with_store(&store))?;
+        Ok(v1::VersionsResponse { versions: Some((&versions).into()) })
+    }
+}
+
+fn flipped(change: &FlippedChange) -> v1::FlippedChange {
+    let FlippedChange { partition, outcome } = change;
+    v1::FlippedChange {
+        partition: partition.0,
+        position: Some(outcome.position.into()),
+        client_id: outcome.client.0.to_le_bytes().to_vec().into(),
+        sequence: outcome.sequence.0,
+        happened: outcome.verdict == Verdict::Applied,
+    }
+}
+
+fn push_of(wire: v1::PushRequest) -> Result<Push> {
+    let format = match v1::PushFormat::try_from(wire.format) {
+        Ok(v1::PushFormat::Unspecified) => None,
+        Ok(v1::PushFormat::Parquet) => Some(Format::Parquet),
+        Ok(v1::PushFormat::Arrow) => Some(Format::Arrow),
+        Ok(v1::PushFormat::Csv) => Some(Format::Csv),
+        Ok(v1::PushFormat::JsonLines) => Some(Format::JsonLines),
+        Err(_) => {
+            let message = "a format of files that this build does not know; upgrade it";
+            return Err(Error::unsupported(message));
+        }
+    };
+    let ignored = wire.ignored_columns.into_iter().collect();
+    let null_rates_max = wire.null_rates_max.into_iter().collect();
+    Ok(Push {
+        store: wire.store,
+        push_as: wire.push_as,
+        partitions: wire.partitions,
+        inputs: wire.inputs,
+        format,
+        columns: ColumnNames { key: wire.key_column, ignored },
+        limits: PushLimits { rows_min: wire.rows_min, rows_max: wire.rows_max, null_rates_max },
+    })
+}
+
+fn to_wire(progress: PushProgress) -> v1::PushResponse {
+    let PushProgress { rows, bytes, bytes_in_all, partitions_done, partitions } = progress;
+    let (bytes_done, bytes) = (bytes, bytes_in_all);
+    v1::PushResponse { rows, bytes_done, bytes, partitions_done, partitions, pushed: None }
+}

@@ -1,0 +1,234 @@
+//! Rows on their way from files to partitions: one file on disk, in which the rows of a partition
+//! lie together in blocks. So the files are read once, whatever the memory and the order of their
+//! rows, and each partition is read in one go.
+//!
+//! A block is `partition u32 | length u32 | entry`: entries have checksums of their own, and nobody
+//! but the push that wrote it reads it.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+
+use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldOp};
+use forebay_core::id::{ClientId, Epoch, LogId, PartitionCount, PartitionId, SchemaVersion};
+use forebay_core::limits::{ENTRY_CHANGES_MAX, PUSH_BLOCK_BYTES, PUSH_BLOCKS_BYTES};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::entry::{decode_entry, encode_entry};
+
+use super::columns::ReadRow;
+
+/// Bytes before a block's entry.
+const HEADER_BYTES: u64 = 8;
+/// Of the entries while they lie here: they belong to no log yet.
+const NO_LOG: LogId = LogId(1);
+
+/// The rows of a push.
+pub(crate) struct Spill {
+    file: File,
+    version: SchemaVersion,
+    /// Bytes that are written.
+    bytes: u64,
+    /// Of each partition, where its blocks lie, and how long they are.
+    blocks: Vec<Vec<(u64, u32)>>,
+    /// Of each partition, what is not written yet.
+    open: Vec<OpenBlock>,
+    /// Bytes at which a block is written.
+    block_bytes: usize,
+}
+
+#[derive(Default)]
+struct OpenBlock {
+    changes: Vec<Change>,
+    bytes: usize,
+}
+
+impl Spill {
+    /// Opens the file and takes over what it has, up to so many bytes.
+    ///
+    /// # Errors
+    /// Those of the disk; `Internal` where that are no whole blocks.
+    pub(crate) fn open(
+        path: &Path,
+        bytes: u64,
+        version: SchemaVersion,
+        partitions: PartitionCount,
+    ) -> Result<Self> {
+        let mut options = OpenOptions::new();
+        let file = options.read(true).write(true).create(true).truncate(false).open(path);
+        let file = file.map_err(|error| refused(&error))?;
+        file.set_len(bytes).map_err(|error| refused(&error))?;
+        let count = partitions.0 as usize;
+        let mut blocks = vec![Vec::new(); count];
+        let mut at = 0;
+        while at < bytes {
+            let mut header = [0; HEADER_BYTES as usize];
+            file.read_exact_at(&mut header, at).map_err(|error| refused(&error))?;
+            let [a, b, c, d, e, f, g, h] = header;
+            let partition = u32::from_le_bytes([a, b, c, d]) as usize;
+            let length = u32::from_le_bytes([e, f, g, h]);
+            let block = blocks.get_mut(partition).ok_or_else(broken)?;
+            block.push((at + HEADER_BYTES, length));
+            at += HEADER_BYTES + u64::from(length);
+        }
+        if at != bytes {
+            return Err(broken());
+        }
+        let block_bytes = (PUSH_BLOCKS_BYTES / count).min(PUSH_BLOCK_BYTES);
+        let mut open = Vec::new();
+        open.resize_with(count, OpenBlock::default);
+        Ok(Self { file, version, bytes, blocks, open, block_bytes })
+    }
+
+    /// Adds a row.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn add(&mut self, row: ReadRow) -> Result<()> {
+        let ReadRow { partition, change } = row;
+        let open = self.open.get_mut(partition.0 as usize).ok_or_else(broken)?;
+        open.bytes += bytes_of(&change);
+        open.changes.push(change);
+        if open.bytes >= self.block_bytes || open.changes.len() >= ENTRY_CHANGES_MAX {
+            self.write(partition)?;
+        }
+        Ok(())
+    }
+
+    /// Writes all that was added; answers how many bytes the file has now.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn flush(&mut self) -> Result<u64> {
+        for partition in 0..self.open.len() as u32 {
+            self.write(PartitionId(partition))?;
+        }
+        Ok(self.bytes)
+    }
+
+    fn write(&mut self, partition: PartitionId) -> Result<()> {
+        let number = partition.0 as usize;
+        let OpenBlock { changes, .. } = std::mem::take(&mut self.open[number]);
+        if changes.is_empty() {
+            return Ok(());
+        }
+        let batch = ClientBatch { client: ClientId(1), changes };
+        let entry = encode_entry(&Entry {
+            log_id: NO_LOG,
+            epoch: Epoch(0),
+            schema_version: self.version,
+            source: None,
+            body: EntryBody::Changes(vec![batch]),
+        })?;
+        let length = entry.len() as u32;
+        let mut block = Vec::with_capacity(HEADER_BYTES as usize + entry.len());
+        block.extend_from_slice(&partition.0.to_le_bytes());
+        block.extend_from_slice(&length.to_le_bytes());
+        block.extend_from_slice(&entry);
+        self.file.write_all_at(&block, self.bytes).map_err(|error| refused(&error))?;
+        self.blocks[number].push((self.bytes + HEADER_BYTES, length));
+        self.bytes += block.len() as u64;
+        Ok(())
+    }
+
+    /// The rows of a partition, as entries of this log.
+    pub(crate) fn entries(
+        &self,
+        partition: PartitionId,
+        log_id: LogId,
+    ) -> impl Iterator<Item = Result<Entry>> + '_ {
+        let blocks = self.blocks.get(partition.0 as usize).into_iter().flatten();
+        blocks.map(move |(at, length)| {
+            let mut bytes = vec![0; *length as usize];
+            self.file.read_exact_at(&mut bytes, *at).map_err(|error| refused(&error))?;
+            let entry = decode_entry(&bytes).map_err(|_| broken())?;
+            Ok(Entry { log_id, schema_version: self.version, ..entry })
+        })
+    }
+}
+
+/// About how many bytes a change takes in an entry.
+fn bytes_of(change: &Change) -> usize {
+    let value = |op: &FieldOp| match op {
+        FieldOp::Set(Some(value)) => value.encoded_bytes() as usize,
+        _ => 0,
+    };
+    let fields: usize =
+        change.fields.iter().map(|field| value(&field.op) + HEADER_BYTES as usize).sum();
+    change.key.as_bytes().len() + fields + HEADER_BYTES as usize
+}
+
+fn broken() -> Error {
+    Error::internal("the rows that were kept of a push are not those that were written; push again")
+}
+
+pub(crate) fn refused(error: &io::Error) -> Error {
+    let message = format!("keeping the rows of a push: {error}; look at the disk");
+    match error.kind() {
+        io::ErrorKind::StorageFull => Error::new(ErrorCode::LimitExceeded, message),
+        io::ErrorKind::UnexpectedEof => broken(),
+        _ => Error::unavailable(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::change::{Condition, Verb};
+    use forebay_core::id::Sequence;
+    use forebay_core::key::Key;
+
+    use super::*;
+
+    fn row(number: u64) -> ReadRow {
+        let change = Change {
+            sequence: Sequence(number + 1),
+            key: Key::plain(&number.to_le_bytes()).unwrap(),
+            verb: Verb::Put,
+            fields: Vec::new(),
+            condition: Some(Condition::IfAbsent),
+            ttl_us: None,
+        };
+        ReadRow { partition: PartitionId((number % 3) as u32), change }
+    }
+
+    fn sequences(spill: &Spill, partition: u32) -> Vec<u64> {
+        let mut found = Vec::new();
+        for entry in spill.entries(PartitionId(partition), LogId(9)) {
+            let Entry { log_id: LogId(9), body: EntryBody::Changes(batches), .. } = entry.unwrap()
+            else {
+                panic!("an entry of changes, of the log")
+            };
+            found.extend(batches[0].changes.iter().map(|change| change.sequence.0));
+        }
+        found
+    }
+
+    #[test]
+    fn what_was_flushed_is_there_again_and_nothing_else() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let open = |bytes| Spill::open(&path, bytes, SchemaVersion(1), PartitionCount(3));
+        let mut spill = open(0).unwrap();
+        (0..10_000).for_each(|number| spill.add(row(number)).unwrap());
+        let bytes = spill.flush().unwrap();
+        let third: Vec<u64> = (0..10_000).filter(|number| number % 3 == 2).map(|n| n + 1).collect();
+        assert_eq!(sequences(&spill, 2), third);
+        spill.add(row(20_000)).unwrap();
+        spill.flush().unwrap();
+        let again = open(bytes).unwrap();
+        assert_eq!(sequences(&again, 2), third);
+        assert_eq!(open(bytes - 1).err().unwrap().code(), ErrorCode::Internal);
+    }
+
+    #[test]
+    fn rows_that_were_damaged_are_not_taken() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        let mut spill = Spill::open(&path, 0, SchemaVersion(1), PartitionCount(3)).unwrap();
+        (0..100).for_each(|number| spill.add(row(number)).unwrap());
+        spill.flush().unwrap();
+        spill.file.write_all_at(&[0xff; 4], 60).unwrap();
+        let read: Result<Vec<_>> = spill.entries(PartitionId(0), LogId(9)).collect();
+        assert_eq!(read.unwrap_err().code(), ErrorCode::Internal);
+    }
+}

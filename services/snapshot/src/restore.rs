@@ -1,0 +1,192 @@
+//! Restores a store: makes a new one whose logs begin behind snapshots of what the old one was. A
+//! restore that broke off goes on, since the same restore makes the same store.
+
+use std::collections::BTreeMap;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{PartitionId, SchemaVersion, StoreId};
+use forebay_core::{Error, Result};
+use forebay_snapshot::{
+    Backup, PartitionBackup, PastPartition, RestoreChain, RestoreTarget, in_place,
+};
+use forebay_wire::token::Token;
+use futures::TryStreamExt;
+use tracing::info;
+
+use crate::backup::BackupParts;
+use crate::new_store::{Begun, Made, NewStore, check_free, id_of};
+
+/// What a store is restored to.
+#[derive(Clone, Debug, PartialEq)]
+pub enum PointInTime {
+    /// The newest backup.
+    Newest,
+    /// The backup of this id.
+    Backup(u64),
+    /// Just before the first entry of this time or a later one, in each partition.
+    Before(Timestamp),
+    /// Behind what a token names; what it does not name, when the last of that was appended.
+    Token(Token),
+}
+
+/// A store that was restored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RestoredStore {
+    /// Its id.
+    pub store: StoreId,
+    /// Its partitions.
+    pub partitions: u32,
+    /// Documents that it has, expired ones included.
+    pub documents: u64,
+}
+
+impl BackupParts {
+    /// Makes a store of this name that is what another one was; tells how many partitions of how
+    /// many are done.
+    ///
+    /// # Errors
+    /// `Conflict` where the name is taken, `NotFound` without a backup that leads to the moment,
+    /// `LimitExceeded` without memory; those of the object stores and of the log. There is no such
+    /// store then, and the same restore goes on with what is there.
+    pub async fn restore(
+        &self,
+        store: &str,
+        restore_as: &str,
+        point: &PointInTime,
+        tell: impl Fn(u32, u32),
+    ) -> Result<RestoredStore> {
+        self.kept.catch_up().await?;
+        check_free(&self.kept, restore_as)?;
+        let backups = chosen(self.backups.backups(store).await?, store, point)?;
+        let newest = backups.last().ok_or_else(|| no_backup(store))?;
+        let new_store = NewStore {
+            parts: &self.kept,
+            id: self.new_store(restore_as, newest, point)?,
+            name: restore_as,
+            partitions: newest.partition_count(),
+            like: &newest.definitions,
+        };
+        new_store.create_logs().await?;
+        let restore = Restore { parts: self, backups: &backups, newest, new_store };
+        let count = newest.partition_count();
+        let mut made: BTreeMap<PartitionId, Made> = BTreeMap::new();
+        for named in [true, false] {
+            let named_time = made.values().map(|made| made.progress.partition_time).max();
+            for partition in count.partitions() {
+                let Some(target) = target_of(point, partition, named, named_time) else { continue };
+                made.insert(partition, restore.partition(partition, target).await?);
+                tell(made.len() as u32, count.0);
+            }
+        }
+        let versions = made.values().map(|made| made.progress.schema_version);
+        let newest_seen = versions.max().unwrap_or_default().max(SchemaVersion(1));
+        restore.new_store.define(newest_seen).await?;
+        let documents = made.values().map(|made| made.documents).sum();
+        info!(store, restore_as, documents, "a store is restored");
+        Ok(RestoredStore { store: restore.new_store.id, partitions: count.0, documents })
+    }
+
+    /// The id of the store that this restore makes.
+    fn new_store(&self, restore_as: &str, newest: &Backup, point: &PointInTime) -> Result<StoreId> {
+        let point = match point {
+            PointInTime::Newest => format!("{}", newest.name),
+            PointInTime::Backup(id) => format!("backup {id}"),
+            PointInTime::Before(time) => format!("before {}", time.as_micros()),
+            PointInTime::Token(token) => format!("token {:?}", token.encode()),
+        };
+        let words = format!("{restore_as}\n{}\n{point}", newest.store);
+        let definition = newest.definitions.last();
+        let definition =
+            definition.ok_or_else(|| Error::corrupt("a backup without a definition"))?;
+        Ok(id_of(&self.kept, &words, definition))
+    }
+}
+
+/// The backups that a restore may go by, the newest of which has all definitions.
+fn chosen(mut backups: Vec<Backup>, store: &str, point: &PointInTime) -> Result<Vec<Backup>> {
+    let is_it = |backup: &Backup| match point {
+        PointInTime::Backup(id) => backup.name.id == *id,
+        PointInTime::Token(token) => backup.store == token.store,
+        PointInTime::Newest | PointInTime::Before(_) => true,
+    };
+    let place = backups.iter().rposition(is_it).ok_or_else(|| no_backup(store))?;
+    if matches!(point, PointInTime::Backup(_)) {
+        backups.truncate(place + 1);
+    }
+    let store = backups[place].store;
+    backups.retain(|backup| backup.store == store);
+    Ok(backups)
+}
+
+/// What a partition is restored to, in the round of those that a token names or in that of the
+/// others; `None` in the other round.
+fn target_of(
+    point: &PointInTime,
+    partition: PartitionId,
+    is_named_round: bool,
+    named_time: Option<Timestamp>,
+) -> Option<RestoreTarget> {
+    let (is_named, target) = match point {
+        PointInTime::Newest | PointInTime::Backup(_) => (true, RestoreTarget::Newest),
+        PointInTime::Before(time) => (true, RestoreTarget::Before(*time)),
+        PointInTime::Token(token) => match token.positions.get(&partition) {
+            Some((log_id, position)) => (true, RestoreTarget::Behind(*log_id, position.offset)),
+            None => {
+                let time = named_time.map_or(Timestamp::MIN, |time| time.plus_micros(1));
+                (false, RestoreTarget::Before(time))
+            }
+        },
+    };
+    (is_named == is_named_round).then_some(target)
+}
+
+/// A restore under way.
+struct Restore<'r> {
+    parts: &'r BackupParts,
+    backups: &'r [Backup],
+    newest: &'r Backup,
+    new_store: NewStore<'r>,
+}
+
+impl Restore<'_> {
+    /// Makes the snapshot of a partition, and its log, which begins behind that.
+    async fn partition(&self, partition: PartitionId, target: RestoreTarget) -> Result<Made> {
+        let log = match self.new_store.begin(partition).await? {
+            Begun::Made(made) => return Ok(made),
+            Begun::Log(log) => log,
+        };
+        let past = self.past(partition, target).await?;
+        let mut builder = self.new_store.image(log)?;
+        let state = in_place(|| past.restore(&mut builder, log))?;
+        self.new_store.publish(log, builder, &state).await
+    }
+
+    /// What the partition was.
+    async fn past(&self, partition: PartitionId, target: RestoreTarget) -> Result<PastPartition> {
+        let number = partition.0 as usize;
+        let backups: Vec<&PartitionBackup> =
+            self.backups.iter().filter_map(|backup| backup.partitions.get(number)).collect();
+        let chain = RestoreChain::find(&backups, target)
+            .map_err(|error| error.with_partition(partition))?;
+        let from = self.parts.backups.partition(self.newest.at(partition));
+        let manifest = from.read(chain.snapshot).await?;
+        let BackupParts { scratch, kept, .. } = self.parts;
+        let memory = kept.options.memory_bytes;
+        let definitions = &self.newest.definitions;
+        let mut past = PastPartition::begin(&from, &manifest, definitions, scratch, memory).await?;
+        let chunks = chain.log.iter().map(|segment| segment.chunk).collect();
+        let mut chunks = Box::pin(from.chunks(chunks));
+        for segment in &chain.log {
+            let Some(records) = chunks.try_next().await? else { break };
+            if in_place(|| past.go_on(segment, &records, chain.target))? {
+                break;
+            }
+        }
+        Ok(past)
+    }
+}
+
+fn no_backup(store: &str) -> Error {
+    let message = "there is no such backup of the store; list its backups, and look where they lie";
+    Error::not_found(message).with_store(store)
+}

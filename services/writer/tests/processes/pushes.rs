@@ -1,0 +1,94 @@
+//! Pushes over Kafka: files take the place of a store's documents in replicators that share its
+//! partitions, and in a reader; and are gone back from.
+
+use std::time::Duration;
+
+use forebay::{KeyValue, Reader, ReaderOptions, SnapshotStore, Store, Token, Value};
+use forebay_testkit::tree;
+use forebay_wire::v1;
+use forebay_wire::v1::pushes_client::PushesClient;
+use forebay_wire::v1::versions_request::Alteration;
+
+use crate::service::{LONG, Service, brokers, client, on_kafka};
+use crate::snapshots::{KEYS, found, last, spec, write};
+
+const PREFIX: &str = "pushes";
+/// The keys of the first so many documents are in the file.
+const PUSHED: i64 = 200;
+
+/// Waits until a reader and the replicators answer with these counts.
+async fn answers(reader: &Reader, replicator: &Service, store: &Store, wanted: &[Value]) {
+    let field = store.definition().field("count").unwrap().id;
+    let held = || {
+        let get = |key| reader.get(KeyValue::Int64(key)).unwrap();
+        let values = (0..KEYS).filter_map(|key| get(key)?.value(field).cloned());
+        values.collect::<Vec<_>>()
+    };
+    let wait = async {
+        while held() != wanted || found(replicator, field).await != wanted {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+        }
+    };
+    let waited = tokio::time::timeout(LONG, wait).await;
+    waited.unwrap_or_else(|_| panic!("{} documents: {:?}", held().len(), reader.status()));
+}
+
+fn counts(of: impl Fn(i64) -> Option<i64>) -> Vec<Value> {
+    (0..KEYS).filter_map(|key| of(key).map(Value::Int64)).collect()
+}
+
+async fn one(store: &Store, key: i64, count: i64) -> Token {
+    store.upsert(key).set("count", count).send().await.unwrap().token
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn files_take_the_place_of_documents_and_are_gone_back_from() {
+    let folder = tempfile::tempdir().unwrap();
+    let snapshots = folder.path().join("snapshots");
+    std::fs::create_dir(&snapshots).unwrap();
+    let snapshots = format!("file://{}", snapshots.display());
+    let more = ["--snapshots", snapshots.as_str()];
+    let first = Service::replicator_with(PREFIX, &more);
+    let second = Service::replicator_with(PREFIX, &more);
+    let writer = Service::writer(PREFIX, "127.0.0.1:0", &first);
+    let brokers = brokers();
+    let arguments = [&["--listen", "127.0.0.1:0"], &more[..], &on_kafka(PREFIX, &brokers)].concat();
+    let pusher = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
+    let mut spec = spec();
+    spec.options.log_window_us = None;
+    let store = client(&writer.address).await.create_store(&spec).await.unwrap();
+    write(&store, 1).await;
+    let own = Some(SnapshotStore::open(&snapshots).unwrap());
+    let options = ReaderOptions { snapshots: own, ..ReaderOptions::new("counts") };
+    let reader = Reader::open(&second.address, options).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    answers(&reader, &first, &store, &counts(|key| Some(1_000 + key))).await;
+
+    let lines: String = (0..PUSHED).map(|key| format!("{key},{}\n", -key)).collect();
+    let file = folder.path().join("counts.csv");
+    std::fs::write(&file, format!("id,count\n{lines}")).unwrap();
+    let url = format!("http://{}", pusher.address);
+    let mut asked = PushesClient::connect(url).await.unwrap();
+    let request = v1::PushRequest {
+        store: "counts".into(),
+        inputs: vec![format!("file://{}", file.display())],
+        key_column: "id".into(),
+        ..v1::PushRequest::default()
+    };
+    let pushed = last(asked.push(request).await).await.pushed.unwrap();
+    assert_eq!((pushed.version, pushed.documents), (2, PUSHED as u64));
+    answers(&reader, &first, &store, &counts(|key| (key < PUSHED).then_some(-key))).await;
+    let token = one(&store, PUSHED, 7).await;
+    reader.wait_token(&token, LONG).await.unwrap();
+    let with_one = |key: i64| match key == PUSHED {
+        true => Some(7),
+        false => (key < PUSHED).then_some(-key),
+    };
+    answers(&reader, &first, &store, &counts(with_one)).await;
+
+    let alteration = Some(Alteration::MakeLive(1));
+    let request = v1::VersionsRequest { store: "counts".into(), alteration };
+    asked.versions(request).await.unwrap();
+    let before = |key: i64| Some(if key == PUSHED { 7 } else { 1_000 + key });
+    answers(&reader, &first, &store, &counts(before)).await;
+}

@@ -1,0 +1,166 @@
+//! Snapshots and backups of what replicators over Kafka hold, by a process of its own: logs are
+//! trimmed behind them, replicators that have lost their disks begin with them, stores are
+//! restored.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use forebay::{
+    FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, SnapshotStore, Store,
+    StoreOptions, StoreSpec, Token, Value,
+};
+use forebay_core::id::{FieldId, Offset, PartitionId, PartitionRef};
+use forebay_log::{ChangeLog, KafkaLog, KafkaOptions};
+use forebay_testkit::tree;
+use forebay_wire::document::document_of;
+use forebay_wire::v1;
+use forebay_wire::v1::backups_client::BackupsClient;
+use forebay_wire::v1::found::Answer;
+use forebay_wire::v1::restore_request::PointInTime;
+use forebay_wire::v1::shards_client::ShardsClient;
+use tonic::{Response, Status, Streaming};
+
+use crate::service::{LONG, Service, brokers, client, on_kafka};
+
+const PREFIX: &str = "snapshots";
+const PARTITIONS: u32 = 3;
+pub const KEYS: i64 = 600;
+
+pub fn spec() -> StoreSpec {
+    let number = FieldType::Scalar(ScalarType::Int64);
+    let spec = StoreSpec::documents("counts", KeyType::Int64, PARTITIONS).field("count", number);
+    let options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
+    StoreSpec { options, ..spec }
+}
+
+pub async fn write(store: &Store, round: i64) -> Token {
+    let mut batch = store.batch();
+    for key in 0..KEYS {
+        batch.add(store.upsert(key).set("count", round * 1_000 + key)).unwrap();
+    }
+    batch.send().await.unwrap().token
+}
+
+/// What a replicator finds in this field under all keys, as far as it finds anything.
+pub async fn found(replicator: &Service, field: FieldId) -> Vec<Value> {
+    let url = format!("http://{}", replicator.address);
+    let Ok(mut shards) = ShardsClient::connect(url).await else { return Vec::new() };
+    let request = v1::GetRequest {
+        store: "counts".into(),
+        keys: (0..KEYS).map(|key| Bytes::copy_from_slice(&key.to_le_bytes())).collect(),
+        ..v1::GetRequest::default()
+    };
+    let Ok(answer) = shards.get(request).await else { return Vec::new() };
+    let value = |found: v1::Found| match found.answer {
+        Some(Answer::Document(document)) => document_of(document).unwrap().1.value(field).cloned(),
+        _ => None,
+    };
+    answer.into_inner().found.into_iter().filter_map(value).collect()
+}
+
+/// Waits until Kafka holds nothing of a partition's beginning.
+async fn trimmed(log: &KafkaLog, store: &Store) {
+    for partition in 0..PARTITIONS {
+        let at =
+            PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
+        let wait = async {
+            while log.bounds(at).await.unwrap().start == Offset(0) {
+                tokio::time::sleep(Duration::from_millis(100)).await;
+            }
+        };
+        tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{at} is not trimmed"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn replicators_without_their_disks_begin_with_snapshots() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let more = ["--snapshots", url.as_str()];
+    let one = Service::replicator_with(PREFIX, &more);
+    let other = Service::replicator_with(PREFIX, &more);
+    let writer = Service::writer(PREFIX, "127.0.0.1:0", &one);
+    let every = ["--listen", "127.0.0.1:0", "--snapshot-every-s", "1"];
+    let brokers = brokers();
+    let arguments = [&every[..], &more, &on_kafka(PREFIX, &brokers)].concat();
+    let keeper = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
+    let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
+    for round in 0..3 {
+        write(&store, round).await;
+    }
+    let log = KafkaLog::open(KafkaOptions::dev(&brokers, PREFIX)).await.unwrap();
+    trimmed(&log, &store).await;
+    // All that the replicators had goes with them, and the keeper is killed wherever it is.
+    drop((one, other));
+    keeper.kill();
+    let token = write(&store, 7).await;
+    let again = Service::replicator_with(PREFIX, &more);
+    let third = Service::replicator_with(PREFIX, &more);
+    let field = store.definition().field("count").unwrap().id;
+    let wanted: Vec<_> = (0..KEYS).map(|key| Value::Int64(7_000 + key)).collect();
+    let wait = async {
+        while found(&again, field).await != wanted {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("they do not come back");
+    let snapshots = Some(SnapshotStore::open(&url).unwrap());
+    let options = ReaderOptions { snapshots, ..ReaderOptions::new("counts") };
+    let reader = Reader::open(&third.address, options).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    reader.wait_token(&token, LONG).await.unwrap();
+    let status = reader.status();
+    assert!(status.partitions.iter().all(|at| at.counts.bootstraps == 1), "{status:?}");
+}
+
+/// What a service answers last.
+pub async fn last<M>(answers: Result<Response<Streaming<M>>, Status>) -> M {
+    let (mut answers, mut last) = (answers.unwrap().into_inner(), None);
+    while let Some(answer) = answers.message().await.unwrap() {
+        last = Some(answer);
+    }
+    last.unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_is_restored_to_a_write_between_two_backups() {
+    const PREFIX: &str = "backups";
+    let folder = tempfile::tempdir().unwrap();
+    let [snapshots, backups] = ["snapshots", "backups"].map(|name| {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+        format!("file://{}/{name}", folder.path().display())
+    });
+    let replicator = Service::replicator_with(PREFIX, &["--snapshots", &snapshots]);
+    let writer = Service::writer(PREFIX, "127.0.0.1:0", &replicator);
+    let brokers = brokers();
+    let own = ["--listen", "127.0.0.1:0", "--snapshots", &snapshots, "--backups", &backups];
+    let arguments = [&own[..], &on_kafka(PREFIX, &brokers)].concat();
+    let keeper = Service::start(tree::built("forebay-snapshot").unwrap(), &arguments);
+    let url = format!("http://{}", keeper.address);
+    let mut asked = BackupsClient::connect(url).await.unwrap();
+    let mut spec = spec();
+    spec.options.log_window_us = None;
+    let store = client(&writer.address).await.create_store(&spec).await.unwrap();
+    let take = v1::TakeBackupRequest { store: "counts".into(), keep: None };
+    let mut tokens = Vec::new();
+    for round in 0..3 {
+        tokens.push(write(&store, round).await);
+        if round != 1 {
+            assert!(last(asked.take(take.clone()).await).await.backup.is_some());
+        }
+    }
+    let point_in_time = Some(PointInTime::Token(tokens[1].encode()));
+    let (store, restore_as) = ("counts".into(), "again".into());
+    let request = v1::RestoreRequest { store, restore_as, point_in_time };
+    let answer = last(asked.restore(request).await).await;
+    assert_eq!(answer.restored.unwrap().documents, KEYS as u64);
+    let snapshots = Some(SnapshotStore::open(&snapshots).unwrap());
+    let options = ReaderOptions { snapshots, ..ReaderOptions::new("again") };
+    let reader = Reader::open(&replicator.address, options).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    let field = reader.schema().definition.field("count").unwrap().id;
+    for key in 0..KEYS {
+        let document = reader.get(KeyValue::Int64(key)).unwrap().unwrap();
+        assert_eq!(document.value(field), Some(&Value::Int64(1_000 + key)));
+    }
+}

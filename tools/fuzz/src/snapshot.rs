@@ -1,0 +1,61 @@
+//! Snapshots and backups: manifests, the messages in them, chunks, rows of deltas, and logs.
+
+use bytes::Bytes;
+use forebay_snapshot::{
+    Backup, ChunkId, DeltaBlocks, LogBlocks, Manifest, decode_chunk, delta_rows, kept_records,
+};
+use forebay_wire::v1;
+use prost::Message;
+
+/// Input: what the rest is u8, modulo 6, then its bytes: a manifest, the message in one, a chunk's
+/// object, a delta's chunk, a backup, a log's chunk.
+///
+/// # Panics
+/// When what was read is not what comes back from its own bytes.
+pub fn snapshot_decode(input: &[u8]) {
+    let Some((which, rest)) = input.split_first() else { return };
+    match which % 6 {
+        0 => drop(Manifest::decode(rest).map(|manifest| again(&manifest))),
+        1 => {
+            let Ok(message) = v1::SnapshotManifest::decode(rest) else { return };
+            drop(Manifest::try_from(message).map(|manifest| again(&manifest)));
+        }
+        2 => {
+            // The bytes of a plain chunk: their hash is known, so the frame decides.
+            let id = ChunkId::of(rest.get(16..).unwrap_or_default(), 1);
+            if let Ok(bytes) = decode_chunk(&id, &Bytes::copy_from_slice(rest)) {
+                assert_eq!(ChunkId::of(&bytes, 1), id);
+            }
+        }
+        3 => {
+            let mut blocks = DeltaBlocks::default();
+            let mut made = Vec::new();
+            for row in delta_rows(rest).map_while(Result::ok) {
+                made.extend(blocks.push(row.0, row.1).unwrap_or_default());
+            }
+            made.extend(blocks.take().unwrap_or_default());
+            assert!(rest.starts_with(&made));
+        }
+        4 => {
+            if let Ok(backup) = Backup::decode(rest) {
+                let object = backup.encode().unwrap();
+                assert_eq!(Backup::decode(&object).unwrap().encode().unwrap(), object);
+            }
+        }
+        _ => {
+            let mut blocks = LogBlocks::default();
+            let mut made = Vec::new();
+            for record in kept_records(rest).map_while(Result::ok) {
+                made.extend(blocks.push(record).unwrap_or_default());
+            }
+            made.extend(blocks.take().unwrap_or_default());
+            assert!(rest.starts_with(&made));
+        }
+    }
+}
+
+fn again(manifest: &Manifest) {
+    // By their bytes: a default that is no number differs from itself.
+    let object = manifest.encode().unwrap();
+    assert_eq!(Manifest::decode(&object).unwrap().encode().unwrap(), object);
+}
