@@ -1,5 +1,7 @@
 //! RocksDB's errors as ours.
 
+use std::path::Path;
+
 use forebay_core::Error;
 use rocksdb::ErrorKind;
 
@@ -20,5 +22,15 @@ pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
             Error::unavailable(told("try again"))
         }
         _ => Error::internal(told("report it with the service's log")),
+    }
+}
+
+/// As [`explained`], of a shard in this folder that does not open. Where one of its files is
+/// missing, as when a kill broke its removal off, it is damaged: the file will not come back.
+pub(crate) fn explained_open(error: &rocksdb::Error, path: &Path) -> Error {
+    let is_missing = error.as_ref().contains("No such file or directory") && path.is_dir();
+    match is_missing {
+        true => Error::corrupt(format!("a file of a shard is missing: {}", error.as_ref())),
+        false => explained(error, "opening a shard"),
     }
 }

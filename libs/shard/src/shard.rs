@@ -15,7 +15,7 @@ use rocksdb::properties::{
 };
 use rocksdb::{DB, DBPinnableSlice, WriteBatch, WriteOptions};
 
-use crate::error::explained;
+use crate::error::{explained, explained_open};
 use crate::expiry::DurableTime;
 use crate::resources::Resources;
 use crate::view::View;
@@ -41,7 +41,7 @@ impl Shard {
         let durable = DurableTime::new();
         let options = resources.options(&durable);
         let db = DB::open(&options, path)
-            .map_err(|error| explained(&error, "opening a shard").with_partition(at.partition))?;
+            .map_err(|error| explained_open(&error, path).with_partition(at.partition))?;
         let partition_time = AtomicI64::new(Timestamp::MIN.as_micros());
         Ok(Self { db, order, at, path: path.to_owned(), partition_time, durable })
     }

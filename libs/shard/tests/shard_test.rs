@@ -211,6 +211,45 @@ fn a_shard_is_open_once_and_is_of_its_own_partition() {
     assert!(shards.stores().unwrap().is_empty(), "and goes");
 }
 
+/// What a kill leaves of a shard that was being removed, one file after another in any order.
+#[test]
+fn a_shard_of_which_files_are_missing_is_whole_or_gone() {
+    let world = World::new();
+    let (mut dice, mut gone) = (Dice::new(3), 0);
+    for round in 0..24 {
+        let dir = tempfile::tempdir().unwrap();
+        let mut replica = world.resume(dir.path());
+        (0..100).for_each(|_| drop(replica.step()));
+        replica.writer.shard().flush().unwrap();
+        let path = replica.writer.shard().path().to_owned();
+        let (state, rows) = (replica.state.clone(), replica.live());
+        drop(replica);
+        let mut files: Vec<_> = std::fs::read_dir(&path).unwrap().map(|it| it.unwrap()).collect();
+        files.sort_by_key(std::fs::DirEntry::file_name);
+        // Each one alone, then some.
+        let removed = if round < 12 { 1 } else { 1 + dice.below(files.len()) };
+        for number in 0..removed {
+            let at = if round < 12 { round % files.len() } else { dice.below(files.len()) };
+            let name = files.swap_remove(at).path();
+            std::fs::remove_file(&name).unwrap_or_else(|error| panic!("{number} {name:?} {error}"));
+        }
+        match directory(dir.path()).resume(AT, ONE, world.order()).unwrap() {
+            Some((writer, resumed)) => {
+                assert_eq!(resumed.state, state);
+                for (key, row) in rows {
+                    let found = writer.shard().row(key.as_bytes()).unwrap();
+                    assert_eq!(found.as_deref(), Some(&row[..]));
+                }
+            }
+            None => {
+                gone += 1;
+                assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
+            }
+        }
+    }
+    assert!(gone > 3, "{gone}");
+}
+
 #[test]
 fn damage_is_told_and_never_read() {
     let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
