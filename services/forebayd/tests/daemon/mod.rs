@@ -2,8 +2,9 @@
 
 #![allow(dead_code)] // Each test binary uses its part of it.
 
+use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read, Seek};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -20,27 +21,32 @@ pub const LONG: Duration = Duration::from_secs(60);
 const KILLS: usize = 4;
 const WRITERS: i64 = 4;
 
+/// Lines of its log that a failed test shows.
+const LINES_SHOWN: usize = 60;
+
 /// A running forebayd; killed when the test ends.
 pub struct Daemon {
     child: Child,
+    log: File,
     pub address: String,
 }
 
 impl Daemon {
     /// Starts `forebayd dev` with these arguments and waits for its greeting.
     pub fn start(arguments: &[&str], listen: &str) -> Self {
+        let log = tempfile::tempfile().unwrap();
         let mut child = Command::new(FOREBAYD)
             .args(["dev", "--listen", listen])
             .args(arguments)
             .stdout(Stdio::piped())
-            .stderr(Stdio::null())
+            .stderr(log.try_clone().unwrap())
             .spawn()
             .unwrap();
         let mut first = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
         let address = first.trim().strip_prefix("forebayd ready http://");
         let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}")).to_owned();
-        Self { child, address }
+        Self { child, log, address }
     }
 
     /// Kills it as `kill -9` does; returns where it listened.
@@ -67,6 +73,13 @@ impl Drop for Daemon {
     fn drop(&mut self) {
         let _ = self.child.kill();
         let _ = self.child.wait();
+        if std::thread::panicking() {
+            let mut said = String::new();
+            let _ = self.log.rewind().and_then(|()| self.log.read_to_string(&mut said));
+            let lines: Vec<_> = said.lines().collect();
+            let last = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
+            eprintln!("the last forebayd said:\n{}", last.join("\n"));
+        }
     }
 }
 

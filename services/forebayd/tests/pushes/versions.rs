@@ -52,16 +52,21 @@ async fn answers(reader: &Reader, key: &str, wanted: Option<BTreeMap<String, Val
 }
 
 /// A document as the shards have it.
-async fn in_shard(store: &Store, key: &str) -> Option<Option<Value>> {
+async fn in_shard(store: &Store, key: &str) -> forebay_core::Result<Option<Option<Value>>> {
     let field = store.definition().field("name").unwrap().id;
-    let found = store.ordered().unwrap().get(&Read::local(), key).await.unwrap();
-    found.map(|document| document.value(field).cloned())
+    let found = store.ordered().unwrap().get(&Read::local(), key).await?;
+    Ok(found.map(|document| document.value(field).cloned()))
 }
 
 async fn shards_answer(store: &Store, key: &str, wanted: Option<Option<Value>>) {
     let wait = async {
-        while in_shard(store, key).await != wanted {
-            tokio::time::sleep(Duration::from_millis(10)).await;
+        loop {
+            match in_shard(store, key).await {
+                Ok(found) if found == wanted => return,
+                // The shards have just been opened.
+                Err(error) if error.code() != ErrorCode::Unavailable => panic!("{error}"),
+                _ => tokio::time::sleep(Duration::from_millis(10)).await,
+            }
         }
     };
     tokio::time::timeout(LONG, wait).await.expect("the shards answer from another version");
@@ -127,7 +132,7 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
     for number in 0..written {
         let key = format!("more-{number}");
         assert_eq!(held(&fresh, &key).is_some(), has[number as usize], "{key}");
-        assert_eq!(in_shard(&store, &key).await.is_some(), has[number as usize], "{key}");
+        assert_eq!(in_shard(&store, &key).await.unwrap().is_some(), has[number as usize], "{key}");
     }
     // Earlier writes settle as ever: it is the same log.
     old.wait_token(&old_token, LONG).await.unwrap();

@@ -83,7 +83,7 @@ async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
     assert!(reader.get(KeyValue::Int64(1)).is_err(), "it has nothing to answer with");
     disk.free();
     reader.await_ready(LONG).await.unwrap();
-    assert_eq!(reader.status().partitions[0].counts.bootstraps, 1);
+    assert!(reader.status().partitions[0].counts.bootstraps > 0);
     let field = store.definition().field("blob").unwrap().id;
     for key in 0..DOCUMENTS {
         let document = reader.get(KeyValue::Int64(key)).unwrap().unwrap();

@@ -156,22 +156,34 @@ async fn readers_and_shards_begin_with_snapshots_where_the_log_is_gone() {
     let mut held = Held::new();
     write(&store, &mut held, 0..6_000, 0).await;
     let first = snapshots(&world.store, &store, |newest| newest.base.documents > 2_000).await;
-    let mut token = Token::new(store.definition().store);
-    for round in 1..4 {
-        token = write(&store, &mut held, 100 * round..100 * round + 200, 100_000 * round).await;
-        tokio::time::sleep(Duration::from_millis(150)).await;
-    }
     let places: Vec<_> = first.iter().map(|manifest| manifest.progress.offset_applied).collect();
-    let newest = snapshots(&world.store, &store, |newest| {
-        let before = places[newest.at.partition.0 as usize];
-        !newest.deltas.is_empty() && newest.progress.offset_applied > before
-    });
-    assert!(newest.await.iter().all(|newest| newest.delta_documents() < 3_000));
+    let mut token = Token::new(store.definition().store);
+    // A few at a time, until there is a layer over each image.
+    for round in 1.. {
+        assert!(round < 100, "no snapshot is an image and what has changed since");
+        token = write(&store, &mut held, 100..300, 100_000 * round).await;
+        tokio::time::sleep(Duration::from_millis(150)).await;
+        let mut newest = Vec::new();
+        for partition in 0..PARTITIONS {
+            let at =
+                PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
+            newest.extend(world.store.partition(at).newest(None).await.ok().flatten());
+        }
+        let is_layered = |newest: &Manifest| {
+            let before = places[newest.at.partition.0 as usize];
+            !newest.deltas.is_empty() && newest.progress.offset_applied > before
+        };
+        if newest.iter().filter(|newest| is_layered(newest)).count() == PARTITIONS as usize {
+            assert!(newest.iter().all(|newest| newest.delta_documents() < 3_000));
+            break;
+        }
+    }
     trimmed(&world.log, &store).await;
     let begun = reader(&served.address, &world.store, &token).await;
     assert_holds(&begun, &held, 0..6_100);
     let counts = begun.status().partitions.iter().map(|at| at.counts.bootstraps).sum::<u64>();
-    assert_eq!(counts, u64::from(PARTITIONS));
+    // Again, where the log was trimmed behind the one that it had begun with.
+    assert!(counts >= u64::from(PARTITIONS), "{counts}");
 
     // Without a way to the snapshots a reader begins with the shards themselves.
     let bare = Reader::open(&served.address, ReaderOptions::new("users")).await.unwrap();
