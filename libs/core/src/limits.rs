@@ -225,6 +225,14 @@ pub const PUSH_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
 pub const READER_RECORDS_FOLDED_MAX: u64 = 100_000;
 /// Times that a reader asks for a snapshot before it begins with a log that has all.
 pub const READER_SNAPSHOT_ATTEMPTS: u32 = 5;
+/// Ranges of hashes of keys whose documents have a digest each when two copies are compared.
+pub const VERIFY_RANGES: usize = 4_096;
+/// Bytes of the documents of both copies that are compared one by one.
+pub const VERIFY_BYTES_MAX: u64 = 256 * 1024 * 1024;
+/// Documents that the log may change between the positions of two copies that are compared.
+pub const VERIFY_CHANGED_MAX: usize = 1 << 20;
+/// Documents that are named of those in which two copies differ.
+pub const VERIFY_NAMED_MAX: usize = 1_000;
 /// Files that one shard holds open at once.
 pub const SHARD_FILES_OPEN_MAX: i32 = 256;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.

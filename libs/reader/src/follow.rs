@@ -103,6 +103,7 @@ impl Follower {
             tokio::select! {
                 biased;
                 () = board.asked() => self.check_log().await,
+                () = self.partition.at_rest.asked() => self.partition.at_rest.refuse(),
                 () = tokio::time::sleep(wait) => until_try -= wait,
             }
         }

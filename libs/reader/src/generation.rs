@@ -208,8 +208,7 @@ impl Generation {
     /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while
     /// the copy is broken or built beside another.
     pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<ImageState> {
-        let is_whole = !self.is_broken && self.waiting.is_none();
-        let is_kept = self.is_served() && is_whole && self.state.log_id.is_some();
+        let is_kept = self.is_at_rest() && self.state.log_id.is_some();
         let opened = self.opened.filter(|_| is_kept)?;
         let (state, append_time) = (self.state.clone(), self.append_time);
         let opened = Some((opened.start, opened.end));
@@ -340,6 +339,11 @@ impl Generation {
         let step = step(&applied);
         self.write(Waiting { applied, append_time })?;
         Ok(step)
+    }
+
+    /// Whether it is the copy in service, and its documents are of the state's position.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_served() && !self.is_broken && self.waiting.is_none()
     }
 
     /// Whether something that was folded waits for room.

@@ -8,6 +8,8 @@
 //! `age`, `wait` and `barrier` are what reads ask for, `ready` and `status` are what operators ask
 //! for, `checkpoint` is what a restart goes on from, and `bootstrap` what a copy begins with.
 //!
+//! `verify` compares a reader with a shard, a snapshot or a checkpoint, or two of those.
+//!
 //! `memory` is a reader without a log, for tests of programs that read.
 //!
 //! The log, the catalog, the snapshots, the clock, randomness, the disk and the way to append a
@@ -15,6 +17,7 @@
 //! of a snapshot that it begins with.
 
 mod age;
+mod at_rest;
 mod barrier;
 mod begin;
 mod bootstrap;
@@ -38,6 +41,7 @@ mod status;
 mod storage;
 mod store_follower;
 mod tail;
+mod verify;
 mod versions;
 mod wait;
 
@@ -53,3 +57,7 @@ pub use shared::OnSchemaChange;
 pub use status::{PartitionStatus, ReaderStatus};
 pub use storage::{CopyWriter, OpenedCopy, Storage};
 pub use store_follower::StoreFollower;
+pub use verify::{
+    BeginPass, Difference, Pass, PastCopy, ReaderCopy, ShardCopy, Verified, VerifiedCopy,
+    VerifyLog, verify,
+};

@@ -5,6 +5,7 @@ use forebay_core::outcome::{Outcome, OutcomeTable};
 use forebay_core::{Error, Result};
 use parking_lot::Mutex;
 
+use crate::at_rest::AtRest;
 use crate::barrier::BarrierQueue;
 use crate::progress::{Phase, Progress, ProgressBoard};
 
@@ -16,6 +17,8 @@ pub(crate) struct Partition {
     pub board: ProgressBoard,
     /// Its barriers.
     pub barriers: BarrierQueue,
+    /// What is to be done while nothing is applied.
+    pub at_rest: AtRest,
     outcomes: Option<Mutex<OutcomeTable>>,
     serve_partial: bool,
 }
@@ -26,6 +29,7 @@ impl Partition {
             at,
             board: ProgressBoard::new(),
             barriers: BarrierQueue::default(),
+            at_rest: AtRest::default(),
             outcomes: keep_outcomes.then(|| Mutex::new(OutcomeTable::default())),
             serve_partial,
         }

@@ -214,6 +214,10 @@ impl Tail {
                     self.checkpoint(None);
                     continue;
                 }
+                () = partition.at_rest.asked() => {
+                    in_place(|| partition.at_rest.run(&self.following));
+                    continue;
+                }
                 records = read(&*shared.parts.log, partition.at, from, wait_max) => records,
             };
             let records = records.map_err(Pause::Retry)?;

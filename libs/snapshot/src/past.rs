@@ -98,12 +98,7 @@ impl PastPartition {
         }
         let Manifest { at, partitions, .. } = *manifest;
         let state = ImageState::decode(at, partitions, progress, image.state())?;
-        let schemas: Vec<_> = definitions.iter().map(schema_of).collect();
-        let index = Index::new(schemas.clone(), [at.partition], 0)?;
-        index.limit_memory(memory_bytes);
-        let mut writer = index.writer(at.partition)?;
-        writer.start_rebuild_of(&image, &state.state)?;
-        let mut past = Self { index, writer, schemas: SchemaSet::new(schemas)?, state };
+        let mut past = Self::of_image(&image, state, definitions, memory_bytes)?;
         for delta in &manifest.deltas {
             past.lay_over(from, manifest, delta).await?;
         }
@@ -111,6 +106,25 @@ impl PastPartition {
             return Err(Error::corrupt("a snapshot whose state is of another log"));
         }
         Ok(past)
+    }
+
+    /// What an image and the state beside it are, of a store of these definitions.
+    ///
+    /// # Errors
+    /// `Corrupt`; `InvalidArgument` without a definition; `LimitExceeded` without memory.
+    pub fn of_image(
+        image: &Image,
+        state: ImageState,
+        definitions: &[Definition],
+        memory_bytes: u64,
+    ) -> Result<Self> {
+        let schemas: Vec<_> = definitions.iter().map(schema_of).collect();
+        let partition = state.state.partition.partition;
+        let index = Index::new(schemas.clone(), [partition], 0)?;
+        index.limit_memory(memory_bytes);
+        let mut writer = index.writer(partition)?;
+        writer.start_rebuild_of(image, &state.state)?;
+        Ok(Self { index, writer, schemas: SchemaSet::new(schemas)?, state })
     }
 
     async fn lay_over(
@@ -137,6 +151,14 @@ impl PastPartition {
     /// Where it stands.
     pub fn state(&self) -> &PartitionState {
         &self.state.state
+    }
+
+    /// Visits the identity bytes and the row of every document, some of which may have expired.
+    ///
+    /// # Errors
+    /// Those of `visit`; `Corrupt` where the image is damaged.
+    pub fn visit_rows(&self, visit: impl FnMut(&[u8], &[u8]) -> Result<()>) -> Result<()> {
+        self.writer.visit_rows(visit)
     }
 
     /// Folds the records of a chunk, but for those behind the end; answers whether there were any.

@@ -6,6 +6,7 @@ mod change_log;
 mod copy;
 mod dev;
 mod push;
+mod verify;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -43,6 +44,8 @@ enum Command {
         #[command(subcommand)]
         command: push::VersionsCommand,
     },
+    /// Compare two copies of a store's documents, and name those in which they differ.
+    Verify(verify::VerifySettings),
     /// Check and print the configuration that `dev` would run with.
     Config {
         #[command(subcommand)]
@@ -136,6 +139,7 @@ fn main() -> ExitCode {
         Command::Restore(settings) => backup::run_restore(settings),
         Command::Push(settings) => push::run(settings),
         Command::Versions { command } => push::run_versions(command),
+        Command::Verify(settings) => verify::run(settings),
         Command::Config { command: ConfigCommand::Check(settings) } => {
             settings.resolve().map(|config| println!("{config:#?}"))
         }

@@ -11,7 +11,7 @@ use forebay_core::clock::Clock;
 use forebay_core::id::{Offset, PartitionRef};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{ChangeLog, LogRecord, follow_version};
+use forebay_log::{ChangeLog, LogRecord, RecordRange, follow_version};
 use forebay_snapshot::{
     Backup, BackupName, ChunkUpload, KeptRecord, LogBlocks, LogSegment, Manifest, PartitionBackup,
     PartitionSnapshots, SnapshotStore,
@@ -22,7 +22,6 @@ use tracing::{info, warn};
 
 use crate::build::{Build, Built, definitions_of};
 use crate::keeper::SnapshotParts;
-use crate::records::RecordRange;
 
 /// Longest wait for a replicator to apply what is in the log when a backup begins.
 const BEHIND_WAIT: Duration = Duration::from_secs(60);

@@ -6,10 +6,8 @@ use forebay_core::change::EntryBody;
 use forebay_core::id::{LogId, Offset, PartitionRef};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::{ErrorCode, Result};
-use forebay_log::ChangeLog;
+use forebay_log::{ChangeLog, RecordRange};
 use forebay_wire::entry::decode_entry;
-
-use crate::records::RecordRange;
 
 /// The keys that the log's entries of this id name from one offset to before another, as a shard
 /// has them; `None` for more than `most`.

@@ -13,7 +13,6 @@ mod keeper;
 mod new_store;
 mod new_version;
 mod push;
-mod records;
 mod restore;
 mod service;
 mod source;

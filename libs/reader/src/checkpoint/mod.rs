@@ -36,7 +36,7 @@ use forebay_core::id::{LogId, Offset, PartitionCount, PartitionId, PartitionRef,
 use forebay_core::limits::{CHECKPOINT_BYTES_MAX, CHECKPOINT_EVERY_MS};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{Image, LiveDirectory};
-use forebay_log::disk::{Disk, DiskLock};
+use forebay_log::disk::{Disk, DiskLock, RealDisk};
 use forebay_snapshot::ImageState;
 use tokio::time::Sleep;
 
@@ -183,6 +183,25 @@ impl CheckpointDirectory {
         // Sorted by name, so the newest of a partition comes last.
         let found = names.iter().filter_map(|name| Some((partition(name)?, dir.join(name))));
         Ok(found.collect())
+    }
+
+    /// The newest checkpoint of a partition that lies in a folder, whoever keeps it.
+    ///
+    /// # Errors
+    /// As [`CheckpointDirectory::open_file`]; `NotFound` where there is none.
+    pub(crate) fn newest_in(
+        dir: &Path,
+        at: PartitionRef,
+        partitions: PartitionCount,
+    ) -> Result<(Image, ImageState)> {
+        let options = CheckpointOptions::new(dir);
+        let directory =
+            Self { options, disk: Arc::new(RealDisk), is_swept: AtomicBool::new(false) };
+        let newest = directory.newest(at.store)?.remove(&at.partition).ok_or_else(|| {
+            let message = format!("there is no checkpoint of it in {}", dir.display());
+            Error::not_found(message).with_partition(at.partition)
+        })?;
+        directory.open_file(&newest, at, partitions)
     }
 
     /// Opens a checkpoint and checks that it is of this partition.

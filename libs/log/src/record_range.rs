@@ -6,15 +6,19 @@ use std::time::Duration;
 use forebay_core::id::{Offset, PartitionRef};
 use forebay_core::limits::READER_READ_BYTES_MAX;
 use forebay_core::{Error, Result};
-use forebay_log::{ChangeLog, LogRecord, ReadLimit};
+
+use crate::change_log::{ChangeLog, LogRecord, ReadLimit};
 
 /// What a read of the log waits for records that should be there.
 const READ_WAIT: Duration = Duration::from_secs(1);
 
 /// What is left to read.
-pub(crate) struct RecordRange<'l> {
+pub struct RecordRange<'l> {
+    /// The log.
     pub log: &'l dyn ChangeLog,
+    /// Which partition.
     pub at: PartitionRef,
+    /// What is left.
     pub offsets: Range<Offset>,
 }
 
@@ -24,7 +28,7 @@ impl RecordRange<'_> {
     /// # Errors
     /// `TokenLost` where the log does not hold them any more, `Unavailable` where it ends before
     /// the range does; else those of the log.
-    pub(crate) async fn next(&mut self) -> Result<Vec<LogRecord>> {
+    pub async fn next(&mut self) -> Result<Vec<LogRecord>> {
         let Range { start, end } = self.offsets;
         if start >= end {
             return Ok(Vec::new());
@@ -32,7 +36,7 @@ impl RecordRange<'_> {
         let limit = ReadLimit { bytes_max: READER_READ_BYTES_MAX, wait_max: READ_WAIT };
         let mut read = self.log.read(self.at, start, limit).await?;
         if read.end < end {
-            let message = "the log ends before what its replicator has applied";
+            let message = "the log ends before what was applied of it";
             return Err(Error::unavailable(message).with_partition(self.at.partition));
         }
         // Behind the last record there may be offsets without one, as Kafka has them.

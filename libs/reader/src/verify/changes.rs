@@ -1,0 +1,142 @@
+//! What the log says of documents between the positions of two copies.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::change::EntryBody;
+use forebay_core::fold::{Blocked, PartitionState, Record};
+use forebay_core::id::{Offset, PartitionRef, SchemaVersion, StoreId};
+use forebay_core::limits::{READER_DEFINITION_WAIT_MS, VERIFY_CHANGED_MAX};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_index::SchemaSet;
+use forebay_log::{CatalogFollower, ChangeLog, RecordRange, follow_version};
+use forebay_wire::entry::decode_entry;
+
+use super::pass::Changing;
+
+/// The log of the store whose copies are compared, and its definitions.
+pub struct VerifyLog {
+    log: Arc<dyn ChangeLog>,
+    catalog: Arc<CatalogFollower>,
+    /// What the version of the documents that is compared is kept as.
+    kept_as: StoreId,
+    pub(super) schemas: SchemaSet,
+}
+
+impl VerifyLog {
+    /// Of a store, or of a version of its documents by what that is kept as.
+    ///
+    /// # Errors
+    /// `NotFound` for one that the catalog does not know.
+    pub fn new(
+        log: Arc<dyn ChangeLog>,
+        catalog: Arc<CatalogFollower>,
+        kept_as: StoreId,
+    ) -> Result<Self> {
+        let known = catalog.catalog();
+        let missing = || Error::not_found("the catalog knows no such store");
+        let history = known.store(kept_as).ok_or_else(missing)?;
+        let schemas = SchemaSet::new(history.versions().cloned())?;
+        let log = follow_version(log, &schemas.newest().definition);
+        Ok(Self { log, catalog, kept_as, schemas })
+    }
+
+    /// The documents that the log changes between an older copy's state and a newer one's.
+    pub(super) async fn changing(
+        &self,
+        older: &PartitionState,
+        newer: &PartitionState,
+    ) -> Result<Changing> {
+        let mut keys = HashSet::new();
+        let mut records = self.records(older, newer.offset_applied);
+        loop {
+            let read = records.next().await?;
+            if read.is_empty() {
+                return Ok(Changing::new(keys, older, newer.drop_all_count));
+            }
+            for record in read {
+                // What every replica skips has changed nothing.
+                let entry = match decode_entry(&record.entry) {
+                    Ok(entry) => entry,
+                    Err(error) if error.code() == ErrorCode::UpgradeNeeded => return Err(error),
+                    Err(_) => continue,
+                };
+                let EntryBody::Changes(batches) = entry.body else { continue };
+                let changes = batches.into_iter().flat_map(|batch| batch.changes);
+                keys.extend(changes.map(|change| change.key.as_bytes().to_vec()));
+            }
+            if keys.len() > VERIFY_CHANGED_MAX {
+                let message = "the log changes too many documents between the two copies; compare \
+                               with a newer snapshot or checkpoint";
+                let (limit, actual) = (VERIFY_CHANGED_MAX as u64, keys.len() as u64);
+                return Err(Error::limit_exceeded(message, limit, actual));
+            }
+        }
+    }
+
+    /// Folds what is between a copy's state and an offset into the documents that it changes.
+    pub(super) async fn fold(
+        &self,
+        state: &mut PartitionState,
+        documents: &mut Changing,
+        until: Offset,
+    ) -> Result<()> {
+        let mut records = self.records(state, until);
+        loop {
+            let read = records.next().await?;
+            if read.is_empty() {
+                // Behind the last record there may be offsets without one.
+                state.offset_applied = state.offset_applied.max(until);
+                return Ok(());
+            }
+            for record in read {
+                let (offset, append_time) = (record.offset, record.append_time);
+                let entry = || decode_entry(&record.entry);
+                let folded = state.apply(
+                    Record { offset, append_time, entry: entry() },
+                    documents,
+                    &self.schemas,
+                );
+                let applied = match folded {
+                    Err(Blocked::NeedsDefinition(version)) => {
+                        self.learn(version).await?;
+                        let record = Record { offset, append_time, entry: entry() };
+                        state.apply(record, documents, &self.schemas)
+                    }
+                    folded => folded,
+                };
+                let applied = applied.map_err(explained)?;
+                if applied.drop_all {
+                    documents.drop_all();
+                }
+                for (key, row) in applied.writes {
+                    documents.write(key.as_bytes(), row)?;
+                }
+            }
+        }
+    }
+
+    fn records(&self, from: &PartitionState, until: Offset) -> RecordRange<'_> {
+        let at = PartitionRef { store: self.kept_as, ..from.partition };
+        RecordRange { log: &*self.log, at, offsets: from.offset_applied..until }
+    }
+
+    /// Waits for a definition that was told of since.
+    async fn learn(&self, version: SchemaVersion) -> Result<()> {
+        let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
+        let schema = self.catalog.definition(self.kept_as, version, wait_max).await?;
+        self.schemas.add(schema)
+    }
+}
+
+fn explained(blocked: Blocked) -> Error {
+    match blocked {
+        Blocked::NeedsDefinition(version) => {
+            Error::unavailable(format!("schema version {version} is not known; try again"))
+        }
+        Blocked::UpgradeNeeded(error) | Blocked::Unreadable(error) | Blocked::Internal(error) => {
+            error
+        }
+    }
+}

@@ -1,0 +1,247 @@
+//! Whether two copies of a partition hold the same documents, and which ones they do not.
+//!
+//! As a rule they stand at two positions. The older one is brought to the other's by the fold: the
+//! log between them names the documents that have changed, and those alone are folded; all others
+//! must be what they were. Of what is live then each side has 4,096 digests, by the hashes of the
+//! keys, and only where two of them differ documents are compared one by one.
+
+mod changes;
+mod copies;
+mod pass;
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{PartitionRef, Position};
+use forebay_core::key::Key;
+use forebay_core::limits::VERIFY_NAMED_MAX;
+use forebay_core::row::{Document, row_schema_version};
+use forebay_core::{Error, Result};
+use forebay_index::SchemaSet;
+
+use self::pass::Ranges;
+
+pub use self::changes::VerifyLog;
+pub use self::copies::{PastCopy, ReaderCopy, ShardCopy};
+pub use self::pass::Pass;
+
+/// Begins a reading of a copy in this state.
+pub type BeginPass = Box<dyn FnOnce(&PartitionState) -> Pass + Send>;
+
+/// A copy of one partition that is compared with another.
+#[async_trait]
+pub trait VerifiedCopy: Send {
+    /// Whether it follows its log meanwhile: it may be further each time that it is read.
+    fn moves(&self) -> bool;
+
+    /// Where it stands.
+    ///
+    /// # Errors
+    /// Why it cannot be read.
+    async fn state(&mut self) -> Result<PartitionState>;
+
+    /// Reads all of it as of one moment at which it has passed this position; each document once.
+    ///
+    /// # Errors
+    /// Why it cannot be read, or does not come so far.
+    async fn read(&mut self, passed: Position, begin: BeginPass) -> Result<(Pass, PartitionState)>;
+
+    /// Lets go of what is held for it elsewhere.
+    async fn end(self: Box<Self>) {}
+}
+
+/// What came of comparing two copies.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verified {
+    /// The partition, of the version of the documents that was compared.
+    pub at: PartitionRef,
+    /// Where both stood.
+    pub position: Position,
+    /// Live documents of the first and of the second.
+    pub documents: (u64, u64),
+    /// The documents that are not the same: the first ones, by their keys' bytes.
+    pub differences: Vec<(Key, Difference)>,
+    /// How many more were found.
+    pub more: u64,
+    /// Ranges of 4,096 that differ, and of which no document was compared: too many are in them.
+    pub ranges_left: usize,
+}
+
+impl Verified {
+    /// Whether both copies hold the same.
+    pub fn is_same(&self) -> bool {
+        self.differences.is_empty() && self.ranges_left == 0
+    }
+}
+
+/// How two copies differ in a document.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Difference {
+    /// The first alone has it.
+    OnlyInFirst,
+    /// The second alone has it.
+    OnlyInSecond,
+    /// Both have it, with other contents.
+    Contents,
+}
+
+impl Difference {
+    fn mirrored(self) -> Self {
+        match self {
+            Self::OnlyInFirst => Self::OnlyInSecond,
+            Self::OnlyInSecond => Self::OnlyInFirst,
+            Self::Contents => Self::Contents,
+        }
+    }
+}
+
+/// Compares two copies at one position: that of the one that is further.
+///
+/// Reads both whole, twice where they differ; holds the documents that the log changes between
+/// their positions, and then up to 256 MiB of those that may differ, in memory.
+///
+/// # Errors
+/// `InvalidArgument` for two copies that both move, or are of two partitions; `TokenLost` for those
+/// of two logs, or where the log between them is gone; `LimitExceeded` where it changes too many
+/// documents; `Corrupt` for one that is damaged; those of the copies.
+pub async fn verify(
+    first: &mut dyn VerifiedCopy,
+    second: &mut dyn VerifiedCopy,
+    log: &VerifyLog,
+) -> Result<Verified> {
+    if first.moves() && second.moves() {
+        let message = "two readers cannot be held at one position; compare each with a shard or a \
+                       snapshot";
+        return Err(Error::invalid_argument(message));
+    }
+    let positions = (first.state().await?.position, second.state().await?.position);
+    let is_first_older = second.moves() || (!first.moves() && positions.0 <= positions.1);
+    if is_first_older {
+        return compare(first, second, log).await;
+    }
+    let mut verified = compare(second, first, log).await?;
+    let (older, newer) = verified.documents;
+    verified.documents = (newer, older);
+    verified.differences.iter_mut().for_each(|(_, what)| *what = what.mirrored());
+    Ok(verified)
+}
+
+async fn compare(
+    older: &mut dyn VerifiedCopy,
+    newer: &mut dyn VerifiedCopy,
+    log: &VerifyLog,
+) -> Result<Verified> {
+    let both = read_both(older, newer, log, Ranges::new()).await?;
+    let differing = both.older.differing(&both.newer);
+    if differing.is_empty() {
+        return Ok(both.verified(0, Vec::new()));
+    }
+    let wanted = both.older.some_of(&both.newer, &differing);
+    let ranges_left = differing.len() - wanted.len();
+    drop(both);
+    let both = read_both(older, newer, log, wanted).await?;
+    let differences = both.differences(&log.schemas)?;
+    Ok(both.verified(ranges_left, differences))
+}
+
+/// Two copies as of one position.
+struct Both {
+    older: Pass,
+    newer: Pass,
+    state: PartitionState,
+}
+
+async fn read_both(
+    older: &mut dyn VerifiedCopy,
+    newer: &mut dyn VerifiedCopy,
+    log: &VerifyLog,
+    wanted: Ranges,
+) -> Result<Both> {
+    let before = older.state().await?;
+    let begin = {
+        let wanted = wanted.clone();
+        Box::new(move |state: &PartitionState| Pass::new(state.partition_time, wanted))
+    };
+    let (newer, state) = newer.read(before.position, begin).await?;
+    check_same_log(&before, &state)?;
+    let changing = log.changing(&before, &state).await?;
+    let time = newer.time();
+    let begin = Box::new(move |_: &PartitionState| Pass::of_older(time, wanted, changing));
+    let (mut older, mut folded) = older.read(before.position, begin).await?;
+    log.fold(&mut folded, older.changing(), state.offset_applied).await?;
+    older.settle();
+    let end = |of: &PartitionState| (of.position, of.partition_time, of.drop_all_count);
+    if end(&folded) != end(&state) {
+        let message = "the two copies have made different things of the same log: they stand at \
+                       other positions, times or drop-alls; build the one that is wrong anew";
+        return Err(Error::corrupt(message).with_partition(state.partition.partition));
+    }
+    Ok(Both { older, newer, state })
+}
+
+/// Refuses copies of two partitions, or of two logs.
+fn check_same_log(one: &PartitionState, other: &PartitionState) -> Result<()> {
+    if (one.partition, one.partitions) != (other.partition, other.partitions) {
+        let message = format!(
+            "one copy is of {} of {}, the other of {} of {}; name the same store, version and \
+             partition",
+            one.partition, one.partitions, other.partition, other.partitions
+        );
+        return Err(Error::invalid_argument(message));
+    }
+    if one.log_id != other.log_id {
+        let message = "the two copies follow two logs, so there is no position to compare them at";
+        return Err(Error::token_lost(message).with_partition(one.partition.partition));
+    }
+    Ok(())
+}
+
+impl Both {
+    fn verified(self, ranges_left: usize, mut differences: Vec<(Key, Difference)>) -> Verified {
+        let more = differences.len().saturating_sub(VERIFY_NAMED_MAX) as u64;
+        differences.truncate(VERIFY_NAMED_MAX);
+        Verified {
+            at: self.state.partition,
+            position: self.state.position,
+            documents: (self.older.documents(), self.newer.documents()),
+            differences,
+            more,
+            ranges_left,
+        }
+    }
+
+    /// The documents that are not the same, of those that were kept.
+    fn differences(&self, schemas: &SchemaSet) -> Result<Vec<(Key, Difference)>> {
+        let (older, newer) = (self.older.kept(), self.newer.kept());
+        let keys: BTreeMap<_, ()> = older.keys().chain(newer.keys()).map(|key| (key, ())).collect();
+        let mut found = Vec::new();
+        for key in keys.into_keys() {
+            let what = match (older.get(key), newer.get(key)) {
+                (Some(_), None) => Difference::OnlyInFirst,
+                (None, _) => Difference::OnlyInSecond,
+                (Some(one), Some(other)) => {
+                    if one == other || is_same(one, other, schemas, self.newer.time()) {
+                        continue;
+                    }
+                    Difference::Contents
+                }
+            };
+            found.push((Key::from_identity_bytes(key), what));
+        }
+        Ok(found)
+    }
+}
+
+/// Whether two rows are of the same document at a time: what has expired of it may be there or not.
+/// A row that cannot be read is like no other.
+fn is_same(one: &[u8], other: &[u8], schemas: &SchemaSet, time: Timestamp) -> bool {
+    let live = |row: &[u8]| {
+        let schema = schemas.get(row_schema_version(row)?)?;
+        let mut document = Document::decode(row, &schema.layout).ok()?;
+        document.retain(|cell| cell.expires_at.is_none_or(|at| at > time));
+        Some(document)
+    };
+    live(one).is_some_and(|one| live(other) == Some(one))
+}

@@ -1,0 +1,228 @@
+//! `forebayd verify`: compares two copies of a store's documents at one position, and names the
+//! documents in which they differ.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::entropy::SystemEntropy;
+use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::limits::SNAPSHOT_MEMORY_MIB;
+use forebay_core::schema::Definition;
+use forebay_core::versions::VersionNumber;
+use forebay_core::{Error, Result};
+use forebay_log::{CatalogFollower, ChangeLog, RemoteLog};
+use forebay_reader::{Difference, PastCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify};
+use forebay_snapshot::{PastPartition, SnapshotStore};
+
+use crate::asked::{StoreAt, channel, print};
+
+/// Longest wait for what the control log says of the store.
+const CATALOG_WAIT: Duration = Duration::from_secs(10);
+
+/// What is compared with what.
+#[derive(clap::Args)]
+pub(crate) struct VerifySettings {
+    #[command(flatten)]
+    at: StoreAt,
+    /// Partitions that are compared, joined by commas [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "PARTITION")]
+    partitions: Vec<u32>,
+    /// Version of the documents, as `versions list` prints it [default: the live one].
+    #[arg(long)]
+    version: Option<u32>,
+    /// Where images of snapshots lie while they are read [default: the system's folder for what
+    /// is temporary].
+    #[arg(long, value_name = "DIR")]
+    scratch_dir: Option<PathBuf>,
+    /// A copy: HOST:PORT of a replicator, for its shards; file:///…, s3://…, az://… or gs://…,
+    /// for the newest snapshots there; a folder, for the newest checkpoints of the readers in it.
+    first: String,
+    /// What it is compared with [default: the shards of the node].
+    second: Option<String>,
+}
+
+/// Where a copy of each partition is.
+enum Place {
+    Replicator(String),
+    Snapshots(SnapshotStore),
+    Reader(PathBuf),
+}
+
+impl Place {
+    fn of(text: &str) -> Result<Self> {
+        if text.contains("://") {
+            return SnapshotStore::open(text).map(Self::Snapshots);
+        }
+        let path = Path::new(text);
+        if path.is_dir() {
+            return Ok(Self::Reader(path.to_owned()));
+        }
+        match text.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok()) {
+            true => Ok(Self::Replicator(text.to_owned())),
+            false => {
+                let message = format!("`{text}` is no folder, no URL, and no HOST:PORT");
+                Err(Error::not_found(message))
+            }
+        }
+    }
+}
+
+/// Compares, and prints what differs.
+///
+/// # Errors
+/// `Corrupt` where something does; what stood in the way.
+pub(crate) fn run(settings: VerifySettings) -> Result<()> {
+    forebay_serve::run(compare(settings))
+}
+
+async fn compare(settings: VerifySettings) -> Result<()> {
+    let second = settings.second.as_deref().unwrap_or(&settings.at.node);
+    let names = (settings.first.as_str(), second);
+    let places = (Place::of(names.0)?, Place::of(names.1)?);
+    let scratch = settings.scratch_dir.clone().unwrap_or_else(std::env::temp_dir);
+    let known = Known::ask(&settings, scratch).await?;
+    let all = known.newest()?.partitions;
+    let wanted: BTreeSet<_> = settings.partitions.iter().copied().map(PartitionId).collect();
+    if let Some(unknown) = wanted.iter().find(|partition| partition.0 >= all.0) {
+        let message = format!("the store has partitions 0 to {}", all.0 - 1);
+        return Err(Error::invalid_argument(message).with_partition(*unknown));
+    }
+    let mut differ = 0;
+    for partition in all.partitions().filter(|it| wanted.is_empty() || wanted.contains(it)) {
+        let mut first = known.copy(&places.0, partition).await?;
+        let mut second = known.copy(&places.1, partition).await?;
+        let verified = verify(&mut *first, &mut *second, &known.log).await;
+        tokio::join!(first.end(), second.end());
+        let verified = verified.map_err(|error| error.with_partition(partition))?;
+        differ += u32::from(!verified.is_same());
+        tell(&verified, names, known.newest()?).into_iter().for_each(print);
+    }
+    match differ {
+        0 => Ok(()),
+        _ => Err(Error::corrupt(format!("the two differ in {differ} partitions"))
+            .with_store(&settings.at.store)),
+    }
+}
+
+/// What is known of the store.
+struct Known {
+    log: VerifyLog,
+    /// Of the version of the documents that is compared.
+    definitions: Vec<Definition>,
+    scratch: PathBuf,
+}
+
+impl Known {
+    async fn ask(settings: &VerifySettings, scratch: PathBuf) -> Result<Self> {
+        let StoreAt { node, store } = &settings.at;
+        let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel(node)?));
+        let end = log.bounds(PartitionRef::CONTROL).await?.end;
+        let catalog = CatalogFollower::start(Arc::clone(&log), Arc::new(SystemEntropy));
+        catalog.wait_applied(end, CATALOG_WAIT).await?;
+        let known = catalog.catalog();
+        let versions = known.by_name(store)?.definition.versions.clone();
+        let kept_as = match settings.version {
+            None => versions.live().kept_as,
+            Some(number) => {
+                let missing = || {
+                    let message = "the store has no such version; see `versions list`";
+                    Error::not_found(message).with_store(store)
+                };
+                versions.get(VersionNumber(number)).ok_or_else(missing)?.kept_as
+            }
+        };
+        let history = known.store(kept_as).into_iter().flat_map(|history| history.versions());
+        let definitions = history.map(|schema| schema.definition.clone()).collect();
+        let log = VerifyLog::new(log, Arc::new(catalog), kept_as)?;
+        Ok(Self { log, definitions, scratch })
+    }
+
+    fn newest(&self) -> Result<&Definition> {
+        self.definitions.last().ok_or_else(|| Error::internal("a store without a definition"))
+    }
+
+    async fn copy(&self, place: &Place, partition: PartitionId) -> Result<Box<dyn VerifiedCopy>> {
+        let newest = self.newest()?;
+        let at = PartitionRef { store: newest.store, partition };
+        Ok(match place {
+            Place::Replicator(address) => {
+                let way = channel(address)?;
+                Box::new(ShardCopy::freeze(way, newest, newest.store, partition).await?)
+            }
+            Place::Snapshots(store) => {
+                let snapshots = store.partition(at);
+                let missing = || {
+                    let message = "there is no snapshot of the partition at this place";
+                    Error::not_found(message).with_partition(partition)
+                };
+                let manifest = snapshots.newest(None).await?.ok_or_else(missing)?;
+                let past = PastPartition::begin(
+                    &snapshots,
+                    &manifest,
+                    &self.definitions,
+                    &self.scratch,
+                    SNAPSHOT_MEMORY_MIB << 20,
+                );
+                Box::new(PastCopy::of_snapshot(past.await?))
+            }
+            Place::Reader(dir) => {
+                Box::new(PastCopy::of_checkpoint(dir, &self.definitions, partition)?)
+            }
+        })
+    }
+}
+
+/// The lines about a partition.
+fn tell(verified: &Verified, names: (&str, &str), definition: &Definition) -> Vec<String> {
+    let Verified { at, position, documents, differences, more, ranges_left } = verified;
+    let (partition, offset) = (at.partition, position.offset);
+    let (first, second) = documents;
+    let differing = differences.len() as u64 + more;
+    let what = match verified.is_same() {
+        true => "the same".to_owned(),
+        false => format!("{differing} differ"),
+    };
+    let mut lines = vec![format!(
+        "partition {partition}: {what}; {first} and {second} documents at offset {offset}"
+    )];
+    for (key, difference) in differences {
+        let key = named(key, definition);
+        lines.push(match difference {
+            Difference::OnlyInFirst => format!("  {key} only in {}", names.0),
+            Difference::OnlyInSecond => format!("  {key} only in {}", names.1),
+            Difference::Contents => format!("  {key} has other contents"),
+        });
+    }
+    if *more > 0 {
+        lines.push(format!("  and {more} more"));
+    }
+    if *ranges_left > 0 {
+        lines.push(format!("  and what differs in {ranges_left} of 4096 ranges of keys"));
+    }
+    lines
+}
+
+/// A document's key as a person reads it.
+fn named(key: &Key, definition: &Definition) -> String {
+    let partition_key_type = definition.partition_key_type();
+    let Ok((partition_key, primary)) = Key::split(key.as_bytes(), partition_key_type.is_some())
+    else {
+        return format!("{key:?}");
+    };
+    let primary = part(primary, definition.key_type);
+    match partition_key.zip(partition_key_type) {
+        Some((bytes, key_type)) => format!("{} {primary}", part(bytes, key_type)),
+        None => primary,
+    }
+}
+
+fn part(bytes: &[u8], key_type: KeyType) -> String {
+    match (key_type, bytes.try_into(), std::str::from_utf8(bytes)) {
+        (KeyType::Int64, Ok(bytes), _) => i64::from_le_bytes(bytes).to_string(),
+        (KeyType::String, _, Ok(text)) => format!("{text:?}"),
+        _ => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+    }
+}

@@ -1,0 +1,372 @@
+//! Copies of a store that are compared: a shard, a snapshot, a reader and its checkpoint, at
+//! whatever positions they stand; and copies that somebody has tampered with.
+
+#[path = "../daemon/mod.rs"]
+mod daemon;
+mod process;
+#[path = "../served/mod.rs"]
+mod served;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
+
+use forebay::{
+    Alteration, CheckpointOptions, FieldType, KeyType, Reader, ReaderOptions, ScalarType, Store,
+    StoreSpec, Token,
+};
+use forebay_core::ErrorCode;
+use forebay_core::clock::SystemClock;
+use forebay_core::entropy::SystemEntropy;
+use forebay_core::id::{Offset, PartitionId, PartitionRef};
+use forebay_core::key::Key;
+use forebay_core::key_order::KeyOrder;
+use forebay_core::schema::Definition;
+use forebay_log::{CatalogFollower, ChangeLog, MemoryLog};
+use forebay_reader::{
+    Difference, PastCopy, ReaderCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify,
+};
+use forebay_shard::{Resources, ShardDirectory};
+use forebay_snapshot::{PastPartition, SnapshotStore};
+use forebay_snapshot_service::SnapshotOptions;
+use forebay_testkit::objects::TestObjects;
+use object_store::path::Path as ObjectPath;
+use served::{Served, is_caught_up};
+use tonic::transport::{Channel, Endpoint};
+
+const PARTITIONS: u32 = 2;
+const KEYS: i64 = 3_000;
+const LONG: Duration = Duration::from_secs(60);
+
+fn spec() -> StoreSpec {
+    let scalar = FieldType::Scalar;
+    StoreSpec::documents("users", KeyType::String, PARTITIONS)
+        .field("count", scalar(ScalarType::Int64))
+        .field("name", scalar(ScalarType::String))
+}
+
+/// A node whose shards have snapshots, its log, and where all lies.
+struct World {
+    log: Arc<dyn ChangeLog>,
+    snapshots: SnapshotStore,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new() -> Self {
+        let objects = Arc::new(TestObjects::default());
+        let snapshots = SnapshotStore::of(objects, ObjectPath::from("snapshots"));
+        let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+        Self { log, snapshots, folder: tempfile::tempdir().unwrap() }
+    }
+
+    fn data(&self) -> std::path::PathBuf {
+        self.folder.path().join("data")
+    }
+
+    async fn start(&self) -> Served {
+        Served::start_with(&self.log, &self.data(), Some(self.snapshots.clone())).await
+    }
+
+    /// Takes a snapshot of each partition as it is now.
+    async fn snapshot(&self, served: &Served, store: &Store) {
+        served.replica(store.definition().store, is_caught_up).await;
+        let options = SnapshotOptions::new(LONG, 3).unwrap();
+        let kept = served.node.keep_snapshots(&served.address, options).unwrap();
+        for partition in 0..PARTITIONS {
+            let at =
+                PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
+            let wait = async {
+                while self.snapshots.partition(at).newest(None).await.ok().flatten().is_none() {
+                    tokio::time::sleep(Duration::from_millis(20)).await;
+                }
+            };
+            tokio::time::timeout(LONG, wait).await.expect("no snapshot is made");
+        }
+        drop(kept);
+    }
+
+    async fn known(&self) -> Known {
+        let catalog = CatalogFollower::start(Arc::clone(&self.log), Arc::new(SystemEntropy));
+        let end = self.log.bounds(PartitionRef::CONTROL).await.unwrap().end;
+        catalog.wait_applied(end, LONG).await.unwrap();
+        let store = catalog.catalog().by_name("users").unwrap().definition.store;
+        let versions = catalog.catalog();
+        let versions = versions.store(store).unwrap().versions();
+        let definitions = versions.map(|schema| schema.definition.clone()).collect();
+        let log = VerifyLog::new(Arc::clone(&self.log), Arc::new(catalog), store).unwrap();
+        Known { log, definitions }
+    }
+}
+
+/// What is known of the store when copies of it are compared.
+struct Known {
+    log: VerifyLog,
+    definitions: Vec<Definition>,
+}
+
+impl Known {
+    fn newest(&self) -> &Definition {
+        self.definitions.last().unwrap()
+    }
+
+    async fn shard(&self, served: &Served, partition: u32) -> Box<dyn VerifiedCopy> {
+        let (newest, partition) = (self.newest(), PartitionId(partition));
+        let way = way(&served.address);
+        Box::new(ShardCopy::freeze(way, newest, newest.store, partition).await.unwrap())
+    }
+
+    async fn snapshot(&self, world: &World, partition: u32) -> Box<dyn VerifiedCopy> {
+        let at = PartitionRef { store: self.newest().store, partition: PartitionId(partition) };
+        let from = world.snapshots.partition(at);
+        let manifest = from.newest(None).await.unwrap().unwrap();
+        let (definitions, scratch) = (&self.definitions, world.folder.path());
+        let past = PastPartition::begin(&from, &manifest, definitions, scratch, 64 << 20);
+        Box::new(PastCopy::of_snapshot(past.await.unwrap()))
+    }
+
+    fn checkpoint(&self, dir: &Path, partition: u32) -> Box<dyn VerifiedCopy> {
+        let copy = PastCopy::of_checkpoint(dir, &self.definitions, PartitionId(partition));
+        Box::new(copy.unwrap())
+    }
+
+    async fn compare(
+        &self,
+        mut first: Box<dyn VerifiedCopy>,
+        mut second: Box<dyn VerifiedCopy>,
+    ) -> forebay_core::Result<Verified> {
+        let verified = verify(&mut *first, &mut *second, &self.log).await;
+        tokio::join!(first.end(), second.end());
+        verified
+    }
+
+    async fn assert_same(
+        &self,
+        first: Box<dyn VerifiedCopy>,
+        second: Box<dyn VerifiedCopy>,
+    ) -> Verified {
+        let verified = self.compare(first, second).await.unwrap();
+        assert!(verified.is_same(), "{verified:?}");
+        assert_eq!(verified.documents.0, verified.documents.1);
+        verified
+    }
+}
+
+fn way(address: &str) -> Channel {
+    Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
+}
+
+fn of(reader: &Reader, partition: u32) -> Box<dyn VerifiedCopy> {
+    Box::new(ReaderCopy::new((**reader).clone(), PartitionId(partition), LONG))
+}
+
+/// Writes all kinds of changes to some documents: some are there before, some go, some expire.
+async fn write(store: &Store, keys: std::ops::Range<i64>) -> Token {
+    let mut batch = store.batch();
+    let mut token = Token::new(store.definition().store);
+    for key in keys {
+        let name = format!("user-{}", key % KEYS);
+        let write = match key % 10 {
+            0 => store.delete(&*name),
+            1 => store.upsert(&*name).set("name", "brief").ttl(Duration::from_millis(1)),
+            2 => store
+                .upsert(&*name)
+                .set("name", "brief")
+                .field_ttl("name", Duration::from_millis(1))
+                .increment("count", 1),
+            _ => store.upsert(&*name).increment("count", key).set("name", format!("{key}")),
+        };
+        batch.add(write).unwrap();
+        if batch.len() == 500 {
+            let written = std::mem::replace(&mut batch, store.batch()).send().await.unwrap();
+            token.merge(&written.token).unwrap();
+        }
+    }
+    token.merge(&batch.send().await.unwrap().token).unwrap();
+    token
+}
+
+async fn open(served: &Served, dir: Option<&Path>, token: &Token) -> Reader {
+    let checkpoint = dir.map(CheckpointOptions::new);
+    let options = ReaderOptions { checkpoint, ..ReaderOptions::new("users") };
+    let reader = Reader::open(&served.address, options).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    reader.wait_token(token, LONG).await.unwrap();
+    reader
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_of_a_store_are_the_same_wherever_they_stand() {
+    let world = World::new();
+    let served = world.start().await;
+    let client = served.client().await;
+    let store = client.create_store(&spec()).await.unwrap();
+    write(&store, 0..KEYS).await;
+    world.snapshot(&served, &store).await;
+    let checkpoints = tempfile::tempdir().unwrap();
+    let token = write(&store, 1_000..2_003).await;
+    let kept = open(&served, Some(checkpoints.path()), &token).await;
+    kept.shut_down(LONG).await.unwrap();
+    let token = write(&store, KEYS + 900..KEYS + 1_777).await;
+    let reader = open(&served, None, &token).await;
+    let known = world.known().await;
+    for partition in 0..PARTITIONS {
+        let shard = async || known.shard(&served, partition).await;
+        let snapshot = async || known.snapshot(&world, partition).await;
+        let checkpoint = || known.checkpoint(checkpoints.path(), partition);
+        let verified = known.assert_same(shard().await, snapshot().await).await;
+        assert!(verified.documents.0 > 1_000, "{verified:?}");
+        known.assert_same(snapshot().await, shard().await).await;
+        known.assert_same(shard().await, checkpoint()).await;
+        known.assert_same(checkpoint(), snapshot().await).await;
+        known.assert_same(shard().await, shard().await).await;
+        known.assert_same(of(&reader, partition), shard().await).await;
+        known.assert_same(snapshot().await, of(&reader, partition)).await;
+    }
+
+    // While it is written, too; and behind a drop of all documents.
+    let stop = Arc::new(AtomicBool::new(false));
+    let writing = tokio::spawn({
+        let (store, stop) = (store.clone(), Arc::clone(&stop));
+        async move {
+            for first in (0..).step_by(100) {
+                write(&store, first..first + 100).await;
+                if stop.load(Ordering::SeqCst) {
+                    return;
+                }
+            }
+        }
+    });
+    for drops in 0..2 {
+        for partition in [0, 1, 0, 1] {
+            let (reader, shard) = (of(&reader, partition), known.shard(&served, partition).await);
+            known.assert_same(reader, shard).await;
+            let (shard, snapshot) =
+                (known.shard(&served, partition).await, known.snapshot(&world, partition).await);
+            known.assert_same(shard, snapshot).await;
+        }
+        if drops == 0 {
+            client.alter_store("users", None, &[Alteration::DropAll]).await.unwrap();
+            write(&store, 0..100).await;
+        }
+    }
+    stop.store(true, Ordering::SeqCst);
+    writing.await.unwrap();
+}
+
+/// Changes a shard behind its replicator's back: one row is another, one is gone, one is new.
+fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Difference> {
+    let directory =
+        ShardDirectory::new(world.data().join("shards"), Resources::new(64 << 20).unwrap());
+    let (mut wanted, order) = (BTreeMap::new(), KeyOrder::of(definition));
+    for partition in definition.partitions.partitions() {
+        let at = PartitionRef { store: definition.store, partition };
+        let (mut writer, _) = directory.resume(at, definition.partitions, order).unwrap().unwrap();
+        let keys = (3..KEYS).map(|key| format!("user-{key}"));
+        let mut rows = keys.filter_map(|key| {
+            let row = writer.shard().row(key.as_bytes()).unwrap()?.to_vec();
+            // None that expires.
+            (row[2] == 0).then_some((key, row))
+        });
+        let (changed, mut row) = rows.next().unwrap();
+        let (gone, other) = rows.next().unwrap();
+        *row.last_mut().unwrap() ^= 1;
+        let key = |name: &str| Key::plain(name.as_bytes()).unwrap();
+        let writes = [(key(&changed), Some(row)), (key(&gone), None), (key("nobody"), Some(other))];
+        drop(rows);
+        writer.load(&writes).unwrap();
+        writer.shard().flush().unwrap();
+        wanted.insert((partition.0, changed), Difference::Contents);
+        wanted.insert((partition.0, gone), Difference::OnlyInSecond);
+        wanted.insert((partition.0, "nobody".to_owned()), Difference::OnlyInFirst);
+    }
+    wanted
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_tampered_with_is_named() {
+    let world = World::new();
+    let mut served = world.start().await;
+    let store = served.client().await.create_store(&spec()).await.unwrap();
+    let token = write(&store, 0..KEYS).await;
+    world.snapshot(&served, &store).await;
+    let reader = open(&served, None, &token).await;
+    served.end().await;
+    drop(served);
+    let definition = store.definition();
+    let wanted = loop {
+        // The shards close behind the node.
+        let directory =
+            ShardDirectory::new(world.data().join("shards"), Resources::new(64 << 20).unwrap());
+        let at = PartitionRef { store: definition.store, partition: PartitionId(0) };
+        match directory.resume(at, definition.partitions, KeyOrder::of(&definition)) {
+            Ok(opened) => {
+                drop(opened);
+                break tamper(&world, &definition);
+            }
+            Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    };
+    let served = world.start().await;
+    served.replica(definition.store, is_caught_up).await;
+    let known = world.known().await;
+    let mut found = BTreeMap::new();
+    for partition in 0..PARTITIONS {
+        let shard = async || known.shard(&served, partition).await;
+        let verified = known.compare(shard().await, known.snapshot(&world, partition).await).await;
+        let verified = verified.unwrap();
+        assert!(!verified.is_same());
+        let mirrored = known.compare(known.snapshot(&world, partition).await, shard().await).await;
+        let mirrored = mirrored.unwrap();
+        assert_eq!(
+            (verified.documents.0, verified.documents.1),
+            (mirrored.documents.1, mirrored.documents.0)
+        );
+        assert_eq!(mirrored.differences.len(), verified.differences.len());
+        for ((key, what), (other, mirrored)) in
+            verified.differences.iter().zip(&mirrored.differences)
+        {
+            let is_mirrored = match what {
+                Difference::OnlyInFirst => Difference::OnlyInSecond,
+                Difference::OnlyInSecond => Difference::OnlyInFirst,
+                Difference::Contents => Difference::Contents,
+            };
+            assert_eq!((key, &is_mirrored), (other, mirrored));
+            let key = String::from_utf8(key.as_bytes().to_vec()).unwrap();
+            found.insert((partition, key), *what);
+        }
+    }
+    assert_eq!(found, wanted);
+    drop(reader);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn copies_that_cannot_be_compared_say_why() {
+    let world = World::new();
+    let served = world.start().await;
+    let store = served.client().await.create_store(&spec()).await.unwrap();
+    let token = write(&store, 0..KEYS).await;
+    world.snapshot(&served, &store).await;
+    let (one, other) = (open(&served, None, &token).await, open(&served, None, &token).await);
+    let known = world.known().await;
+    let code = async |first, second| known.compare(first, second).await.unwrap_err().code();
+    assert_eq!(code(of(&one, 0), of(&other, 0)).await, ErrorCode::InvalidArgument);
+    let (zero, first) = (known.shard(&served, 0).await, known.shard(&served, 1).await);
+    assert_eq!(code(zero, first).await, ErrorCode::InvalidArgument);
+    // The log between the snapshot and the shard is gone.
+    write(&store, 0..KEYS).await;
+    served.replica(store.definition().store, is_caught_up).await;
+    let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
+    let end = world.log.bounds(at).await.unwrap().end;
+    world.log.trim(at, Offset(end.0 - 1)).await.unwrap();
+    let (shard, snapshot) = (known.shard(&served, 0).await, known.snapshot(&world, 0).await);
+    assert_eq!(code(shard, snapshot).await, ErrorCode::TokenLost);
+    // A reader that has closed.
+    other.close();
+    assert_eq!(code(of(&other, 0), known.shard(&served, 0).await).await, ErrorCode::Closed);
+    let none = PastCopy::of_checkpoint(world.folder.path(), &known.definitions, PartitionId(0));
+    assert_eq!(none.err().unwrap().code(), ErrorCode::NotFound);
+}
