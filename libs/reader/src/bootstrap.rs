@@ -53,13 +53,8 @@ impl Place {
         file
     }
 
-    /// The image that is there, durably, and its file's name where it has one: the newest
-    /// checkpoint.
-    fn opened(
-        &self,
-        checkpoints: &mut Option<Checkpoints>,
-        bytes: u64,
-    ) -> Result<(Image, ImageState, Option<PathBuf>)> {
+    /// The image that is there, durably, and its file's name where it has one.
+    fn opened(self, bytes: u64) -> Result<(Image, ImageState, Option<PathBuf>)> {
         let file = self.file();
         in_place(|| {
             file.truncate(bytes)?;
@@ -70,13 +65,11 @@ impl Place {
             }
         })
         .map_err(|error| refused(&error))?;
-        let path = match (checkpoints, self) {
-            (Some(checkpoints), Self::Kept(path, _)) => {
-                Some(in_place(|| checkpoints.take_fetched(path))?)
-            }
-            _ => None,
-        };
         let (image, state) = in_place(|| open_image(Arc::clone(file)))?;
+        let path = match self {
+            Self::Kept(path, _) => Some(path),
+            Self::Unnamed(_) => None,
+        };
         Ok((image, state, path))
     }
 }
@@ -90,7 +83,7 @@ pub(crate) async fn image_of_shard(
     shard: &mut FrozenShard,
     mut builder: ImageBuilder,
     order: KeyOrder,
-    checkpoints: &mut Option<Checkpoints>,
+    checkpoints: &Option<Checkpoints>,
 ) -> Result<(Image, ImageState, Option<PathBuf>)> {
     let resumed = builder.take_shard(shard, order).await?;
     let state = ImageState::of_shard(&resumed);
@@ -100,7 +93,7 @@ pub(crate) async fn image_of_shard(
         file.truncate(0).map_err(|error| refused(&error))?;
         builder.write(&state, &mut Written(&**file))
     })?;
-    place.opened(checkpoints, written.bytes)
+    place.opened(written.bytes)
 }
 
 /// What the file is called of an image that is made of a shard.
@@ -123,13 +116,13 @@ pub(crate) struct Bootstrap<'b> {
 
 impl Bootstrap<'_> {
     /// Fetches the image, as far as it is not there yet, and opens it; what is told says how far it
-    /// is. Answers the file's name, where it has one: the newest checkpoint.
+    /// is. Answers the file's name, where it has one.
     ///
     /// # Errors
     /// Those of the object store, of the disk, and of [`Image::open`].
     pub(crate) async fn fetch(
         &self,
-        checkpoints: &mut Option<Checkpoints>,
+        checkpoints: &Option<Checkpoints>,
         tell: impl Fn(Fetching),
     ) -> Result<(Image, ImageState, Option<PathBuf>)> {
         let first = self.manifest.base.chunks.first();
@@ -137,7 +130,7 @@ impl Bootstrap<'_> {
         let bytes = self.manifest.base.bytes();
         let place = Place::make(checkpoints, &name, bytes)?;
         self.fetch_chunks(place.file(), &tell).await?;
-        let (image, state, path) = place.opened(checkpoints, bytes)?;
+        let (image, state, path) = place.opened(bytes)?;
         image.about().check_is_of(self.manifest.at, self.manifest.partitions)?;
         if image.about().progress != self.manifest.base.progress {
             return Err(Error::corrupt("the image of a snapshot is of another position"));

@@ -163,6 +163,34 @@ async fn what_was_fetched_stays_over_breaks_and_only_the_rest_is_fetched() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_image_stays_whose_deltas_did_not_come() {
+    let (world, kept, mut folded) = filled().await;
+    let base = kept.publish(&world, 1, &mut folded).await;
+    world.put(&key(0), -1).await;
+    folded.go_on(&world).await;
+    let manifest = kept.publish_over(&world, 2, &mut folded, &base).await;
+    trim(&world, &folded).await;
+    let hash = manifest.deltas[0].rows[0].hash.to_string();
+    kept.objects.decide(Some(Arc::new(move |path: &str, _| {
+        path.contains(&hash).then_some(ObjectFault::Refused)
+    })));
+    let disk = kept::disk();
+    let reader = open_on(&world, &kept, &disk).await;
+    reader.await_ready(SECOND).await.unwrap_err();
+    assert!(reader.status().partitions[0].counts.bootstraps_failed > 0);
+    kept::end(reader).await;
+    kept.objects.decide(None);
+    let reader = open_on(&world, &kept, &disk).await;
+    reader.await_ready(60 * SECOND).await.unwrap();
+    assert_eq!(age(&reader, &key(0)).unwrap(), Some(-1));
+    assert_eq!(age(&reader, &key(1)).unwrap(), Some(1));
+    // A list, two manifests, and the delta.
+    let (calls, chunks) = (kept.objects.calls(), base.base.chunks.len() as u64);
+    assert!(calls < chunks, "{calls} calls for {chunks} chunks that were there");
+    kept::end(reader).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_restart_with_its_files_needs_no_snapshot_and_no_log_to_serve() {
     let (world, kept, mut folded) = filled().await;
     kept.publish(&world, 1, &mut folded).await;

@@ -44,23 +44,22 @@ impl Checkpoints {
         Ok((path, file))
     }
 
-    /// Makes a file that was fetched, and is durable, the newest checkpoint; answers its name.
+    /// Makes a file that was fetched, and is durable, the newest checkpoint: the copy has begun
+    /// with it. It says nothing of when the copy was opened here, and nothing of deltas: the next
+    /// checkpoint is written all the same.
     ///
-    /// # Errors
-    /// `Unavailable` where the disk refuses.
-    pub(crate) fn take_fetched(&mut self, fetched: &Path) -> Result<PathBuf> {
+    /// Before, a restart would take it for one and never ask for the deltas.
+    pub(crate) fn take_fetched(&mut self, fetched: &Path) {
         let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
-        self.serial += 1;
-        let path = self.path(self.serial, SUFFIX);
+        let path = self.path(self.serial + 1, SUFFIX);
         let named = disk.rename(fetched, &path).and_then(|()| disk.sync_dir(dir));
-        named.map_err(|error| refused("name", &error))?;
-        Ok(path)
-    }
-
-    /// Notes that the copy has begun with a file that was fetched. It says nothing of when the copy
-    /// was opened here, and nothing of deltas: the next checkpoint is written all the same.
-    pub(crate) fn note_fetched(&mut self, file: PathBuf) {
-        self.restored = Some(file);
+        if let Err(error) = named {
+            // It is fetched again, as far as it is damaged by then.
+            tracing::debug!(file = %fetched.display(), %error, "an image is no checkpoint");
+            return;
+        }
+        self.serial += 1;
+        self.restored = Some(path);
     }
 
     /// Removes what was fetched in part, but for one.

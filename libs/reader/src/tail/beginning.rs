@@ -88,7 +88,7 @@ impl Tail {
         self.check_begins(&manifest.progress).await?;
         let (board, bootstrap) = (&self.partition.board, Bootstrap { snapshots, manifest });
         let tell = |fetching| board.publish(|progress| progress.fetching = Some(fetching));
-        let fetched = bootstrap.fetch(&mut self.checkpoints, tell).await;
+        let fetched = bootstrap.fetch(&self.checkpoints, tell).await;
         board.publish(|progress| progress.fetching = None);
         let (image, state, file) = fetched?;
         bootstrap.take_over(&mut self.following, &image, state).await?;
@@ -126,7 +126,7 @@ impl Tail {
         let (at, count) = (self.partition.at, self.shared.count);
         let memory = memory.unwrap_or(u64::MAX);
         let builder = ImageBuilder::new(&definitions, at, count, seed, memory)?;
-        image_of_shard(shard, builder, order, &mut self.checkpoints).await
+        image_of_shard(shard, builder, order, &self.checkpoints).await
     }
 
     /// Refuses to begin where the log does not go on from, and waits for the definition of there.
@@ -148,7 +148,7 @@ impl Tail {
 
     fn note_begun(&mut self, file: Option<PathBuf>, with: &str) {
         if let Some((kept, file)) = self.checkpoints.as_mut().zip(file) {
-            kept.note_fetched(file);
+            in_place(|| kept.take_fetched(&file));
         }
         let (at, name) = (self.partition.at, &self.shared.name);
         tracing::info!(store = %name, partition = %at.partition, with, "a copy begins");
