@@ -213,6 +213,9 @@ pub const SNAPSHOT_DELTAS_MAX: usize = 64;
 /// How long a chunk stays that no snapshot names any more, in milliseconds, unless a store is kept
 /// otherwise.
 pub const SNAPSHOT_GRACE_MS: u64 = 24 * 60 * 60 * 1_000;
+/// How long a version of a store's documents stays that was live before, in seconds, unless it is
+/// set.
+pub const ROLLBACK_WINDOW_S: u64 = 24 * 60 * 60;
 /// Versions of one store's documents that are kept at once.
 pub const STORE_VERSIONS_MAX: usize = 8;
 /// Bytes of rows of one partition that a push writes at once.

@@ -9,7 +9,8 @@ use std::time::Duration;
 
 use arc_swap::Guard;
 use forebay_core::clock::Timestamp;
-use forebay_core::id::PartitionId;
+use forebay_core::id::{PartitionId, SchemaVersion, StoreId};
+use forebay_core::limits::READER_COPY_LOOK_SOON_MS;
 use forebay_core::value::FieldType;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{
@@ -19,6 +20,7 @@ use forebay_index::{
 use forebay_wire::token::Token;
 use forebay_wire::v1;
 use futures::future::try_join_all;
+use tokio::time::Instant;
 
 use crate::age::check_bound;
 use crate::partition::not_serving;
@@ -137,7 +139,38 @@ impl Reader {
     /// # Errors
     /// As [`Reader::read`].
     pub async fn wait(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
-        self.shared().wait_for_read(read, partitions).await
+        let began = Instant::now();
+        self.shared().wait_for_read(read, partitions).await?;
+        match read.wait {
+            Wait::Latest => {
+                // The barrier stands behind the entry that tells of a version that is live.
+                let left = read.timeout.saturating_sub(began.elapsed());
+                self.wait_version(partitions, left).await
+            }
+            Wait::Nothing | Wait::Token(_) => Ok(()),
+        }
+    }
+
+    /// Waits until the reader answers from the version of the documents that is live, as far as
+    /// these partitions have been told.
+    async fn wait_version(&self, partitions: &[PartitionId], wait_max: Duration) -> Result<()> {
+        let wait = async {
+            loop {
+                let now = self.shared();
+                let live = now.live_in(partitions)?;
+                if live.is_none_or(|live| live == now.store) {
+                    return Ok(());
+                }
+                now.closing.check()?;
+                drop(now);
+                tokio::time::sleep(Duration::from_millis(READER_COPY_LOOK_SOON_MS)).await;
+            }
+        };
+        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| {
+            let message = "the reader has not caught up with the version that is live; wait \
+                           longer, or look at its status";
+            Err(Error::deadline_exceeded(message).with_store(self.store()))
+        })
     }
 
     /// Calls `with` with a view of what is applied here. Waits for nothing but the disk that a
@@ -250,6 +283,17 @@ impl Reader {
 }
 
 impl Shared {
+    /// What the live version of the documents is kept as, by the newest definition that any of
+    /// these partitions has seen; `None` before one has.
+    fn live_in(&self, partitions: &[PartitionId]) -> Result<Option<StoreId>> {
+        let mut newest = SchemaVersion(0);
+        for partition in partitions {
+            newest = newest.max(self.partition(*partition)?.board.schema_version());
+        }
+        let schema = self.storage.schemas().get(newest);
+        Ok(schema.map(|schema| schema.definition.versions.live().kept_as))
+    }
+
     /// Waits for what a read of these partitions asks for.
     pub(crate) async fn wait_for_read(
         &self,

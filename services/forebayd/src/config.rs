@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_core::limits::{SHARD_MEMORY_MIB, SNAPSHOT_EVERY_S, SNAPSHOTS_KEPT};
+use forebay_core::limits::{ROLLBACK_WINDOW_S, SHARD_MEMORY_MIB, SNAPSHOT_EVERY_S, SNAPSHOTS_KEPT};
 use forebay_core::{Error, Result};
 use forebay_serve::KafkaSettings;
 use forebay_shard::{Resources, ShardDirectory};
@@ -62,6 +62,8 @@ pub struct DevConfig {
     pub snapshot_every_s: u64,
     /// Snapshots of a partition that are kept.
     pub snapshots_kept: usize,
+    /// Seconds that a version of a store's documents stays that was live before a pushed one.
+    pub rollback_window_s: u64,
 }
 
 impl Default for DevConfig {
@@ -78,6 +80,7 @@ impl Default for DevConfig {
             backups: None,
             snapshot_every_s: SNAPSHOT_EVERY_S,
             snapshots_kept: SNAPSHOTS_KEPT,
+            rollback_window_s: ROLLBACK_WINDOW_S,
         }
     }
 }
@@ -125,7 +128,10 @@ impl DevConfig {
     /// # Errors
     /// `InvalidArgument` for no time between them, or none to keep.
     pub fn snapshot_options(&self) -> Result<SnapshotOptions> {
-        SnapshotOptions::new(Duration::from_secs(self.snapshot_every_s), self.snapshots_kept)
+        let every = Duration::from_secs(self.snapshot_every_s);
+        let rollback_window = Duration::from_secs(self.rollback_window_s);
+        let options = SnapshotOptions::new(every, self.snapshots_kept)?;
+        Ok(SnapshotOptions { rollback_window, ..options })
     }
 
     /// Refuses settings that are not safe to run with.

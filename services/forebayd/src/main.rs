@@ -99,6 +99,10 @@ struct Settings {
     /// Snapshots of a partition that are kept [default: 8].
     #[arg(long, env = "FOREBAY_SNAPSHOTS_KEPT")]
     snapshots_kept: Option<usize>,
+    /// Seconds that a version of a store's documents stays that was live before a pushed one
+    /// [default: 86400].
+    #[arg(long, env = "FOREBAY_ROLLBACK_WINDOW_S")]
+    rollback_window_s: Option<u64>,
 }
 
 impl Settings {
@@ -118,6 +122,7 @@ impl Settings {
         config.backups = self.backups.or(config.backups);
         config.snapshot_every_s = self.snapshot_every_s.unwrap_or(config.snapshot_every_s);
         config.snapshots_kept = self.snapshots_kept.unwrap_or(config.snapshots_kept);
+        config.rollback_window_s = self.rollback_window_s.unwrap_or(config.rollback_window_s);
         config.check()?;
         Ok(config)
     }

@@ -8,8 +8,10 @@ use std::time::Duration;
 use forebay_core::backoff::Backoff;
 use forebay_core::catalog::Catalog;
 use forebay_core::entropy::Entropy;
-use forebay_core::id::{LogId, Offset, PartitionRef, StoreId};
-use forebay_core::limits::{SNAPSHOT_COLLECT_MS, SNAPSHOT_GRACE_MS, SNAPSHOT_MEMORY_MIB};
+use forebay_core::id::{LogId, Offset, PartitionId, PartitionRef, StoreId};
+use forebay_core::limits::{
+    ROLLBACK_WINDOW_S, SNAPSHOT_COLLECT_MS, SNAPSHOT_GRACE_MS, SNAPSHOT_MEMORY_MIB,
+};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{Bounds, CatalogFollower, ChangeLog, Membership, find_log_id};
@@ -22,6 +24,7 @@ use tracing::{debug, info, warn};
 
 use crate::build::{Build, Built, definitions_of};
 use crate::counts::SnapshotCounts;
+use crate::rollback::RollbackWindows;
 use crate::source::FindReplicator;
 
 /// First and longest wait behind a build that failed.
@@ -51,11 +54,15 @@ pub struct SnapshotOptions {
     pub memory_bytes: u64,
     /// Most bytes in a second that a build asks its replicator for; 0: as fast as it goes.
     pub bytes_per_second: u64,
+    /// How long a version of a store's documents stays, at least, that was live before a pushed
+    /// one.
+    pub rollback_window: Duration,
 }
 
 impl SnapshotOptions {
     /// So often, and so many of a partition; one build at a time, of 4 GiB at most, as fast as its
-    /// replicator sends. What expired goes after a day, looked for once an hour.
+    /// replicator sends. What expired goes after a day, looked for once an hour, and so does a
+    /// version that was live before.
     ///
     /// # Errors
     /// `InvalidArgument` for no time between two, or none to keep.
@@ -72,6 +79,7 @@ impl SnapshotOptions {
             builds_max: 1,
             memory_bytes: SNAPSHOT_MEMORY_MIB << 20,
             bytes_per_second: 0,
+            rollback_window: Duration::from_secs(ROLLBACK_WINDOW_S),
         })
     }
 }
@@ -142,6 +150,7 @@ impl Keeper {
     async fn run(self) {
         let mut kept: BTreeSet<PartitionRef> = BTreeSet::new();
         let mut tasks: JoinSet<PartitionRef> = JoinSet::new();
+        let mut windows = RollbackWindows::default();
         loop {
             let living: BTreeSet<_> = self.partitions();
             let catalog = self.parts.catalog.catalog();
@@ -162,6 +171,7 @@ impl Keeper {
                 }
             }
             self.parts.membership.note_held(&assigned);
+            windows.close(&self.parts, &self.first_of_ours()).await;
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -177,6 +187,24 @@ impl Keeper {
                 .map(move |partition| PartitionRef { store, partition })
         };
         catalog.kept().flat_map(|schema| of(&schema.definition)).collect()
+    }
+
+    /// The living stores whose first partition is this process's: it does for them what is done
+    /// once for a store.
+    fn first_of_ours(&self) -> Vec<Definition> {
+        let catalog = self.parts.catalog.catalog();
+        let assigned = self.parts.membership.assigned().borrow().clone();
+        let stores = catalog.living().map(|schema| schema.definition.clone());
+        let first = |store: StoreId| PartitionRef { store, partition: PartitionId(0) };
+        stores.filter(|definition| assigned.has(first(definition.store))).collect()
+    }
+
+    /// Whether a version of a store's documents was dropped, with its snapshots.
+    fn is_dropped_version(&self, at: PartitionRef) -> bool {
+        let catalog = self.parts.catalog.catalog();
+        let home = catalog.store(catalog.home_of(at.store)).filter(|home| !home.is_deleted());
+        let newest = home.and_then(|home| home.newest());
+        newest.is_some_and(|schema| schema.definition.versions.kept_as(at.store).is_none())
     }
 
     fn is_ours(&self, at: PartitionRef) -> bool {
@@ -219,6 +247,12 @@ impl Keeper {
             if let Err(error) = self.tidy(&to, &mut next_collection).await {
                 warn!(%at, %error, "older snapshots stay for now");
             }
+        }
+        if self.is_dropped_version(at)
+            && let Err(error) = to.remove_all().await
+        {
+            // One may have been built while all of them went.
+            warn!(%at, %error, "a snapshot of a version that was dropped stays");
         }
         at
     }

@@ -14,6 +14,7 @@ mod new_store;
 mod new_version;
 mod push;
 mod restore;
+mod rollback;
 mod service;
 mod source;
 

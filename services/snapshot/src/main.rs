@@ -12,7 +12,7 @@ use forebay_core::Result;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::{Entropy, SystemEntropy};
 use forebay_core::limits::{
-    SNAPSHOT_EVERY_S, SNAPSHOT_GRACE_MS, SNAPSHOT_MEMORY_MIB, SNAPSHOTS_KEPT,
+    ROLLBACK_WINDOW_S, SNAPSHOT_EVERY_S, SNAPSHOT_GRACE_MS, SNAPSHOT_MEMORY_MIB, SNAPSHOTS_KEPT,
 };
 use forebay_log::{CatalogFollower, ChangeLog, KafkaGroup, KafkaLog};
 use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
@@ -56,6 +56,9 @@ struct Settings {
     /// may take.
     #[arg(long, env = "FOREBAY_SNAPSHOT_GRACE_S", default_value_t = SNAPSHOT_GRACE_MS / 1_000)]
     snapshot_grace_s: u64,
+    /// Seconds that a version of a store's documents stays that was live before a pushed one.
+    #[arg(long, env = "FOREBAY_ROLLBACK_WINDOW_S", default_value_t = ROLLBACK_WINDOW_S)]
+    rollback_window_s: u64,
     /// MiB of memory that the image of one partition may take while it is built.
     #[arg(long, env = "FOREBAY_SNAPSHOT_MEMORY_MIB", default_value_t = SNAPSHOT_MEMORY_MIB)]
     snapshot_memory_mib: u64,
@@ -69,6 +72,7 @@ impl Settings {
         let every = Duration::from_secs(self.snapshot_every_s);
         Ok(SnapshotOptions {
             grace: Duration::from_secs(self.snapshot_grace_s),
+            rollback_window: Duration::from_secs(self.rollback_window_s),
             memory_bytes: self.snapshot_memory_mib << 20,
             bytes_per_second: self.copy_bytes_per_second,
             ..SnapshotOptions::new(every, self.snapshots_kept)?

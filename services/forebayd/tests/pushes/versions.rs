@@ -145,7 +145,10 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
 
     // Going back finds all that was there before, and all that was written since.
     alter(&parts, 1).await;
-    answers(&old, "old-7", Some(name("before"))).await;
+    // The latest is of the version that is live, whatever the reader answered from before.
+    let latest = old.get_with(&Read::latest(LONG), "old-7").await.unwrap();
+    assert!(latest.is_some());
+    assert_eq!(held(&old, "old-7"), Some(name("before")));
     shards_answer(&store, "old-7", Some(Some(Value::String("before".to_owned())))).await;
     for number in 0..written {
         assert_eq!(held(&old, &format!("more-{number}")), Some(name("more")), "more-{number}");
@@ -154,7 +157,7 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
     old.wait_token(&write.token, LONG).await.unwrap();
     assert_eq!(held(&old, "both"), Some(name("both")));
     alter(&parts, 2).await;
-    answers(&old, "old-7", None).await;
+    assert!(old.get_with(&Read::latest(LONG), "old-7").await.unwrap().is_none());
     answers(&old, "both", Some(name("both"))).await;
 }
 
@@ -265,6 +268,35 @@ async fn versions_outlive_restarts_and_go_one_behind_the_other() {
     assert_eq!(live.code(), ErrorCode::InvalidArgument, "{live}");
     parts.drop_version("users", VersionNumber(3)).await.unwrap();
     assert_eq!(live_of(&parts), (4, vec![4]));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_goes_once_the_time_to_go_back_is_over() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let window = Duration::from_millis(500);
+    let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
+    let options = SnapshotOptions { rollback_window: window, ..options };
+    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    parts.push(&replace(&files.text("one.csv", "id,name\nann,pushed\n")), quiet).await.unwrap();
+    let wait = async {
+        while live_of(&parts) != (2, vec![2]) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+        // With all that was kept of it, also what was built meanwhile.
+        let folder = format!("{:016x}", store.definition().store.0);
+        let is_left = |name: &String| {
+            name.contains(&folder) && (name.contains("/chunks/") || name.contains("/manifests/"))
+        };
+        while world.objects.names().await.iter().any(is_left) {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("the version before stays");
+    let fresh = reader(&served.address, "users").await;
+    assert_eq!((held(&fresh, "ann"), held(&fresh, "old-7")), (Some(name("pushed")), None));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,0 +1,86 @@
+//! Lets go of the versions of documents that were live before, once their time is over.
+//!
+//! How long a version is live is not written down: it counts from when this process has seen it, so
+//! the ones before it stay at least as long as they should, and longer over a restart.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_core::id::StoreId;
+use forebay_core::schema::Definition;
+use forebay_core::versions::VersionNumber;
+use tokio::time::Instant;
+use tracing::{info, warn};
+
+use crate::keeper::SnapshotParts;
+use crate::new_version::drop_version;
+
+/// Since when the live version of each store was seen to be live.
+#[derive(Default)]
+pub(crate) struct RollbackWindows {
+    live: BTreeMap<StoreId, (VersionNumber, Instant)>,
+}
+
+impl RollbackWindows {
+    /// Drops, of these stores, the versions before one that has been live for the window.
+    pub(crate) async fn close(&mut self, parts: &SnapshotParts, stores: &[Definition]) {
+        self.live.retain(|id, _| stores.iter().any(|store| store.store == *id));
+        for store in stores {
+            for number in self.passed(store, parts.options.rollback_window) {
+                match drop_version(parts, &store.name, number).await {
+                    Err(error) if error.code() == ErrorCode::NotFound => {}
+                    Err(error) => {
+                        warn!(store = store.name, version = %number, %error, "a version stays");
+                    }
+                    Ok(_) => info!(store = store.name, version = %number, "a version is dropped"),
+                }
+            }
+        }
+    }
+
+    /// The versions of a store that nobody goes back to any more.
+    fn passed(&mut self, store: &Definition, window: Duration) -> Vec<VersionNumber> {
+        let live = store.versions.live().number;
+        let (seen, since) = self.live.entry(store.store).or_insert((live, Instant::now()));
+        if *seen != live {
+            (*seen, *since) = (live, Instant::now());
+        }
+        if since.elapsed() < window {
+            return Vec::new();
+        }
+        let numbers = store.versions.all().iter().map(|version| version.number);
+        numbers.filter(|number| *number < live).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::id::Offset;
+    use forebay_core::key::KeyType;
+    use forebay_core::schema::StoreSpec;
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_version_is_passed_a_window_behind_the_one_that_followed_it() {
+        let window = Duration::from_secs(10);
+        let first = StoreSpec::documents("users", KeyType::Int64, 1).define(StoreId(1)).unwrap();
+        let mut windows = RollbackWindows::default();
+        assert_eq!(windows.passed(&first, window), []);
+        tokio::time::advance(2 * window).await;
+        assert_eq!(windows.passed(&first, window), [], "there is none before it");
+        let pushed = first.with_version(StoreId(8), vec![Offset(3)]).unwrap();
+        assert_eq!(windows.passed(&pushed, window), [], "it is not live yet");
+        let live = pushed.with_live(VersionNumber(2)).unwrap();
+        assert_eq!(windows.passed(&live, window), []);
+        tokio::time::advance(window / 2).await;
+        let back = live.with_live(VersionNumber(1)).unwrap();
+        assert_eq!(windows.passed(&back, window), []);
+        tokio::time::advance(2 * window).await;
+        assert_eq!(windows.passed(&back, window), [], "a later one may be gone on to");
+        assert_eq!(windows.passed(&live, window), [], "it is live again");
+        tokio::time::advance(window).await;
+        assert_eq!(windows.passed(&live, window), [VersionNumber(1)]);
+    }
+}
