@@ -17,7 +17,7 @@ use crate::workspace::Workspace;
 const BOUND: Duration = Duration::from_secs(40 * 60);
 
 /// What the stage leaves out, by the tags of its targets.
-const LONG: &str = "-torture,-kafka,-objects";
+const LONG: [&str; 3] = ["torture", "kafka", "objects"];
 
 /// The test of the stand-in of rules_go: a dozen runs of a Bazel of its own.
 const GO_FIXTURE: &str = "tools/bazel/go_fixture_test.sh";
@@ -40,18 +40,17 @@ pub fn run(workspace: &Workspace) -> Result<(), String> {
 /// # Errors
 /// Bazel cannot be started, or its events cannot be read.
 pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
-    let build = format!("--build_tag_filters={LONG}");
-    tested(workspace, &[&build, &format!("--test_tag_filters={LONG}")])
+    tested(workspace, &LONG)
 }
 
 /// One suite per test target, and one for what is built without being a test.
-fn tested(workspace: &Workspace, filters: &[&str]) -> Result<Vec<Suite>, String> {
+fn tested(workspace: &Workspace, left_out: &[&str]) -> Result<Vec<Suite>, String> {
     let events = super::log(workspace, "events.json")?;
-    let mut command = test(workspace, &events.to_string_lossy(), filters);
+    let mut command = test(workspace, &events.to_string_lossy(), left_out);
     let outcome = process::capture(&mut command, &super::log(workspace, "test.log")?, BOUND)?;
     let told = fs::read_to_string(&events)
         .map_err(|error| format!("{}: {error}\n{}", outcome.ending, outcome.output))?;
-    let targets = results::targets(&told);
+    let targets = results::targets(&told, left_out);
     let mut suites = Vec::new();
     for (label, target) in &targets {
         let (suite, output) = results::suite(label, target);
@@ -87,10 +86,14 @@ fn go_fixture_suite(output: &str, ok: bool, ending: &str) -> Suite {
     }
 }
 
-fn test(workspace: &Workspace, events: &str, filters: &[&str]) -> Command {
+fn test(workspace: &Workspace, events: &str, left_out: &[&str]) -> Command {
     let events = format!("--build_event_json_file={events}");
     let mut command = super::host(workspace, &["test", "--keep_going", &events]);
-    command.args(filters).arg("//...");
+    let tags: Vec<String> = left_out.iter().map(|tag| format!("-{tag}")).collect();
+    for filter in ["build", "test"].iter().filter(|_| !tags.is_empty()) {
+        command.arg(format!("--{filter}_tag_filters={}", tags.join(",")));
+    }
+    command.arg("//...");
     command
 }
 
