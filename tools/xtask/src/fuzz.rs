@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::process::{self, Outcome};
+use crate::side_by_side::side_by_side;
 use crate::stages::show;
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
@@ -45,15 +46,19 @@ fn fuzz(workspace: &Workspace, seconds: u64) -> Result<Vec<Suite>, String> {
     let targets = targets(workspace)?;
     build(workspace, &targets)?;
     let mut suites = Vec::new();
-    for target in targets {
+    let run = |target: &String| {
         let is_canary = target == CANARY;
         let seconds = if is_canary { CANARY_SECONDS } else { seconds };
-        let outcome = run_one(workspace, &target, seconds)?;
-        let result = if is_canary { canary_verdict(&outcome) } else { verdict(&outcome, &target) };
-        let suite = Suite::single(&format!("fuzz/{target}"), result);
-        show(&suite, &outcome.output);
+        let outcome = run_one(workspace, target, seconds)?;
+        let result = if is_canary { canary_verdict(&outcome) } else { verdict(&outcome, target) };
+        Ok((Suite::single(&format!("fuzz/{target}"), result), outcome.output))
+    };
+    side_by_side(&targets, run, |_, ran: Result<_, String>| {
+        let (suite, output) = ran?;
+        show(&suite, &output);
         suites.push(suite);
-    }
+        Ok(())
+    })?;
     Ok(suites)
 }
 

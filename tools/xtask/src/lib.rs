@@ -16,6 +16,7 @@ pub mod python;
 pub mod pythons;
 pub mod sanitize;
 pub mod schedules;
+pub mod side_by_side;
 pub mod stages;
 pub mod suite;
 pub mod tidy;

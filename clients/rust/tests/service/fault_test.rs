@@ -131,7 +131,11 @@ async fn a_writer_without_room_pushes_back_and_nothing_hangs() {
     while let Some(sent) = sends.next().await {
         match sent {
             Ok(_) => appended += 1,
-            Err(error) => assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}"),
+            Err(error) => {
+                // A call that took too long is made again, and may then find no room.
+                let codes = [ErrorCode::LimitExceeded, ErrorCode::UnknownOutcome];
+                assert!(codes.contains(&error.code()), "{error}");
+            }
         }
     }
     assert!(appended > 0);
