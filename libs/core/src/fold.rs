@@ -89,6 +89,17 @@ pub enum Blocked {
     Internal(Error),
 }
 
+impl Blocked {
+    /// Why the record is not applied, for those who cannot wait; `unknown` says it of a definition
+    /// that is not known here.
+    pub fn into_error(self, unknown: impl FnOnce(SchemaVersion) -> Error) -> Error {
+        match self {
+            Self::NeedsDefinition(version) => unknown(version),
+            Self::UpgradeNeeded(error) | Self::Unreadable(error) | Self::Internal(error) => error,
+        }
+    }
+}
+
 /// Everything of a partition's state but the documents.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PartitionState {

@@ -6,6 +6,7 @@
 
 mod catalog;
 mod change_log;
+mod changed_keys;
 pub mod conformance;
 pub mod disk;
 pub mod embedded;
@@ -23,6 +24,7 @@ mod version_log;
 
 pub use catalog::CatalogFollower;
 pub use change_log::{Appended, Bounds, ChangeLog, LogRecord, ReadLimit, Records};
+pub use changed_keys::changed_keys;
 pub use embedded::{EmbeddedLog, EmbeddedOptions};
 pub use faulty::FaultyLog;
 pub use kafka::{KafkaGroup, KafkaLog, KafkaOptions, KafkaOwners};

@@ -418,12 +418,8 @@ impl Replica {
 }
 
 fn broken(blocked: Blocked) -> Error {
-    match blocked {
-        Blocked::NeedsDefinition(version) => Error::internal(format!(
-            "no definition of schema version {version} in a store that has all of them"
-        )),
-        Blocked::UpgradeNeeded(error) | Blocked::Unreadable(error) | Blocked::Internal(error) => {
-            error
-        }
-    }
+    blocked.into_error(|version| {
+        let message = "in a store that has all of them";
+        Error::internal(format!("no definition of schema version {version} {message}"))
+    })
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::Entry;
-use forebay_core::fold::{Blocked, PartitionState, Record};
+use forebay_core::fold::{PartitionState, Record};
 use forebay_core::id::DocumentVersion;
 use forebay_core::layout::Layout;
 use forebay_core::outcome::Outcome;
@@ -70,14 +70,9 @@ impl LoadedPartition {
         let (offset, append_time) = (self.state.offset_applied, self.state.partition_time);
         let record = Record { offset, append_time, entry: Ok(entry) };
         let applied = self.state.apply(record, self.builder.documents(), &self.schemas);
-        let applied = applied.map_err(|blocked| match blocked {
-            Blocked::NeedsDefinition(version) => {
-                Error::internal(format!("a loaded entry of schema version {version}"))
-            }
-            Blocked::UpgradeNeeded(error)
-            | Blocked::Unreadable(error)
-            | Blocked::Internal(error) => error,
-        })?;
+        let unknown =
+            |version| Error::internal(format!("a loaded entry of schema version {version}"));
+        let applied = applied.map_err(|blocked| blocked.into_error(unknown))?;
         if let Some(error) = applied.skipped {
             return Err(error);
         }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
+use forebay_core::fold::{Applied, PartitionState, Record};
 use forebay_core::id::{DocumentVersion, LogId, Offset, PartitionCount, PartitionRef, Position};
 use forebay_core::key::Key;
 use forebay_core::layout::Layout;
@@ -191,14 +191,11 @@ impl PastPartition {
     fn apply(&mut self, record: Record) -> Result<()> {
         let append_time = record.append_time;
         let applied = self.state.state.apply(record, &self.writer, &self.schemas);
-        let applied = applied.map_err(|blocked| match blocked {
-            Blocked::NeedsDefinition(version) => Error::corrupt(format!(
-                "a backup has entries of schema version {version}, which it does not define"
-            )),
-            Blocked::UpgradeNeeded(error)
-            | Blocked::Unreadable(error)
-            | Blocked::Internal(error) => error,
-        })?;
+        let unknown = |version| {
+            let message = "which it does not define";
+            Error::corrupt(format!("a backup has entries of schema version {version}, {message}"))
+        };
+        let applied = applied.map_err(|blocked| blocked.into_error(unknown))?;
         if applied.skipped.is_none() {
             self.state.append_time = Some(append_time);
         }

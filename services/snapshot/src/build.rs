@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay_core::fold::PartitionState;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::{COPY_STREAM_BYTES, SNAPSHOT_CHUNK_BYTES, SNAPSHOT_DELTAS_MAX};
 use forebay_core::schema::Definition;
 use forebay_core::state_rows::Resumed;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::follow_version;
+use forebay_log::{RecordRange, changed_keys, follow_version};
 use forebay_snapshot::{
     BaseLayer, ChunkHash, ChunkId, ChunkUpload, DeltaBlocks, DeltaLayer, FrozenShard, ImageBuilder,
     ImageState, ImageUpload, Manifest, PartitionSnapshots, Progress, in_place,
@@ -23,7 +24,6 @@ use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 use tracing::info;
 
-use crate::changed::changed_keys;
 use crate::keeper::SnapshotParts;
 
 /// A new image takes the place of the old one and its deltas once these name more than one of so
@@ -184,6 +184,8 @@ impl Build<'_> {
         before.definitions.last().map_or(0, |definition| definition.drop_all_count)
     }
 
+    /// The keys of what has changed since a snapshot, as the shard has them; `None` where the
+    /// whole is to be taken.
     async fn changed(
         &self,
         shard: &FrozenShard,
@@ -195,13 +197,17 @@ impl Build<'_> {
         let order = KeyOrder::of(self.newest()?);
         let most = usize::try_from(most).unwrap_or(usize::MAX);
         let log = follow_version(Arc::clone(&self.parts.log), self.newest()?);
-        let changed =
-            changed_keys(&*log, shard.partition(), shard.log_id(), order, offsets, most).await;
-        changed.or_else(|error| match error.code() {
+        let range = RecordRange { log: &*log, at: shard.partition(), offsets };
+        match changed_keys(range, shard.log_id(), most).await {
+            // A key that is none of this store's is one that every replica skips.
+            Ok(keys) => {
+                Ok(keys
+                    .map(|keys| keys.iter().flat_map(|key| order.stored(key.as_bytes())).collect()))
+            }
             // It was trimmed: the whole it is.
-            ErrorCode::TokenLost => Ok(None),
-            _ => Err(error),
-        })
+            Err(error) if error.code() == ErrorCode::TokenLost => Ok(None),
+            Err(error) => Err(error),
+        }
     }
 }
 
@@ -239,7 +245,7 @@ async fn write_base(
 }
 
 /// Stores an image, of this state.
-pub(crate) async fn store_image(
+async fn store_image(
     builder: ImageBuilder,
     state: &ImageState,
     mut upload: ChunkUpload,
@@ -252,6 +258,27 @@ pub(crate) async fn store_image(
     })?;
     upload.finish().await?;
     Ok(BaseLayer { progress: Progress::from(&state.state), documents, chunks })
+}
+
+/// Makes an image the first snapshot of its partition, of a store of this name and these
+/// definitions, the newest one last.
+pub(crate) async fn publish_first(
+    parts: &SnapshotParts,
+    builder: ImageBuilder,
+    state: &ImageState,
+    store: &str,
+    definitions: Vec<Definition>,
+) -> Result<Manifest> {
+    let PartitionState { partition: at, partitions, log_id, .. } = state.state;
+    let log_id = log_id.ok_or_else(|| Error::internal("a snapshot of no log"))?;
+    let (snapshots, id) = (parts.snapshots.partition(at), parts.entropy.next_u64()?);
+    let upload = ChunkUpload::new(snapshots.clone(), id, Arc::default());
+    let base = store_image(builder, state, upload).await?;
+    let (store, progress, deltas) = (store.to_owned(), base.progress, Vec::new());
+    let manifest =
+        Manifest { id, at, partitions, store, log_id, progress, definitions, base, deltas };
+    snapshots.publish(&manifest).await?;
+    Ok(manifest)
 }
 
 /// The rows of these keys, which ascend, and the state with them.

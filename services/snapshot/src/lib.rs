@@ -6,7 +6,6 @@
 
 mod backup;
 mod build;
-mod changed;
 mod counts;
 mod define;
 mod keeper;

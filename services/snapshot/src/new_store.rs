@@ -15,12 +15,10 @@ use forebay_core::schema::{Definition, check_name};
 use forebay_core::versions::StoreVersions;
 use forebay_core::{Error, Result};
 use forebay_log::Bounds;
-use forebay_snapshot::{
-    ChunkUpload, ImageBuilder, ImageState, Manifest, NewLog, PartitionSnapshots, Progress,
-};
+use forebay_snapshot::{ImageBuilder, ImageState, Manifest, NewLog, PartitionSnapshots, Progress};
 use tracing::{debug, warn};
 
-use crate::build::store_image;
+use crate::build::publish_first;
 use crate::define::{append, define};
 use crate::keeper::SnapshotParts;
 
@@ -124,17 +122,9 @@ impl NewStore<'_> {
         builder: ImageBuilder,
         state: &ImageState,
     ) -> Result<Made> {
-        let (at, log_id, snapshots) = (log.at, log.log_id, self.snapshots(log.at));
-        let id = self.parts.entropy.next_u64()?;
-        let upload = ChunkUpload::new(snapshots.clone(), id, Default::default());
-        let base = store_image(builder, state, upload).await?;
-        let (store, partitions, progress) = (self.name.to_owned(), self.partitions, base.progress);
         let definitions = self.definitions(state.state.schema_version);
-        let deltas = Vec::new();
-        let manifest =
-            Manifest { id, at, partitions, store, log_id, progress, definitions, base, deltas };
-        snapshots.publish(&manifest).await?;
-        self.parts.log.trim(at, log.offset_applied).await?;
+        let manifest = publish_first(self.parts, builder, state, self.name, definitions).await?;
+        self.parts.log.trim(log.at, log.offset_applied).await?;
         Ok(Made::of(&manifest))
     }
 

@@ -14,13 +14,11 @@ use forebay_core::schema::Definition;
 use forebay_core::state_rows::Resumed;
 use forebay_core::versions::VersionNumber;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_snapshot::{
-    ChunkUpload, FrozenShard, ImageBuilder, ImageState, LoadBase, Manifest, PartitionSnapshots,
-};
+use forebay_snapshot::{FrozenShard, ImageBuilder, ImageState, LoadBase, PartitionSnapshots};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::build::{connect, store_image};
+use crate::build::{connect, publish_first};
 use crate::define::{announce, define};
 use crate::keeper::SnapshotParts;
 use crate::new_store::Made;
@@ -136,18 +134,8 @@ impl NewVersion<'_> {
 
     /// Makes an image the snapshot that a partition of the version begins with.
     pub(crate) async fn publish(&self, builder: ImageBuilder, state: &ImageState) -> Result<Made> {
-        let at = state.state.partition;
-        let snapshots = self.snapshots(at.partition);
-        let log_id = state.state.log_id.ok_or_else(|| Error::internal("a shard without a log"))?;
-        let id = self.parts.entropy.next_u64()?;
-        let upload = ChunkUpload::new(snapshots.clone(), id, Default::default());
-        let base = store_image(builder, state, upload).await?;
-        let (store, partitions) = (self.definition.name.clone(), self.definition.partitions);
-        let (progress, definitions) = (base.progress, vec![self.own_definition()]);
-        let deltas = Vec::new();
-        let manifest =
-            Manifest { id, at, partitions, store, log_id, progress, definitions, base, deltas };
-        snapshots.publish(&manifest).await?;
+        let (store, definitions) = (&self.definition.name, vec![self.own_definition()]);
+        let manifest = publish_first(self.parts, builder, state, store, definitions).await?;
         Ok(Made::of(&manifest))
     }
 

@@ -8,10 +8,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::thread;
 use std::time::Duration;
 
 use crate::process::{self, Outcome};
+use crate::side_by_side::side_by_side;
 use crate::stages::show;
 use crate::suite::Suite;
 use crate::unit;
@@ -82,16 +82,15 @@ pub fn run(workspace: &Workspace) -> Result<(), String> {
 /// # Errors
 /// A build fails.
 pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
-    let results = thread::scope(|scope| {
-        let begin = |sanitizer| scope.spawn(move || suites_of(workspace, sanitizer));
-        SANITIZERS.each_ref().map(begin).map(|running| {
-            running.join().unwrap_or_else(|_| Err("a sanitizer's run panicked".to_owned()))
-        })
-    });
     let mut suites = Vec::new();
-    for result in results {
-        suites.extend(result?);
-    }
+    side_by_side(
+        &SANITIZERS,
+        |sanitizer| suites_of(workspace, sanitizer),
+        |_, ran| {
+            suites.extend(ran?);
+            Ok(())
+        },
+    )?;
     Ok(suites)
 }
 

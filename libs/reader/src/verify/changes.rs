@@ -1,16 +1,14 @@
 //! What the log says of documents between the positions of two copies.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::change::EntryBody;
 use forebay_core::fold::{Blocked, PartitionState, Record};
 use forebay_core::id::{Offset, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::{READER_DEFINITION_WAIT_MS, VERIFY_CHANGED_MAX};
-use forebay_core::{Error, ErrorCode, Result};
+use forebay_core::{Error, Result};
 use forebay_index::SchemaSet;
-use forebay_log::{CatalogFollower, ChangeLog, RecordRange, follow_version};
+use forebay_log::{CatalogFollower, ChangeLog, RecordRange, changed_keys, follow_version};
 use forebay_wire::entry::decode_entry;
 
 use super::pass::Changing;
@@ -48,31 +46,15 @@ impl VerifyLog {
         older: &PartitionState,
         newer: &PartitionState,
     ) -> Result<Changing> {
-        let mut keys = HashSet::new();
-        let mut records = self.records(older, newer.offset_applied);
-        loop {
-            let read = records.next().await?;
-            if read.is_empty() {
-                return Ok(Changing::new(keys, older, newer.drop_all_count));
-            }
-            for record in read {
-                // What every replica skips has changed nothing.
-                let entry = match decode_entry(&record.entry) {
-                    Ok(entry) => entry,
-                    Err(error) if error.code() == ErrorCode::UpgradeNeeded => return Err(error),
-                    Err(_) => continue,
-                };
-                let EntryBody::Changes(batches) = entry.body else { continue };
-                let changes = batches.into_iter().flat_map(|batch| batch.changes);
-                keys.extend(changes.map(|change| change.key.as_bytes().to_vec()));
-            }
-            if keys.len() > VERIFY_CHANGED_MAX {
-                let message = "the log changes too many documents between the two copies; compare \
-                               with a newer snapshot or checkpoint";
-                let (limit, actual) = (VERIFY_CHANGED_MAX as u64, keys.len() as u64);
-                return Err(Error::limit_exceeded(message, limit, actual));
-            }
-        }
+        let log_id = older.log_id.unwrap_or_default();
+        let range = self.records(older, newer.offset_applied);
+        let keys = changed_keys(range, log_id, VERIFY_CHANGED_MAX).await?.ok_or_else(|| {
+            let message = "the log changes too many documents between the two copies; compare \
+                           with a newer snapshot or checkpoint";
+            let limit = VERIFY_CHANGED_MAX as u64;
+            Error::limit_exceeded(message, limit, limit + 1)
+        })?;
+        Ok(Changing::new(keys, older, newer.drop_all_count))
     }
 
     /// Folds what is between a copy's state and an offset into the documents that it changes.
@@ -83,6 +65,9 @@ impl VerifyLog {
         until: Offset,
     ) -> Result<()> {
         let mut records = self.records(state, until);
+        let unknown = |version| {
+            Error::unavailable(format!("schema version {version} is not known; try again"))
+        };
         loop {
             let read = records.next().await?;
             if read.is_empty() {
@@ -106,7 +91,7 @@ impl VerifyLog {
                     }
                     folded => folded,
                 };
-                let applied = applied.map_err(explained)?;
+                let applied = applied.map_err(|blocked| blocked.into_error(unknown))?;
                 if applied.drop_all {
                     documents.drop_all();
                 }
@@ -127,16 +112,5 @@ impl VerifyLog {
         let wait_max = Duration::from_millis(READER_DEFINITION_WAIT_MS);
         let schema = self.catalog.definition(self.kept_as, version, wait_max).await?;
         self.schemas.add(schema)
-    }
-}
-
-fn explained(blocked: Blocked) -> Error {
-    match blocked {
-        Blocked::NeedsDefinition(version) => {
-            Error::unavailable(format!("schema version {version} is not known; try again"))
-        }
-        Blocked::UpgradeNeeded(error) | Blocked::Unreadable(error) | Blocked::Internal(error) => {
-            error
-        }
     }
 }

@@ -245,3 +245,60 @@ fn is_same(one: &[u8], other: &[u8], schemas: &SchemaSet, time: Timestamp) -> bo
     };
     live(one).is_some_and(|one| live(other) == Some(one))
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forebay_core::catalog::SchemaAt;
+    use forebay_core::id::{FieldId, PartitionCount, PartitionId, StoreId};
+    use forebay_core::key::KeyType;
+    use forebay_core::layout::Layout;
+    use forebay_core::schema::StoreSpec;
+    use forebay_core::value::{FieldType, ScalarType, Value};
+
+    use super::*;
+
+    fn schema() -> Arc<SchemaAt> {
+        let number = FieldType::Scalar(ScalarType::Int64);
+        let spec = StoreSpec::documents("a", KeyType::Int64, 1).field("x", number);
+        let definition = spec.field("y", number).define(StoreId(1)).unwrap();
+        let layout = Layout::of(&definition);
+        Arc::new(SchemaAt { definition, layout })
+    }
+
+    #[test]
+    fn fields_that_have_expired_may_be_there_or_not() {
+        let schema = schema();
+        let schemas = SchemaSet::new([Arc::clone(&schema)]).unwrap();
+        let at = Timestamp::from_micros;
+        let row = |y: Option<i64>, expires: i64| {
+            let mut document = Document::new(None, None);
+            document.set(FieldId(1), Some(Value::Int64(1)), None);
+            if let Some(y) = y {
+                document.set(FieldId(2), Some(Value::Int64(y)), Some(at(expires)));
+            }
+            document.encode(&schema.layout).unwrap()
+        };
+        let same = |one: Vec<u8>, other: Vec<u8>| is_same(&one, &other, &schemas, at(10));
+        assert!(same(row(Some(5), 10), row(None, 0)));
+        assert!(same(row(Some(5), 9), row(Some(6), 10)));
+        assert!(!same(row(Some(5), 11), row(None, 0)));
+        assert!(!same(row(Some(5), 11), row(Some(6), 11)));
+        assert!(!same(vec![1, 2], vec![1, 2]), "what cannot be read is like nothing");
+    }
+
+    #[test]
+    fn so_many_documents_are_named_and_the_rest_is_counted() {
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        let pass = || Pass::new(Timestamp::MIN, Ranges::new());
+        let state = PartitionState::new(at, PartitionCount(1));
+        let both = Both { older: pass(), newer: pass(), state };
+        let key = |number: usize| Key::plain(&number.to_le_bytes()).unwrap();
+        let all = 0..VERIFY_NAMED_MAX + 7;
+        let found = all.map(|number| (key(number), Difference::Contents)).collect();
+        let verified = both.verified(2, found);
+        assert_eq!((verified.differences.len(), verified.more), (VERIFY_NAMED_MAX, 7));
+        assert!(!verified.is_same() && verified.ranges_left == 2);
+    }
+}

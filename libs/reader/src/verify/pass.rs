@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Documents, PartitionState};
+use forebay_core::key::Key;
 use forebay_core::limits::{VERIFY_BYTES_MAX, VERIFY_RANGES};
 use forebay_core::partition::xxh3_64;
 use forebay_core::row::row_expires_at;
@@ -45,11 +46,11 @@ impl Changing {
     /// The documents of these keys, of a copy in this state on its way to where so many drop-alls
     /// were carried out.
     pub(super) fn new(
-        keys: impl IntoIterator<Item = Vec<u8>>,
+        keys: impl IntoIterator<Item = Key>,
         state: &PartitionState,
         drop_all_count: u32,
     ) -> Self {
-        let rows = keys.into_iter().map(|key| (key, None)).collect();
+        let rows = keys.into_iter().map(|key| (key.as_bytes().to_vec(), None)).collect();
         Self { rows, drops_all: drop_all_count > state.drop_all_count }
     }
 
@@ -157,5 +158,85 @@ impl Pass {
     /// The documents of the ranges that were wanted.
     pub(super) fn kept(&self) -> &BTreeMap<Vec<u8>, Vec<u8>> {
         &self.kept
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
+    use forebay_core::row::Document;
+
+    use super::*;
+
+    /// The row of a document without fields that expires then, if ever.
+    fn row(expires_us: Option<i64>) -> Vec<u8> {
+        use forebay_core::{key::KeyType, layout::Layout, schema::StoreSpec};
+        let definition = StoreSpec::documents("a", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
+        let document = Document::new(expires_us.map(Timestamp::from_micros), None);
+        document.encode(&Layout::of(&definition)).unwrap()
+    }
+
+    fn pass(wanted: Ranges) -> Pass {
+        Pass::new(Timestamp::from_micros(1_000), wanted)
+    }
+
+    fn state() -> PartitionState {
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        PartitionState::new(at, PartitionCount(1))
+    }
+
+    #[test]
+    fn what_is_live_counts_in_any_order_and_what_has_expired_does_not() {
+        let (mut one, mut other) = (pass(Ranges::new()), pass(Ranges::new()));
+        for (key, expires) in [("a", None), ("gone", Some(1_000)), ("b", Some(1_001))] {
+            one.take(key.as_bytes(), &row(expires));
+        }
+        for (key, expires) in [("b", Some(1_001)), ("a", None), ("long gone", Some(1))] {
+            other.take(key.as_bytes(), &row(expires));
+        }
+        assert_eq!((one.documents(), other.documents()), (2, 2));
+        assert!(one.differing(&other).is_empty());
+        other.take(b"c", &row(None));
+        assert_eq!(one.differing(&other), Ranges::from([range_of(b"c")]));
+    }
+
+    #[test]
+    fn what_changes_is_left_to_the_fold_and_a_drop_of_all_takes_the_rest() {
+        let keys = || [Key::plain(b"a").unwrap(), Key::plain(b"new").unwrap()];
+        for (drops, left) in [(0, 3), (1, 2)] {
+            let changing = Changing::new(keys(), &state(), drops);
+            let time = Timestamp::from_micros(1_000);
+            let mut older = Pass::of_older(time, Ranges::new(), changing);
+            older.take(b"a", &row(None));
+            older.take(b"b", &row(None));
+            assert_eq!(older.changing().row(b"a").unwrap().as_deref(), Some(&row(None)[..]));
+            assert_eq!(older.changing().row(b"new").unwrap(), None);
+            assert!(older.changing().row(b"b").is_err(), "the log does not name it");
+            older.changing().write(b"new", Some(row(None))).unwrap();
+            older.settle();
+            assert_eq!(older.documents(), left);
+        }
+    }
+
+    #[test]
+    fn as_many_ranges_are_compared_as_there_is_memory_for_and_one_at_least() {
+        let (mut one, mut other) = (pass(Ranges::new()), pass(Ranges::new()));
+        let ranges = Ranges::from([3, 5, 9]);
+        for (range, bytes) in [(3, VERIFY_BYTES_MAX), (5, 1), (9, 1)] {
+            one.bytes[range] = bytes;
+            other.bytes[range] = 1;
+        }
+        assert_eq!(one.some_of(&other, &ranges), Ranges::from([3]));
+        one.bytes[3] = VERIFY_BYTES_MAX - 3;
+        assert_eq!(one.some_of(&other, &ranges), Ranges::from([3, 5]));
+        assert_eq!(one.some_of(&other, &Ranges::new()), Ranges::new());
+    }
+
+    #[test]
+    fn documents_of_wanted_ranges_alone_are_kept() {
+        let mut some = pass(Ranges::from([range_of(b"a")]));
+        some.take(b"a", &row(None));
+        some.take(b"b", &row(None));
+        assert_eq!(some.kept().keys().collect::<Vec<_>>(), [b"a"]);
     }
 }

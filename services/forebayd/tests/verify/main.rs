@@ -256,11 +256,14 @@ async fn copies_of_a_store_are_the_same_wherever_they_stand() {
     writing.await.unwrap();
 }
 
+fn shards(world: &World) -> ShardDirectory {
+    ShardDirectory::new(world.data().join("shards"), Resources::new(64 << 20).unwrap())
+}
+
 /// Changes a shard behind its replicator's back: one row is another, one is gone, one is new.
 fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Difference> {
-    let directory =
-        ShardDirectory::new(world.data().join("shards"), Resources::new(64 << 20).unwrap());
-    let (mut wanted, order) = (BTreeMap::new(), KeyOrder::of(definition));
+    let (directory, order) = (shards(world), KeyOrder::of(definition));
+    let mut wanted = BTreeMap::new();
     for partition in definition.partitions.partitions() {
         let at = PartitionRef { store: definition.store, partition };
         let (mut writer, _) = directory.resume(at, definition.partitions, order).unwrap().unwrap();
@@ -296,20 +299,19 @@ async fn what_was_tampered_with_is_named() {
     served.end().await;
     drop(served);
     let definition = store.definition();
-    let wanted = loop {
-        // The shards close behind the node.
-        let directory =
-            ShardDirectory::new(world.data().join("shards"), Resources::new(64 << 20).unwrap());
+    // The shards close behind the node.
+    let closed = async {
+        let directory = shards(&world);
         let at = PartitionRef { store: definition.store, partition: PartitionId(0) };
-        match directory.resume(at, definition.partitions, KeyOrder::of(&definition)) {
-            Ok(opened) => {
-                drop(opened);
-                break tamper(&world, &definition);
-            }
-            Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
+        while let Err(error) =
+            directory.resume(at, definition.partitions, KeyOrder::of(&definition))
+        {
+            assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+            tokio::time::sleep(Duration::from_millis(50)).await;
         }
-        tokio::time::sleep(Duration::from_millis(50)).await;
     };
+    tokio::time::timeout(LONG, closed).await.expect("the shards stay open");
+    let wanted = tamper(&world, &definition);
     let served = world.start().await;
     served.replica(definition.store, is_caught_up).await;
     let known = world.known().await;

@@ -67,4 +67,9 @@ async fn a_command_compares_what_readers_have_with_the_shards() {
         let said = String::from_utf8(refused.stderr).unwrap();
         assert!(!refused.status.success() && said.contains(wanted), "{said}");
     }
+    // A node that is down.
+    let address = daemon.kill();
+    let down = verify(&address, &[folder]);
+    let said = String::from_utf8(down.stderr).unwrap();
+    assert!(!down.status.success() && said.contains("Unavailable"), "{said}");
 }

@@ -11,20 +11,20 @@ mod columns;
 mod format;
 mod limits;
 mod place;
+mod run;
 mod service;
 mod spill;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use forebay_core::clock::{Clock, Timestamp};
-use forebay_core::id::{PartitionCount, PartitionId, SchemaVersion, StoreId};
-use forebay_core::outcome::{Outcome, Verdict};
+use forebay_core::clock::Clock;
+use forebay_core::id::{PartitionCount, SchemaVersion, StoreId};
 use forebay_core::partition::xxh3_64;
 use forebay_core::schema::Definition;
 use forebay_core::versions::{StoreVersions, VersionNumber};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_snapshot::{FoundFile, LoadBase, LoadedPartition, SnapshotStore, in_place};
+use forebay_snapshot::{FoundFile, SnapshotStore};
 use tracing::{info, warn};
 
 pub use self::columns::ColumnNames;
@@ -32,13 +32,12 @@ pub use self::format::Format;
 pub use self::limits::PushLimits;
 pub use self::service::PushService;
 
-use self::format::Reading;
-use self::place::{Kept, Place};
-use self::spill::Spill;
+use self::place::Place;
+use self::run::Pushing;
 use crate::keeper::SnapshotParts;
-use crate::new_store::{Begun, Made, NewStore, check_free, id_of};
+use crate::new_store::{NewStore, check_free, id_of};
 pub use crate::new_version::FlippedChange;
-use crate::new_version::{LiveVersion, NewVersion, VersionBegun, alter_versions, drop_version};
+use crate::new_version::{NewVersion, alter_versions, drop_version};
 
 /// What pushes are made with.
 #[derive(Clone)]
@@ -249,175 +248,4 @@ fn words(push: &Push, definition: &Definition, inputs: &[Input]) -> String {
     let definition = Definition { version: SchemaVersion(1), versions, ..definition.clone() };
     let Push { push_as, columns, limits, .. } = push;
     format!("{push_as:?}\n{definition:?}\n{columns:?}\n{limits:?}\n{:?}", files.collect::<Vec<_>>())
-}
-
-/// A push under way.
-struct Pushing<'p> {
-    parts: &'p PushParts,
-    push: &'p Push,
-    inputs: &'p [Input],
-    place: &'p Place,
-    target: Target<'p>,
-}
-
-impl Pushing<'_> {
-    async fn run(&self, definition: &Definition, tell: impl Fn(PushProgress)) -> Result<Pushed> {
-        let count = definition.partitions;
-        let mut progress = PushProgress {
-            bytes_in_all: self.inputs.iter().map(|input| input.file.bytes).sum(),
-            partitions: count.0,
-            ..PushProgress::default()
-        };
-        let (kept, spill) = self.read(definition, &mut progress, &tell).await?;
-        self.push.limits.check_counts(&kept.counts, definition)?;
-        if let Target::Store(store) = &self.target {
-            store.create_logs().await?;
-        }
-        let (mut made, time) = (Vec::new(), self.parts.clock.now());
-        for partition in count.partitions() {
-            let rows = Rows { spill: &spill, kept: &kept, definition };
-            made.push(self.partition(partition, rows, time).await?);
-            progress.partitions_done += 1;
-            tell(progress);
-        }
-        let (store, live) = match &self.target {
-            Target::Store(store) => {
-                store.define(definition.version).await?;
-                (store.id, LiveVersion { number: VersionNumber(1), flipped: Vec::new() })
-            }
-            Target::Version(version) => {
-                let began = made.iter().map(|made| made.progress.offset_applied).collect();
-                (definition.store, version.go_live(began).await?)
-            }
-        };
-        let documents = made.iter().map(|made: &Made| made.documents).sum();
-        let LiveVersion { number: version, flipped } = live;
-        Ok(Pushed { store, version, partitions: count.0, documents, flipped })
-    }
-
-    /// Reads the files that were not read yet.
-    async fn read(
-        &self,
-        definition: &Definition,
-        progress: &mut PushProgress,
-        tell: &impl Fn(PushProgress),
-    ) -> Result<(Kept, Spill)> {
-        let mut kept = self.place.kept()?;
-        let (path, partitions) = (self.place.rows(), definition.partitions);
-        let mut spill =
-            in_place(|| Spill::open(&path, kept.bytes, definition.version, partitions))?;
-        for (number, input) in self.inputs.iter().enumerate() {
-            if number >= kept.file_rows.len() {
-                let file = input.from.open_file(&input.file, &self.parts.scratch).await?;
-                let names = &self.push.columns;
-                let mut reading =
-                    in_place(|| Reading::begin(file, input.format, definition, names))
-                        .map_err(|error| error.while_doing(input.file.name()))?;
-                let before = kept.counts.rows;
-                while in_place(|| read_batch(&mut reading, &mut kept, before, &mut spill))
-                    .map_err(|error| error.while_doing(input.file.name()))?
-                {
-                    progress.rows = kept.counts.rows;
-                    tell(*progress);
-                }
-                kept.file_rows.push(kept.counts.rows - before);
-                kept.bytes = in_place(|| spill.flush())?;
-                in_place(|| self.place.keep(&kept))?;
-            }
-            progress.rows = kept.counts.rows;
-            progress.bytes += input.file.bytes;
-            tell(*progress);
-        }
-        Ok((kept, spill))
-    }
-
-    async fn partition(
-        &self,
-        partition: PartitionId,
-        rows: Rows<'_>,
-        time: Timestamp,
-    ) -> Result<Made> {
-        match &self.target {
-            Target::Store(store) => {
-                let log = match store.begin(partition).await? {
-                    Begun::Made(made) => return Ok(made),
-                    Begun::Log(log) => log,
-                };
-                let own = Definition { store: store.id, ..rows.definition.clone() };
-                let loaded = in_place(|| self.load(&own, log.begins(&own, time), &rows))?;
-                let (builder, state) = loaded.finish();
-                store.publish(log, builder, &state).await
-            }
-            Target::Version(version) => {
-                let base = match version.begin(partition).await? {
-                    VersionBegun::Made(made) => return Ok(made),
-                    VersionBegun::Base(base) => base,
-                };
-                let own = version.own_definition();
-                let loaded = in_place(|| self.load(&own, base, &rows))?;
-                let (builder, state) = loaded.finish();
-                version.publish(builder, &state).await
-            }
-        }
-    }
-
-    fn load(&self, own: &Definition, base: LoadBase, rows: &Rows<'_>) -> Result<LoadedPartition> {
-        let SnapshotParts { entropy, options, .. } = &self.parts.kept;
-        let (seed, memory) = (entropy.next_u64()?, options.memory_bytes);
-        let state = &base.state.state;
-        let (partition, log_id) = (state.partition.partition, state.log_id);
-        let log_id = log_id.ok_or_else(|| Error::internal("a partition without a log"))?;
-        let mut loaded = LoadedPartition::new(own, base, seed, memory)?;
-        for entry in rows.spill.entries(partition, log_id) {
-            let outcomes = loaded.add(entry?)?;
-            if let Some(refused) = outcomes.iter().find(|it| it.verdict != Verdict::Applied) {
-                return Err(self.refused(refused, rows.kept));
-            }
-        }
-        Ok(loaded)
-    }
-
-    /// Why a row cannot be, by its file.
-    fn refused(&self, outcome: &Outcome, kept: &Kept) -> Error {
-        let error = match outcome.verdict {
-            Verdict::TooLarge => Error::invalid_argument("a document over the limit; split it"),
-            _ => Error::invalid_argument("its key stands in a row before it; keep one of them"),
-        };
-        let mut row = outcome.sequence.0;
-        for (input, rows) in self.inputs.iter().zip(&kept.file_rows) {
-            if row <= *rows {
-                return error.while_doing(&format!("{}, row {row}", input.file.name()));
-            }
-            row -= rows;
-        }
-        error
-    }
-}
-
-/// The rows of all files.
-#[derive(Clone, Copy)]
-struct Rows<'r> {
-    spill: &'r Spill,
-    kept: &'r Kept,
-    definition: &'r Definition,
-}
-
-/// Reads some more rows of a file; answers whether there were any.
-fn read_batch(
-    reading: &mut Reading<'_>,
-    kept: &mut Kept,
-    rows_before: u64,
-    spill: &mut Spill,
-) -> Result<bool> {
-    let Some(batch) = reading.next()? else { return Ok(false) };
-    let (first, counts) = (kept.counts.rows, &mut kept.counts);
-    let read = reading.columns.rows(&batch, first, |row| {
-        counts.add(row.change.fields.iter().map(|change| change.field));
-        spill.add(row)
-    });
-    read.map_err(|(row, error)| {
-        let number = first - rows_before + row as u64 + 1;
-        error.while_doing(&format!("row {number}"))
-    })?;
-    Ok(true)
 }
