@@ -104,19 +104,6 @@ make_wheel() {
     done_with wheel "$stamp"
 }
 
-# The server is started by the benchmark alone, on a socket of its own.
-find_redis() {
-    if command -v redis-server >/dev/null 2>&1; then return; fi
-    fix="apt-get install -y --no-install-recommends redis-server"
-    [ "$(id -u)" = 0 ] || fail "redis-server is missing" "sudo $fix"
-    echo "peers: installing Debian package redis-server"
-    apt-get update -qq || fail "apt-get update failed" "apt-get update"
-    # No start of a service of the system's.
-    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 timeout "$seconds_max" \
-        apt-get install -y -qq --no-install-recommends redis-server >/dev/null ||
-        fail "cannot install redis-server" "$fix"
-}
-
 mkdir -p "$folder"
 (cd "$root" && cargo build --quiet --release --locked -p forebay-ffi) ||
     fail "the C ABI does not build" "cargo build --release -p forebay-ffi"
@@ -124,5 +111,4 @@ jdk=$(newer_jdk)
 make_jar
 make_java_peers
 make_wheel
-find_redis
 printf '%s\n' "$jdk" >"$folder/jdk"

@@ -4,8 +4,8 @@
 # run at any time: stamps make a second run take no time. Every failure prints its fix.
 #
 #   setup.sh demo   what demo, dev and simulator need, and Kafka only when LOG=kafka
-#   setup.sh        that, and what tests and checks need: Kafka, object stores, Go, Bazel, protoc,
-#                   buildifier, and an environment of each other Python that is found here
+#   setup.sh        that, and what tests and checks need: Kafka, object stores, Redis, Go, Bazel,
+#                   protoc, buildifier, and an environment of each other Python that is found here
 #
 # Kafka and the S3 server come from Maven, the Azure server from npm and buildifier from its Go
 # module, all into cargo's target folder.
@@ -96,7 +96,8 @@ debian() {
             fail "apt-get update failed" "apt-get update"
         apt_updated=yes
     fi
-    DEBIAN_FRONTEND=noninteractive timeout "$apt_seconds_max" \
+    # RUNLEVEL: no start of a service of the system's.
+    DEBIAN_FRONTEND=noninteractive RUNLEVEL=1 timeout "$apt_seconds_max" \
         apt-get install -y -qq --no-install-recommends "$package" >/dev/null ||
         fail "cannot install $package" "$fix"
     "$@" >/dev/null 2>&1 || fail "$package is installed, but '$*' still fails" "$fix"
@@ -244,6 +245,7 @@ prepare_tests() {
     check_node
     debian bazel-bootstrap bazel-4 --version
     debian protobuf-compiler protoc --version
+    debian redis-server redis-server --version
     fetch_jars "the S3 server" infra/objects/pom.xml "$target/objects/s3"
     fetch_azurite
     fetch_buildifier

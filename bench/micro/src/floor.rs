@@ -1,12 +1,18 @@
-//! What this disk itself allows: bytes appended to a file, and one fdatasync behind each append.
+//! What this disk itself allows: bytes appended to a file with one fdatasync behind each append,
+//! and bytes written in order with one behind them all.
 
 use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::clock::nanos;
+use forebay_testkit::random::Dice;
+
+use crate::clock::{nanos, seconds};
 use crate::latency::Latency;
+
+/// Bytes of one write to a file that is written in order.
+const PIECE_BYTES: usize = 1 << 20;
 
 /// Appends the record and syncs, again and again for so long, at least once; each latency is of one
 /// append with its sync.
@@ -29,6 +35,26 @@ pub fn fdatasync(folder: &Path, record: &[u8], turn: Duration) -> Result<(f64, L
     }
     std::fs::remove_file(&path).map_err(failed)?;
     Ok((latency.count() as f64 * 1e9 / (last - began).max(1) as f64, latency))
+}
+
+/// Bytes in a second that one new file takes, in order and durably.
+///
+/// # Errors
+/// The disk fails.
+pub fn sequential(folder: &Path, bytes: u64) -> Result<f64, String> {
+    let path = folder.join("sequential");
+    let mut dice = Dice::new(bytes);
+    let piece: Vec<u8> = (0..PIECE_BYTES / 8).flat_map(|_| dice.bits().to_le_bytes()).collect();
+    let (seconds, written) = seconds(|| {
+        let mut file = File::create(&path)?;
+        for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {
+            file.write_all(&piece)?;
+        }
+        file.sync_all()
+    });
+    let removed = written.and_then(|()| std::fs::remove_file(&path));
+    removed.map_err(|error| format!("write {}: {error}", path.display()))?;
+    Ok(bytes as f64 / seconds)
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@
 //! long. Tests run each with a handful of operations.
 
 pub mod apply;
+pub mod bootstrap;
 pub mod clock;
 pub mod data;
 pub mod floor;

@@ -4,9 +4,15 @@ use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdout, Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 use forebay_testkit::tree;
+use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
+
+/// How long a server may take to end by itself: it writes its shards to the disk.
+const END_BOUND: Duration = Duration::from_secs(120);
 
 /// What a server keeps its changes in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -21,11 +27,16 @@ pub enum Log<'a> {
 
 /// A running server; killed, and its data removed, when it goes.
 pub struct Server {
-    child: Child,
-    /// Kept open, so that the server can always write what it says.
-    _said: BufReader<ChildStdout>,
+    process: Process,
     address: String,
     data: TempDir,
+}
+
+/// Killed when it goes.
+struct Process {
+    child: Child,
+    /// Kept open, so that the server can always write what it says.
+    said: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -43,9 +54,18 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_on(data: TempDir, log: Log<'_>) -> Result<Self, String> {
+        Self::start_with(data, log, &[])
+    }
+
+    /// The same with more settings.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(data: TempDir, log: Log<'_>, settings: &[&str]) -> Result<Self, String> {
         let program = tree::built("forebayd")?;
         let mut command = Command::new(&program);
         command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data.path());
+        command.args(settings);
         match log {
             Log::Fsync => command.args(["--durability", "fsync"]),
             Log::Buffered => command.args(["--durability", "buffered"]),
@@ -55,19 +75,39 @@ impl Server {
         let failed = |error| format!("start {}: {error}", program.display());
         let mut child = command.spawn().map_err(failed)?;
         let said = child.stdout.take().ok_or("forebayd has no standard output")?;
-        let mut said = BufReader::new(said);
+        let mut process = Process { child, said: BufReader::new(said) };
         let mut greeting = String::new();
-        let read = said.read_line(&mut greeting);
+        let read = process.said.read_line(&mut greeting);
         match greeting.trim().strip_prefix("forebayd ready http://") {
             Some(address) if read.is_ok() => {
                 let address = address.to_owned();
-                Ok(Self { child, _said: said, address, data })
+                Ok(Self { process, address, data })
             }
-            _ => {
-                end(&mut child);
-                Err(format!("forebayd did not get ready; it said {greeting:?}"))
-            }
+            _ => Err(format!("forebayd did not get ready; it said {greeting:?}")),
         }
+    }
+
+    /// Lets it end in its own time; its data is left.
+    ///
+    /// # Errors
+    /// It does not end.
+    pub fn stop(self) -> Result<TempDir, String> {
+        let Self { mut process, data, .. } = self;
+        let id = Pid::from_child(&process.child);
+        kill_process(id, Signal::TERM).map_err(|error| format!("end forebayd: {error}"))?;
+        for _ in 0..END_BOUND.as_millis() / 10 {
+            if matches!(process.child.try_wait(), Ok(Some(_))) {
+                return Ok(data);
+            }
+            thread::sleep(Duration::from_millis(10));
+        }
+        Err(format!("forebayd did not end in {END_BOUND:?}"))
+    }
+
+    /// The number of its process.
+    #[must_use]
+    pub fn process_id(&self) -> u32 {
+        self.process.child.id()
     }
 
     /// Where it listens.
@@ -83,16 +123,12 @@ impl Server {
     }
 }
 
-impl Drop for Server {
+impl Drop for Process {
     fn drop(&mut self) {
-        end(&mut self.child);
+        // One that has ended already is no news.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
     }
-}
-
-/// Ends a child; one that has ended already is no news.
-fn end(child: &mut Child) {
-    let _ = child.kill();
-    let _ = child.wait();
 }
 
 /// A folder on the disk that the tree was built on: a temporary folder may lie in memory, where a

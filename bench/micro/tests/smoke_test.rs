@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use forebay_bench_micro::{apply, freshness, writes};
+use forebay_bench_micro::{apply, bootstrap, freshness, writes};
 use forebay_bench_report::Row;
 
 fn assert_whole(rows: &[Row], measures: &[&str]) {
@@ -57,6 +57,27 @@ fn apply_measures_every_step_on_what_a_writer_wrote() {
             "index alone, entries of 7, MB/s",
             "bootstrap from an embedded log in process, changes/s",
             "bootstrap over Subscribe, MB/s",
+        ],
+    );
+}
+
+#[test]
+fn bootstrap_serves_what_a_snapshot_holds() {
+    let plan = bootstrap::Plan {
+        rounds: 2,
+        documents: 300,
+        value_bytes: 50,
+        partitions: 2,
+        memory_budget: 1 << 30,
+    };
+    let rows = bootstrap::run(&plan).unwrap();
+    assert_whole(
+        &rows,
+        &[
+            "bootstrap from the local object store, MB/s of images",
+            "bootstrap from the local object store, last verified byte to first get, s",
+            "restart with all files and copies, open to the first get, ms",
+            "restart with the files alone, open to the first get, ms",
         ],
     );
 }

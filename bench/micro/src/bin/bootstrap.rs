@@ -1,0 +1,44 @@
+//! `make bench-bootstrap`: how long a reader takes to serve what a snapshot holds.
+
+use std::process::ExitCode;
+
+use forebay_bench_micro::bootstrap;
+use forebay_bench_report::Bench;
+
+/// Bytes of each value.
+const VALUE_BYTES: usize = 350;
+/// Documents, in the short form and in the long one, whose images have 10 GB.
+const DOCUMENTS: (u64, u64) = (2_500_000, 25_000_000);
+/// Memory of the reader: the documents, their index, and room to lay it out.
+const MEMORY_BYTES: u64 = 18 << 30;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("bench-bootstrap: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<String, String> {
+    let documents = if Bench::is_quick() { DOCUMENTS.0 } else { DOCUMENTS.1 };
+    let about = format!(
+        "{documents} documents under int64 keys, with values of {VALUE_BYTES} bytes that no \
+         compression makes smaller; 8 partitions"
+    );
+    let mut bench = Bench::start("bootstrap", &about)?;
+    let plan = bootstrap::Plan {
+        rounds: Bench::rounds(5, 3),
+        documents,
+        value_bytes: VALUE_BYTES,
+        partitions: 8,
+        memory_budget: MEMORY_BYTES,
+    };
+    bootstrap::run(&plan)?.into_iter().for_each(|row| bench.add(row));
+    Ok(bench.finish()?.summary())
+}

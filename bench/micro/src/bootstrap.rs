@@ -1,0 +1,280 @@
+//! How long a reader takes to serve what a snapshot holds: fetched from an object store on the
+//! local disk; mapped again by a restart with all files and copies there; and by one that finds the
+//! files alone, as behind a restart of the machine. Beside the first is the disk: one file of as
+//! many bytes, in order and durably.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::{
+    CheckpointOptions, Client, ClientOptions, Definition, ErrorCode, KeyType, PartitionId, Read,
+    Reader, ReaderOptions, ReaderStatus, SnapshotStore, StoreId, StoreSpec, StreamOptions, Value,
+};
+use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
+use forebay_core::id::{FieldId, PartitionCount, PartitionRef};
+use forebay_core::partition::xxh3_64;
+use forebay_index::LiveDirectory;
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+use crate::clock::nanos;
+use crate::server::{Log, Server, scratch};
+use crate::{Failure, floor, runtime};
+
+const STORE: &str = "users";
+const BOOTSTRAP: &str = "bootstrap from the local object store";
+const RESTART: &str = "restart with all files and copies";
+const REBOOT: &str = "restart with the files alone";
+const DISK: &str = "one file on the disk";
+/// The time that one step may take before the benchmark fails.
+const PATIENCE: Duration = Duration::from_secs(40 * 60);
+/// How often a reader is looked at while it begins.
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+
+/// How much.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rounds.
+    pub rounds: usize,
+    /// Documents.
+    pub documents: u64,
+    /// Bytes of each value.
+    pub value_bytes: usize,
+    /// Partitions of the store.
+    pub partitions: u32,
+    /// Memory of the reader.
+    pub memory_budget: u64,
+}
+
+/// A node with a filled store, and snapshots of all of it.
+struct Side {
+    plan: Plan,
+    server: Server,
+    store: StoreId,
+    snapshots: SnapshotStore,
+    /// Of the images.
+    bytes: u64,
+    _folder: TempDir,
+}
+
+/// Measures and forms the rows.
+///
+/// # Errors
+/// A contender fails; its name and the round are in the message.
+pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+    let runtime = runtime()?;
+    let side = runtime.block_on(Side::start(plan)).map_err(|failure| failure.to_string())?;
+    let folder = scratch()?;
+    let mut contenders = [
+        Contender::several(BOOTSTRAP, || side.measure(&runtime)),
+        Contender::new(DISK, || Ok(floor::sequential(folder.path(), side.bytes)? / 1e6)),
+    ];
+    let rounds = interleave(plan.rounds, &mut contenders)?;
+    rows(&rounds)
+}
+
+impl Side {
+    async fn start(plan: &Plan) -> Result<Self, Failure> {
+        let (definition, data) = fill(plan).await?;
+        let folder = scratch()?;
+        let url = format!("file://{}", folder.path().display());
+        // The first snapshots find all of it, so that each is one image.
+        let settings = ["--snapshots", &url, "--snapshot-every-s", "1"];
+        let server = Server::start_with(data, Log::Buffered, &settings)?;
+        let snapshots = SnapshotStore::open(&url)?;
+        let images = await_snapshots(&snapshots, &definition, plan.documents);
+        let bytes = tokio::time::timeout(PATIENCE, images).await??;
+        let (plan, store) = (plan.clone(), definition.store);
+        Ok(Self { plan, server, store, snapshots, bytes, _folder: folder })
+    }
+
+    fn measure(&self, runtime: &Runtime) -> Result<Values, String> {
+        let measured = runtime.block_on(async {
+            let folder = scratch()?;
+            let begun = self.open(folder.path()).await?;
+            let restarted = self.open(folder.path()).await?;
+            self.forget_copies(folder.path());
+            let rebooted = self.open(folder.path()).await?;
+            self.forget_copies(folder.path());
+            Ok::<_, Failure>((begun, restarted, rebooted))
+        });
+        let (begun, restarted, rebooted) = measured.map_err(|failure| failure.to_string())?;
+        let bootstraps = [&begun, &restarted, &rebooted].map(|begun| begun.bootstraps);
+        if bootstraps != [u64::from(self.plan.partitions), 0, 0] {
+            return Err(format!("{bootstraps:?} partitions began with a snapshot"));
+        }
+        Ok(vec![
+            (measure(BOOTSTRAP, RATE), self.bytes as f64 / 1e6 / begun.served),
+            (measure(BOOTSTRAP, LAST_BYTE), begun.served - begun.fetched),
+            (measure(RESTART, FIRST_GET), restarted.served * 1e3),
+            (measure(REBOOT, FIRST_GET), rebooted.served * 1e3),
+        ])
+    }
+
+    /// Removes the copies that readers share, as a restart of the machine does.
+    fn forget_copies(&self, folder: &Path) {
+        let partitions = PartitionCount(self.plan.partitions).partitions();
+        LiveDirectory::new(folder).remove(self.store, partitions);
+    }
+
+    /// Opens a reader over a folder, and closes it once all of its partitions serve.
+    async fn open(&self, folder: &Path) -> Result<Begun, Failure> {
+        let options = ReaderOptions {
+            checkpoint: Some(CheckpointOptions::new(folder)),
+            snapshots: Some(self.snapshots.clone()),
+            memory_budget: Some(self.plan.memory_budget),
+            ..ReaderOptions::new(STORE)
+        };
+        let (began, mut fetched) = (nanos(), Fetched::default());
+        let since = |at: u64| (at - began) as f64 / 1e9;
+        let reader = Reader::open(self.server.address(), options).await?;
+        // One key of each partition, most likely; the answer is awaited for every one.
+        let keys = (0..u64::from(self.plan.partitions) * 8).map(|key| key % self.plan.documents);
+        let mut value = Vec::new();
+        for key in keys {
+            fill_value(key, self.plan.value_bytes, &mut value);
+            while !holds(&reader, key, &value)? {
+                let status = reader.status();
+                fetched.look(&status, since(nanos()));
+                if since(nanos()) > PATIENCE.as_secs_f64() {
+                    return Err(format!("the reader does not serve: {status:?}").into());
+                }
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        }
+        let served = since(nanos());
+        let partitions = reader.status().partitions;
+        let bootstraps = partitions.iter().map(|partition| partition.counts.bootstraps).sum();
+        reader.shut_down(PATIENCE).await?;
+        Ok(Begun { fetched: fetched.last().unwrap_or(served), served, bootstraps })
+    }
+}
+
+/// When the image of each partition was first seen to be there, as far as it was fetched.
+#[derive(Default)]
+struct Fetched {
+    begun: BTreeSet<PartitionId>,
+    whole: BTreeMap<PartitionId, f64>,
+}
+
+impl Fetched {
+    fn look(&mut self, status: &ReaderStatus, now: f64) {
+        for partition in &status.partitions {
+            let id = partition.partition;
+            let is_whole = match partition.fetching {
+                Some(all) => {
+                    self.begun.insert(id);
+                    all.bytes == all.bytes_in_all
+                }
+                None => self.begun.contains(&id),
+            };
+            if is_whole {
+                self.whole.entry(id).or_insert(now);
+            }
+        }
+    }
+
+    fn last(&self) -> Option<f64> {
+        self.whole.values().copied().reduce(f64::max)
+    }
+}
+
+/// Seconds from the opening of a reader.
+struct Begun {
+    /// To when the last byte of the last image was seen to be verified; to the end, where that was
+    /// too soon to be seen.
+    fetched: f64,
+    /// To the first get of each partition.
+    served: f64,
+    /// Partitions that began with a snapshot.
+    bootstraps: u64,
+}
+
+/// Whether the reader answers a document; `false` while it cannot yet.
+fn holds(reader: &Reader, key: u64, value: &[u8]) -> Result<bool, Failure> {
+    match reader.get(key as i64) {
+        Err(error) if error.code() == ErrorCode::Unavailable => Ok(false),
+        Err(error) => Err(error.into()),
+        Ok(document) => {
+            let found = document.as_ref().and_then(|found| found.value(FieldId(1)));
+            match found {
+                Some(Value::Bytes(found)) if found == value => Ok(true),
+                _ => Err(format!("document {key} has another value, or none").into()),
+            }
+        }
+    }
+}
+
+/// Fills a store; the node has ended then.
+async fn fill(plan: &Plan) -> Result<(Arc<Definition>, TempDir), Failure> {
+    let server = Server::start(Log::Buffered)?;
+    let client = Client::connect(server.address(), ClientOptions::default()).await?;
+    let spec = StoreSpec::key_value(STORE, KeyType::Int64, plan.partitions);
+    let store = client.create_store(&spec).await?;
+    let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(PATIENCE);
+    let mut value = Vec::new();
+    for number in 0..plan.documents {
+        fill_value(number, plan.value_bytes, &mut value);
+        stream.send(store.put(number as i64).set("value", value.as_slice())).await?;
+    }
+    let written = stream.finish().await?;
+    // The snapshots are made of its shards.
+    let applied = Read::after_token(written.token, PATIENCE);
+    store.ordered()?.get(&applied, 0_i64).await?;
+    Ok((store.definition(), server.stop()?))
+}
+
+/// Bytes that no compression makes smaller, another lot for each document.
+fn fill_value(document: u64, bytes: usize, value: &mut Vec<u8>) {
+    value.clear();
+    let mut part = document;
+    while value.len() < bytes {
+        part = xxh3_64(&part.to_le_bytes());
+        value.extend(part.to_le_bytes());
+    }
+    value.truncate(bytes);
+}
+
+/// Waits until there are images of so many documents; their bytes.
+async fn await_snapshots(
+    snapshots: &SnapshotStore,
+    definition: &Definition,
+    documents: u64,
+) -> Result<u64, Failure> {
+    loop {
+        let (mut there, mut bytes) = (0, 0);
+        for partition in definition.partitions.partitions() {
+            let at = PartitionRef { store: definition.store, partition };
+            if let Some(newest) = snapshots.partition(at).newest(None).await? {
+                there += newest.base.documents;
+                bytes += newest.base.bytes();
+            }
+        }
+        if there == documents {
+            return Ok(bytes);
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+}
+
+const RATE: &str = "MB/s of images";
+const LAST_BYTE: &str = "last verified byte to first get, s";
+const FIRST_GET: &str = "open to the first get, ms";
+
+fn measure(name: &str, what: &str) -> String {
+    format!("{name}, {what}")
+}
+
+fn rows(rounds: &Rounds) -> Result<Vec<Row>, String> {
+    let rate = measure(BOOTSTRAP, RATE);
+    let alone = |unit, measure: String| Row::alone(&measure, unit, rounds, &measure);
+    Ok(vec![
+        Row::against(&rate, Unit::MegabytesPerSecond, rounds, &rate, DISK)?,
+        alone(Unit::Seconds, measure(BOOTSTRAP, LAST_BYTE))?,
+        alone(Unit::Milliseconds, measure(RESTART, FIRST_GET))?,
+        alone(Unit::Milliseconds, measure(REBOOT, FIRST_GET))?,
+        alone(Unit::MegabytesPerSecond, DISK.to_owned())?,
+    ])
+}

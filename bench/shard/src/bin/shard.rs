@@ -1,0 +1,38 @@
+//! `make bench-shard`: the ordered server by Simple-KV's four orders, beside Redis.
+
+use std::process::ExitCode;
+
+use forebay_bench_report::Bench;
+use forebay_bench_shard::orders;
+
+fn main() -> ExitCode {
+    match run() {
+        Ok(summary) => {
+            println!("{summary}");
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("bench-shard: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run() -> Result<String, String> {
+    let (operations, connecting) =
+        if Bench::is_quick() { (50_000, 5_000) } else { (500_000, 500_000) };
+    let about = format!(
+        "{operations} documents, keys of 25 bytes, values of letters and digits; as many \
+         operations of each order, {connecting} where each has a connection of its own; 16 clients"
+    );
+    let mut bench = Bench::start("shard", &about)?;
+    let plan = orders::Plan {
+        rounds: Bench::rounds(3, 3),
+        operations,
+        connecting,
+        values: vec![100, 1_000],
+        clients: 16,
+    };
+    orders::run(&plan)?.into_iter().for_each(|row| bench.add(row));
+    Ok(bench.finish()?.summary())
+}

@@ -1,0 +1,126 @@
+//! What bounds a copy, each alone and on one core, as each end of a copy has one here: reading
+//! rows, writing the engine's files, bytes through a socket of this machine, bytes to the disk.
+
+use std::fs::File;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::path::Path;
+use std::thread;
+
+use forebay_bench_micro::Failure;
+use forebay_bench_micro::clock::{nanos, seconds};
+use forebay_bench_straight_copy::options;
+use forebay_testkit::random::Dice;
+use rocksdb::{DB, DBCompressionType, ReadOptions, SstFileWriter};
+
+/// Bytes of one write to a socket or a file.
+const PIECE_BYTES: usize = 64 * 1024;
+/// Bytes of one of the engine's files.
+const FILE_BYTES: usize = 64 << 20;
+/// Bytes that are read ahead of an iterator, as a copy does.
+const READAHEAD_BYTES: usize = 2 << 20;
+/// Length of one sample of a rate.
+const SAMPLE_NANOS: u64 = 1_000_000_000;
+
+/// Rows in a second that one iterator gives over a shard.
+///
+/// # Errors
+/// The shard fails.
+pub fn iterate(shard: &Path) -> Result<f64, Failure> {
+    let db = DB::open_for_read_only(&options(), shard, false)?;
+    let mut reading = ReadOptions::default();
+    reading.fill_cache(false);
+    reading.set_readahead_size(READAHEAD_BYTES);
+    let (seconds, rows) = seconds(|| {
+        let mut rows = db.raw_iterator_opt(reading);
+        rows.seek_to_first();
+        let (mut count, mut bytes) = (0_u64, 0);
+        while let Some((key, value)) = rows.item() {
+            count += 1;
+            bytes += key.len() + value.len();
+            rows.next();
+        }
+        rows.status().map(|()| (count, bytes))
+    });
+    match rows? {
+        (rows, bytes) if bytes > 0 => Ok(rows as f64 / seconds),
+        _ => Err("the shard has no rows".into()),
+    }
+}
+
+/// Rows in a second that become durable files of the engine, one behind the other.
+///
+/// # Errors
+/// The disk or the engine fails.
+pub fn write_files(
+    folder: &Path,
+    rows: u64,
+    (key_bytes, value_bytes): (usize, usize),
+) -> Result<f64, Failure> {
+    let noise = noise(PIECE_BYTES + value_bytes);
+    let mut options = options();
+    // Nothing gets smaller by it here.
+    options.set_compression_type(DBCompressionType::None);
+    options.set_bottommost_compression_type(DBCompressionType::None);
+    let rows_per_file = (FILE_BYTES / (key_bytes + value_bytes)) as u64;
+    let mut key = vec![0; key_bytes];
+    let (seconds, written) = seconds(|| -> Result<(), Failure> {
+        for first in (0..rows).step_by(rows_per_file as usize) {
+            let mut file = SstFileWriter::create(&options);
+            let path = folder.join(format!("{first}.sst"));
+            file.open(&path)?;
+            for number in first..rows.min(first + rows_per_file) {
+                // In order: the first byte counts most.
+                key[key_bytes - 8..].copy_from_slice(&number.swap_bytes().to_le_bytes());
+                let at = number as usize * 7 % PIECE_BYTES;
+                file.put(&key, &noise[at..at + value_bytes])?;
+            }
+            file.finish()?;
+            File::open(&path)?.sync_all()?;
+        }
+        Ok(())
+    });
+    written.map(|()| rows as f64 / seconds)
+}
+
+/// Bytes in a second through one socket of the loopback device, and those of each whole second.
+///
+/// # Errors
+/// The network fails.
+pub fn loopback(bytes: u64) -> Result<(f64, Vec<f64>), Failure> {
+    let listener = TcpListener::bind("127.0.0.1:0")?;
+    let address = listener.local_addr()?;
+    let sending = thread::spawn(move || -> std::io::Result<()> {
+        let (mut socket, piece) = (TcpStream::connect(address)?, noise(PIECE_BYTES));
+        for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {
+            socket.write_all(&piece)?;
+        }
+        Ok(())
+    });
+    let (mut socket, _) = listener.accept()?;
+    let (mut piece, mut came) = (vec![0; PIECE_BYTES], 0_u64);
+    let (mut samples, began) = (Vec::new(), nanos());
+    let (mut sampled, mut sampled_at) = (0, began);
+    loop {
+        let read = socket.read(&mut piece)?;
+        came += read as u64;
+        let now = nanos();
+        if now - sampled_at >= SAMPLE_NANOS {
+            samples.push((came - sampled) as f64 * 1e9 / (now - sampled_at) as f64);
+            (sampled, sampled_at) = (came, now);
+        }
+        if read == 0 {
+            let rate = came as f64 * 1e9 / (now - began).max(1) as f64;
+            return match sending.join() {
+                Ok(sent) => sent.map(|()| (rate, samples)).map_err(Failure::from),
+                Err(_) => Err("the sender has panicked".into()),
+            };
+        }
+    }
+}
+
+/// Bytes that no compression makes smaller.
+fn noise(bytes: usize) -> Vec<u8> {
+    let mut dice = Dice::new(bytes as u64);
+    (0..bytes.div_ceil(8)).flat_map(|_| dice.bits().to_le_bytes()).collect()
+}

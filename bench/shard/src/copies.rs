@@ -1,0 +1,273 @@
+//! Copies of a shard between two processes of `forebayd`, beside the straight loop between two
+//! processes and the ceilings of both, in the same rounds.
+
+use std::env;
+use std::net::{TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use forebay_bench_micro::server::{Server, scratch};
+use forebay_bench_micro::{Failure, floor, runtime};
+use forebay_bench_report::{Contender, Rounds, Row, Spread, Unit, Values, interleave};
+use forebay_bench_straight_copy::{receive, send};
+use forebay_testkit::tree;
+
+use crate::ceilings;
+use crate::process::{Process, Ran, Said, Taken};
+use crate::source::{KEY_BYTES, STORE, Source};
+
+/// Bytes through the loopback device: some seconds of it.
+const LOOPBACK_FACTOR: u64 = 8;
+
+const ROWS: &str = "copy of rows";
+const COLD: &str = "copy of rows, source not in the page cache";
+const FILES: &str = "copy of files";
+const STRAIGHT: &str = "straight loop";
+const CEILING: &str = "slower ceiling";
+const LOOPBACK: &str = "bytes through loopback";
+
+/// How much.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rounds.
+    pub rounds: usize,
+    /// Bytes of keys and values of each shard.
+    pub bytes: u64,
+    /// Bytes of a value, one shard for each.
+    pub values: Vec<usize>,
+    /// The program with the ends of the straight loop: this benchmark's own.
+    pub program: PathBuf,
+}
+
+/// Measures and forms the rows.
+///
+/// # Errors
+/// A contender fails; its name and the round are in the message.
+pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+    let runtime = runtime()?;
+    let mut rows = Vec::new();
+    for value_bytes in &plan.values {
+        // One after the other: each takes the disk several times its size.
+        let source = Source::make(&runtime, plan.bytes, *value_bytes)?;
+        let mut contenders = [
+            contender(ROWS, &source, || copy(&source, &[])),
+            contender(COLD, &source, || source.forget_cached().and_then(|()| copy(&source, &[]))),
+            contender(FILES, &source, || copy(&source, &["--files"])),
+            contender(STRAIGHT, &source, || straight(plan, &source)),
+            Contender::several(CEILING, || {
+                ceilings_of(plan.bytes, &source).map_err(|failure| failure.to_string())
+            }),
+        ];
+        let rounds = interleave(plan.rounds, &mut contenders)?;
+        rows.extend(rows_of(*value_bytes, &rounds)?);
+    }
+    Ok(rows)
+}
+
+/// What one copy took.
+struct Copied {
+    seconds: f64,
+    /// Until a document is read from the copy.
+    served_after: f64,
+    source: Taken,
+    target: Taken,
+    /// Rates of whole seconds, by any unit, where they are told.
+    samples: Option<Vec<f64>>,
+}
+
+fn contender<'a>(
+    name: &'static str,
+    source: &'a Source,
+    mut run: impl FnMut() -> Result<Copied, String> + 'a,
+) -> Contender<'a> {
+    Contender::several(name, move || {
+        let Copied { seconds, served_after, source: from, target, samples } = run()?;
+        let gigabytes = source.user_bytes() / 1e9;
+        let measure = |what| measure(name, source.value_bytes, what);
+        let mut values = vec![
+            (measure("MB/s"), gigabytes * 1e3 / seconds),
+            (measure("rows/s"), source.rows as f64 / seconds),
+            (measure("CPU of the source, s/GB"), from.cpu_seconds / gigabytes),
+            (measure("CPU of the target, s/GB"), target.cpu_seconds / gigabytes),
+            (measure("memory of the source, MB"), from.memory_bytes / 1e6),
+            (measure("memory of the target, MB"), target.memory_bytes / 1e6),
+            (measure("first served after, s"), served_after),
+        ];
+        if let Some(samples) = samples {
+            values.push((measure(SLOWEST), slowest(&samples)?));
+        }
+        Ok(values)
+    })
+}
+
+const SLOWEST: &str = "slowest second / median second";
+
+fn measure(name: &str, value_bytes: usize, what: &str) -> String {
+    format!("{name}, values of {value_bytes} B, {what}")
+}
+
+/// A copy that runs for less than three seconds has no second to compare.
+fn slowest(samples: &[f64]) -> Result<f64, String> {
+    let slowest = samples.iter().copied().reduce(f64::min);
+    slowest.map_or(Ok(1.0), |slowest| Ok(slowest / Spread::of(samples)?.median))
+}
+
+/// One copy by `forebayd copy` from a node that runs; its digest is that of the source.
+fn copy(source: &Source, more: &[&str]) -> Result<Copied, String> {
+    let (target, program) = (scratch()?, tree::built("forebayd")?);
+    source.serving(|server: &Server| {
+        let before = Taken::by(server.process_id())?;
+        let mut command = Command::new(&program);
+        command.args(["copy", "--from", server.address(), "--store", STORE, "--partition", "0"]);
+        command.arg("--data-dir").arg(target.path()).args(more).env("FOREBAY_LOG", "warn");
+        let Ran { said, seconds, taken } = Process::start("forebayd copy", &mut command)?.end()?;
+        let after = Taken::by(server.process_id())?;
+        let digest = format!("digest {:032x}", source.digest.sum);
+        let rows = format!("copied {} rows ", source.digest.rows);
+        let is_whole = |it: &Said| it.line.starts_with(&rows) && it.line.ends_with(&digest);
+        if more.is_empty() && !said.iter().any(is_whole) {
+            return Err(format!("no copy of {} with {digest}: {said:?}", source.digest.rows));
+        }
+        let (opening, served) =
+            forebay_bench_micro::clock::seconds(|| source.read_copy(target.path()));
+        served?;
+        let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
+        // `1234 of about 5678 rows, 91011 bytes, ...`
+        let bytes = |line: &str| line.split(", ").nth(1)?.split(' ').next()?.parse().ok();
+        Ok(Copied {
+            seconds,
+            served_after: seconds + opening,
+            source: Taken { cpu_seconds, ..after },
+            target: taken,
+            samples: Some(samples(&said, bytes)),
+        })
+    })
+}
+
+/// One copy by the straight loop; the time is that until its last row was put.
+fn straight(plan: &Plan, source: &Source) -> Result<Copied, String> {
+    let target = scratch()?;
+    let mut command = Command::new(&plan.program);
+    command.arg("straight-source").arg(source.shard());
+    let mut from = Process::start("the straight loop's source", &mut command)?;
+    let address = from.hear("at ")?;
+    let mut command = Command::new(&plan.program);
+    command.arg("straight-target").arg(target.path()).arg(address);
+    let mut to = Process::start("the straight loop's target", &mut command)?;
+    let rows = to.hear("done ")?;
+    let from = from.end()?;
+    let Ran { said, taken, .. } = to.end()?;
+    if rows.parse() != Ok(source.digest.rows) {
+        return Err(format!("{rows} rows came of {}", source.digest.rows));
+    }
+    let done = said.iter().find(|said| said.line.starts_with("done "));
+    let seconds = done.map_or(0.0, |said| said.after);
+    let (source, served_after) = (from.taken, seconds);
+    Ok(Copied { seconds, served_after, source, target: taken, samples: None })
+}
+
+/// Rates between the lines that tell how far a copy is, but of the first and of the last ones: what
+/// begins and what is left for less than a second.
+fn samples(said: &[Said], bytes: impl Fn(&str) -> Option<u64>) -> Vec<f64> {
+    let told: Vec<_> =
+        said.iter().filter_map(|said| Some((said.after, bytes(&said.line)?))).collect();
+    let rate = |pair: &[(f64, u64)]| match pair {
+        [(before, from), (after, to)] if after - before > 0.9 => {
+            Some(to.saturating_sub(*from) as f64 / (after - before))
+        }
+        _ => None,
+    };
+    let rates: Vec<_> = told.windows(2).filter_map(rate).collect();
+    let last = rates.len().saturating_sub(1);
+    rates.get(1..last).unwrap_or_default().to_vec()
+}
+
+/// As `copy straight-source SHARD` or `copy straight-target FOLDER ADDRESS`: an end of the loop.
+///
+/// # Errors
+/// It fails.
+pub fn straight_end(arguments: &[&str]) -> Result<(), Failure> {
+    match arguments {
+        ["straight-source", shard] => {
+            let listener = TcpListener::bind("127.0.0.1:0")?;
+            println!("at {}", listener.local_addr()?);
+            send(Path::new(shard), &listener)?;
+        }
+        ["straight-target", folder, address] => {
+            let (copied, db) = receive(Path::new(folder), TcpStream::connect(address)?)?;
+            println!("done {}", copied.rows);
+            drop(db);
+        }
+        _ => return Err("run it without arguments: make bench-copy".into()),
+    }
+    Ok(())
+}
+
+fn ceilings_of(bytes: u64, source: &Source) -> Result<Values, Failure> {
+    let (folder, value_bytes) = (scratch()?, source.value_bytes);
+    let row = (KEY_BYTES + value_bytes) as f64 / 1e6;
+    let read = ceilings::iterate(source.shard())? * row;
+    let sizes = (KEY_BYTES, value_bytes);
+    let written = ceilings::write_files(folder.path(), source.rows, sizes)? * row;
+    let (through, samples) = ceilings::loopback(bytes * LOOPBACK_FACTOR)?;
+    let (through, disk) = (through / 1e6, floor::sequential(folder.path(), bytes)? / 1e6);
+    let slower = [read, written, through, disk].into_iter().fold(f64::INFINITY, f64::min);
+    let measure = |name, what| measure(name, value_bytes, what);
+    Ok(vec![
+        (measure("one iterator alone", "MB/s"), read),
+        (measure("one writer of files alone", "MB/s"), written),
+        (measure(LOOPBACK, "MB/s"), through),
+        (measure("one file on the disk", "MB/s"), disk),
+        (measure(CEILING, "MB/s"), slower),
+        (measure(LOOPBACK, SLOWEST), slowest(&samples)?),
+    ])
+}
+
+fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
+    let measure = |name, what| measure(name, value_bytes, what);
+    let unit = |what: &str| match what.rsplit(' ').next() {
+        Some("MB/s") => Unit::MegabytesPerSecond,
+        Some("rows/s") => Unit::PerSecond,
+        Some("s") => Unit::Seconds,
+        _ => Unit::Count,
+    };
+    let against = |name, what, peer, peer_what| {
+        let (ours, peer) = (measure(name, what), measure(peer, peer_what));
+        Row::against(&ours, unit(what), rounds, &ours, &peer)
+    };
+    let mut rows = Vec::new();
+    for what in [
+        "MB/s",
+        "rows/s",
+        "CPU of the source, s/GB",
+        "CPU of the target, s/GB",
+        "memory of the source, MB",
+        "memory of the target, MB",
+        "first served after, s",
+    ] {
+        rows.push(against(ROWS, what, STRAIGHT, what)?);
+    }
+    let beside = measure("copy of rows, beside the slower ceiling", "MB/s");
+    let (ours, ceiling) = (measure(ROWS, "MB/s"), measure(CEILING, "MB/s"));
+    rows.push(Row::against(&beside, Unit::MegabytesPerSecond, rounds, &ours, &ceiling)?);
+    rows.push(against(ROWS, SLOWEST, LOOPBACK, SLOWEST)?);
+    for what in ["MB/s", "CPU of the source, s/GB", "CPU of the target, s/GB"] {
+        rows.push(against(COLD, what, STRAIGHT, what)?);
+        rows.push(against(FILES, what, STRAIGHT, what)?);
+    }
+    for name in
+        ["one iterator alone", "one writer of files alone", LOOPBACK, "one file on the disk"]
+    {
+        let ceiling = measure(name, "MB/s");
+        rows.push(Row::alone(&ceiling, Unit::MegabytesPerSecond, rounds, &ceiling)?);
+    }
+    Ok(rows)
+}
+
+/// This program, whose other forms are the ends of the straight loop.
+///
+/// # Errors
+/// It is not known where it is.
+pub fn this_program() -> Result<PathBuf, String> {
+    env::current_exe().map_err(|error| format!("find this program: {error}"))
+}

@@ -1,0 +1,215 @@
+//! Processes that a benchmark starts: what they say, with the moment, and what they take of the
+//! machine. What they take is read from `/proc` until they end.
+
+use std::fs;
+use std::io::{BufRead, BufReader, Read};
+use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::Duration;
+
+use forebay_bench_micro::clock::nanos;
+use parking_lot::Mutex;
+use rustix::param::clock_ticks_per_second;
+
+/// How long one may run.
+const BOUND: Duration = Duration::from_secs(60 * 60);
+/// How often it is looked at.
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// What a process has taken so far.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// Seconds of processors.
+    pub cpu_seconds: f64,
+    /// Most bytes of memory at once.
+    pub memory_bytes: f64,
+}
+
+impl Taken {
+    /// Of a process that runs, or has ended and was not waited for; the memory of one that has
+    /// ended is not known any more.
+    ///
+    /// # Errors
+    /// There is no such process.
+    pub fn by(process: u32) -> Result<Self, String> {
+        let read = |name: &str| {
+            let path = format!("/proc/{process}/{name}");
+            fs::read_to_string(&path).map_err(|error| format!("read {path}: {error}"))
+        };
+        let (stat, status) = (read("stat")?, read("status")?);
+        // Behind the name, which may hold anything: user and system time are numbers 12 and 13.
+        let numbers = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
+        let ticks =
+            numbers.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok());
+        // What is less than a tick is not told.
+        let ticks = ticks.sum::<u64>().max(1);
+        let cpu_seconds = ticks as f64 / clock_ticks_per_second() as f64;
+        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+        let kib = peak.and_then(|words| words.split_whitespace().next()?.parse::<u64>().ok());
+        Ok(Self { cpu_seconds, memory_bytes: kib.unwrap_or(0) as f64 * 1024.0 })
+    }
+}
+
+/// A line that a process has said.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Said {
+    /// Seconds since it was started.
+    pub after: f64,
+    /// The line.
+    pub line: String,
+}
+
+/// What a process did.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Ran {
+    /// All that it said, to its output and its errors.
+    pub said: Vec<Said>,
+    /// How long it ran.
+    pub seconds: f64,
+    /// What it took.
+    pub taken: Taken,
+}
+
+/// A process that runs; killed when it goes.
+pub struct Process {
+    name: String,
+    child: Child,
+    began: u64,
+    lines: Receiver<Said>,
+    said: Vec<Said>,
+    /// Of the process so far; looked at until the watch is gone.
+    taken: Arc<Mutex<Taken>>,
+}
+
+impl Process {
+    /// Starts one.
+    ///
+    /// # Errors
+    /// It cannot be started.
+    pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let began = nanos();
+        let mut child = command.spawn().map_err(|error| format!("start {name}: {error}"))?;
+        let (sender, lines) = channel();
+        if let Some(output) = child.stdout.take() {
+            listen(output, began, sender.clone());
+        }
+        if let Some(errors) = child.stderr.take() {
+            listen(errors, began, sender);
+        }
+        let (name, taken) = (name.to_owned(), Arc::default());
+        watch(child.id(), &taken);
+        Ok(Self { name, child, began, lines, said: Vec::new(), taken })
+    }
+
+    /// Waits for a line that begins so; what stands behind that.
+    ///
+    /// # Errors
+    /// It ends without it, or takes too long.
+    pub fn hear(&mut self, beginning: &str) -> Result<String, String> {
+        loop {
+            let Ok(said) = self.lines.recv_timeout(BOUND) else {
+                return Err(format!("{} did not say `{beginning}`: {:?}", self.name, self.said));
+            };
+            let heard = said.line.strip_prefix(beginning).map(str::to_owned);
+            self.said.push(said);
+            if let Some(heard) = heard {
+                return Ok(heard);
+            }
+        }
+    }
+
+    /// Waits until it has ended well.
+    ///
+    /// # Errors
+    /// It ends otherwise, or takes too long.
+    pub fn end(mut self) -> Result<Ran, String> {
+        for _ in 0..BOUND.as_millis() / LOOK_EVERY.as_millis() {
+            look(self.child.id(), &self.taken);
+            let ended = self.child.try_wait();
+            let Some(status) = ended.map_err(|error| format!("{}: {error}", self.name))? else {
+                thread::sleep(LOOK_EVERY);
+                continue;
+            };
+            let seconds = (nanos() - self.began) as f64 / 1e9;
+            // Ends with the pipes.
+            self.said.extend(self.lines.iter());
+            if !status.success() {
+                return Err(format!("{} ended with {status}: {:?}", self.name, self.said));
+            }
+            let taken = *self.taken.lock();
+            return Ok(Ran { said: std::mem::take(&mut self.said), seconds, taken });
+        }
+        Err(format!("{} took over {BOUND:?}", self.name))
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // One that has ended already is no news.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Looks at a process again and again, until nobody wants to know.
+fn watch(process: u32, taken: &Arc<Mutex<Taken>>) {
+    look(process, taken);
+    let taken = Arc::downgrade(taken);
+    thread::spawn(move || {
+        while let Some(taken) = taken.upgrade() {
+            look(process, &taken);
+            drop(taken);
+            thread::sleep(LOOK_EVERY);
+        }
+    });
+}
+
+/// One that is gone has taken what it had when it was last looked at.
+fn look(process: u32, taken: &Mutex<Taken>) {
+    if let Ok(looked) = Taken::by(process) {
+        let mut taken = taken.lock();
+        let memory_bytes = taken.memory_bytes.max(looked.memory_bytes);
+        *taken = Taken { memory_bytes, ..looked };
+    }
+}
+
+fn listen(from: impl Read + Send + 'static, began: u64, to: Sender<Said>) {
+    thread::spawn(move || {
+        for line in BufReader::new(from).lines().map_while(Result::ok) {
+            let after = (nanos() - began) as f64 / 1e9;
+            if to.send(Said { after, line }).is_err() {
+                return;
+            }
+        }
+    });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn shell(script: &str) -> Process {
+        Process::start("sh", Command::new("sh").args(["-c", script])).unwrap()
+    }
+
+    #[test]
+    fn what_is_said_and_taken_is_known() {
+        let script = "echo at 7; i=0; while [ $i -lt 100000 ]; do i=$((i+1)); done; echo no >&2";
+        let mut process = shell(script);
+        assert_eq!(process.hear("at ").unwrap(), "7");
+        let ran = process.end().unwrap();
+        let lines: Vec<_> = ran.said.iter().map(|said| said.line.as_str()).collect();
+        assert_eq!(lines, ["at 7", "no"]);
+        assert!(ran.taken.cpu_seconds > 0.0 && ran.taken.memory_bytes > 0.0, "{ran:?}");
+        assert!(ran.said[0].after <= ran.said[1].after && ran.said[1].after <= ran.seconds);
+    }
+
+    #[test]
+    fn one_that_fails_says_why() {
+        assert!(shell("echo broken; exit 3").end().unwrap_err().contains("broken"));
+        assert!(shell("exit 0").hear("ready").unwrap_err().contains("did not say"));
+    }
+}

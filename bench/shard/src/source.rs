@@ -1,0 +1,192 @@
+//! The shard that is copied: 16 random bytes of key, a value that no compression makes smaller, all
+//! in one partition, written through a writer as users do and compacted, so that each copy of it
+//! finds the same files.
+
+use std::cell::RefCell;
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, KeyType, Read, StoreSpec, StreamOptions};
+use forebay_bench_micro::Failure;
+use forebay_bench_micro::server::{Log, Server};
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
+use forebay_core::key_order::KeyOrder;
+use forebay_core::limits::COPY_RANGES_MAX;
+use forebay_core::partition::xxh3_64;
+use forebay_core::rows_digest::RowsDigest;
+use forebay_core::schema::Definition;
+use forebay_shard::{Export, ExportMode, Resources, ShardDirectory, ShardWriter};
+use forebay_testkit::random::Dice;
+use forebay_wire::shard_copy::RowsBlock;
+use rustix::fs::{Advice, fadvise};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+
+/// The store's name.
+pub const STORE: &str = "shard";
+/// Bytes of a key.
+pub const KEY_BYTES: usize = 16;
+/// How long it may take to write the shard, or to follow that.
+const FILL_BOUND: Duration = Duration::from_secs(40 * 60);
+/// Memory for the blocks of a shard that is looked at here.
+const MEMORY_BYTES: usize = 64 << 20;
+
+/// A shard, and the node that it belongs to, which does not run meanwhile.
+pub struct Source {
+    /// Documents.
+    pub rows: u64,
+    /// Bytes of a value.
+    pub value_bytes: usize,
+    /// Of all rows: what a copy must have.
+    pub digest: RowsDigest,
+    definition: Definition,
+    shard: PathBuf,
+    /// Not here while the node runs.
+    data: RefCell<Option<TempDir>>,
+}
+
+impl Source {
+    /// Writes one of so many bytes of keys and values.
+    ///
+    /// # Errors
+    /// The node does not start, or refuses a write.
+    pub fn make(runtime: &Runtime, bytes: u64, value_bytes: usize) -> Result<Self, String> {
+        let rows = bytes / (KEY_BYTES + value_bytes) as u64;
+        let server = Server::start(Log::Buffered)?;
+        let filling = fill(server.address(), rows, value_bytes);
+        let definition = runtime.block_on(filling).map_err(|failure| failure.to_string())?;
+        let data = server.stop()?;
+        let shard = open(data.path(), &definition)?;
+        let told = |error: forebay::Error| error.to_string();
+        shard.shard().flush().map_err(told)?;
+        shard.shard().compact();
+        let mode = ExportMode::Rows { ranges_max: COPY_RANGES_MAX };
+        let place = data.path().join("frozen");
+        let export = Export::create(shard.shard(), STORE, &place, 1, mode).map_err(told)?;
+        let digest = digest_of(&export).map_err(told)?;
+        drop(export);
+        Export::remove(&place).map_err(told)?;
+        let (shard, data) = (shard.shard().path().to_owned(), RefCell::new(Some(data)));
+        Ok(Self { rows, value_bytes, digest, definition, shard, data })
+    }
+
+    /// Bytes of the keys and values that users wrote.
+    #[must_use]
+    pub fn user_bytes(&self) -> f64 {
+        self.rows as f64 * (KEY_BYTES + self.value_bytes) as f64
+    }
+
+    /// Its folder; only to be read, and not while the node runs.
+    #[must_use]
+    pub fn shard(&self) -> &Path {
+        &self.shard
+    }
+
+    /// Lets the node run for as long as something takes.
+    ///
+    /// # Errors
+    /// It does not start or end, and those of what is done.
+    pub fn serving<T>(&self, run: impl FnOnce(&Server) -> Result<T, String>) -> Result<T, String> {
+        let data = self.data.borrow_mut().take().ok_or("the node runs already")?;
+        let server = Server::start_on(data, Log::Buffered)?;
+        let done = run(&server);
+        let data = server.stop()?;
+        self.data.borrow_mut().replace(data);
+        done
+    }
+
+    /// Drops its files from the page cache.
+    ///
+    /// # Errors
+    /// They cannot be read.
+    pub fn forget_cached(&self) -> Result<(), String> {
+        let told = |error: std::io::Error| format!("forget what is cached: {error}");
+        for file in fs::read_dir(&self.shard).map_err(told)? {
+            let file = File::open(file.map_err(told)?.path()).map_err(told)?;
+            // What is not on the disk yet is not dropped.
+            file.sync_all().map_err(told)?;
+            fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| told(error.into()))?;
+        }
+        Ok(())
+    }
+
+    /// Opens a copy of it as a node does that is to follow it, and reads a document.
+    ///
+    /// # Errors
+    /// There is no copy, or it lacks the document.
+    pub fn read_copy(&self, data: &Path) -> Result<(), String> {
+        let copy = open(data, &self.definition)?;
+        match copy.shard().row(&key(0)).map_err(|error| error.to_string())? {
+            Some(row) if row.len() >= self.value_bytes => Ok(()),
+            row => Err(format!(
+                "a copy without the first document: {:?} bytes",
+                row.map(|it| it.len())
+            )),
+        }
+    }
+}
+
+async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition, Failure> {
+    let client = Client::connect(address, ClientOptions::default()).await?;
+    let spec = StoreSpec::key_value(STORE, KeyType::Bytes, 1);
+    let store = client.create_store(&spec).await?;
+    let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(FILL_BOUND);
+    let (mut dice, mut value) = (Dice::new(rows), vec![0; value_bytes]);
+    for number in 0..rows {
+        value.chunks_mut(8).for_each(|part| {
+            let bytes = dice.bits().to_le_bytes();
+            part.copy_from_slice(&bytes[..part.len()]);
+        });
+        stream.send(store.put(&key(number)[..]).set("value", &value[..])).await?;
+    }
+    let written = stream.finish().await?;
+    if written.failed > 0 {
+        return Err(format!(
+            "{} of {rows} writes failed: {:?}",
+            written.failed, written.first_error
+        )
+        .into());
+    }
+    let read = Read::after_token(written.token, FILL_BOUND);
+    match store.ordered()?.get(&read, &key(0)[..]).await? {
+        Some(_) => Ok(store.definition().as_ref().clone()),
+        None => Err("the shard lacks its first document".into()),
+    }
+}
+
+/// The key of a document: random, and another one for each.
+fn key(number: u64) -> [u8; KEY_BYTES] {
+    let mut key = [0; KEY_BYTES];
+    key[8..].copy_from_slice(&number.to_le_bytes());
+    let random = xxh3_64(&key);
+    key[..8].copy_from_slice(&random.to_le_bytes());
+    key
+}
+
+/// Of all rows.
+fn digest_of(export: &Export) -> forebay::Result<RowsDigest> {
+    let (mut all, mut block) = (RowsDigest::default(), RowsBlock::default());
+    for range in 0..export.plan().ranges.len() {
+        let mut rows = export.rows(range, None)?;
+        let mut is_range_end = false;
+        while !is_range_end {
+            block.clear();
+            if let Some(end) = rows.next(&mut block)? {
+                all.merge(end.digest);
+                is_range_end = end.is_range_end;
+            }
+        }
+    }
+    Ok(all)
+}
+
+/// The one shard of a node that does not run.
+fn open(data: &Path, definition: &Definition) -> Result<ShardWriter, String> {
+    let told = |error: forebay::Error| error.to_string();
+    let resources = Resources::new(MEMORY_BYTES).map_err(told)?;
+    let directory = ShardDirectory::new(data.join("shards"), resources);
+    let at = PartitionRef { store: definition.store, partition: PartitionId(0) };
+    let found = directory.resume(at, PartitionCount(1), KeyOrder::of(definition)).map_err(told)?;
+    found.map(|(writer, _)| writer).ok_or_else(|| format!("no shard in {}", data.display()))
+}
