@@ -25,7 +25,7 @@ use crate::administer::Unsettled;
 use crate::connect::{connect, new_backoff};
 use crate::options::{ClientOptions, ClientParts};
 use crate::reader::{Following, Reader, ReaderOptions};
-use crate::store::{Store, StoreState};
+use crate::store::{KnownStore, Store, StoreState};
 
 /// Writes to stores and administers them. Cheap to clone; clones share everything.
 ///
@@ -57,7 +57,7 @@ pub(crate) struct ClientInner {
     /// What the readers of this client share; started by the first of them.
     following: OnceLock<Following>,
     /// Sequences outlive the handles: a store that is opened again goes on counting.
-    stores: Mutex<BTreeMap<StoreId, Arc<StoreState>>>,
+    stores: Mutex<BTreeMap<StoreId, Arc<KnownStore>>>,
     unsettled: Unsettled,
 }
 
@@ -134,13 +134,19 @@ impl ClientInner {
     /// What this client knows of a store, with this definition if it is newer.
     pub(crate) fn state(self: &Arc<Self>, definition: Definition) -> Arc<StoreState> {
         let mut stores = self.stores.lock();
-        if let Some(state) = stores.get(&definition.store) {
-            state.learn(definition);
-            return Arc::clone(state);
-        }
-        let state = Arc::new(StoreState::new(Arc::clone(self), definition));
-        stores.insert(state.id(), Arc::clone(&state));
-        state
+        let known = match stores.get(&definition.store) {
+            Some(known) => {
+                known.learn(definition);
+                Arc::clone(known)
+            }
+            None => {
+                let id = definition.store;
+                let known = Arc::new(KnownStore::new(definition));
+                stores.insert(id, Arc::clone(&known));
+                known
+            }
+        };
+        Arc::new(StoreState::new(Arc::clone(self), known))
     }
 
     pub(crate) fn deadline(&self) -> Duration {

@@ -43,6 +43,11 @@ pub(crate) enum Place {
 /// What a client knows of a store.
 pub(crate) struct StoreState {
     client: Arc<ClientInner>,
+    known: Arc<KnownStore>,
+}
+
+/// What a client knows of a store; it outlives the handles, and keeps no client.
+pub(crate) struct KnownStore {
     id: StoreId,
     name: String,
     definition: RwLock<Arc<Definition>>,
@@ -71,14 +76,14 @@ impl Store {
 
     pub(crate) fn id(&self) -> StoreId {
         match &self.place {
-            Place::Node(state) => state.id,
+            Place::Node(state) => state.id(),
             Place::Memory(memory) => memory.id(),
         }
     }
 
     pub(crate) fn name(&self) -> &str {
         match &self.place {
-            Place::Node(state) => &state.name,
+            Place::Node(state) => state.name(),
             Place::Memory(memory) => memory.name(),
         }
     }
@@ -170,38 +175,16 @@ impl fmt::Debug for Store {
     }
 }
 
-impl StoreState {
-    pub(crate) fn new(client: Arc<ClientInner>, definition: Definition) -> Self {
+impl KnownStore {
+    pub(crate) fn new(definition: Definition) -> Self {
         let windows = definition.partitions.partitions().map(|_| Arc::default()).collect();
         Self {
-            client,
             id: definition.store,
             name: definition.name.clone(),
             newest_seen: AtomicU32::new(definition.version.0),
             definition: RwLock::new(Arc::new(definition)),
             windows,
         }
-    }
-
-    pub(crate) fn client(&self) -> &Arc<ClientInner> {
-        &self.client
-    }
-
-    pub(crate) fn id(&self) -> StoreId {
-        self.id
-    }
-
-    pub(crate) fn name(&self) -> &str {
-        &self.name
-    }
-
-    pub(crate) fn definition(&self) -> Arc<Definition> {
-        Arc::clone(&self.definition.read())
-    }
-
-    /// The sequences of a partition.
-    pub(crate) fn window(&self, partition: PartitionId) -> &Arc<SequenceWindow> {
-        &self.windows[partition.0 as usize]
     }
 
     /// Keeps a definition if it is newer.
@@ -213,16 +196,52 @@ impl StoreState {
         }
     }
 
+    fn notice_version(&self, version: u32) {
+        self.newest_seen.fetch_max(version, Ordering::Relaxed);
+    }
+}
+
+impl StoreState {
+    pub(crate) fn new(client: Arc<ClientInner>, known: Arc<KnownStore>) -> Self {
+        Self { client, known }
+    }
+
+    pub(crate) fn client(&self) -> &Arc<ClientInner> {
+        &self.client
+    }
+
+    pub(crate) fn id(&self) -> StoreId {
+        self.known.id
+    }
+
+    pub(crate) fn name(&self) -> &str {
+        &self.known.name
+    }
+
+    pub(crate) fn definition(&self) -> Arc<Definition> {
+        Arc::clone(&self.known.definition.read())
+    }
+
+    /// The sequences of a partition.
+    pub(crate) fn window(&self, partition: PartitionId) -> &Arc<SequenceWindow> {
+        &self.known.windows[partition.0 as usize]
+    }
+
+    /// Keeps a definition if it is newer.
+    pub(crate) fn learn(&self, definition: Definition) {
+        self.known.learn(definition);
+    }
+
     /// Notes that the store has this version; a newer one is fetched before the next write.
     pub(crate) fn notice_version(&self, version: u32) {
-        self.newest_seen.fetch_max(version, Ordering::Relaxed);
+        self.known.notice_version(version);
     }
 
     async fn refresh(&self) -> Result<Arc<Definition>> {
-        let definition = self.client.describe(&self.name, 0).await?;
-        if definition.store != self.id {
+        let definition = self.client.describe(self.name(), 0).await?;
+        if definition.store != self.id() {
             let message = "the store was deleted, and another one has its name; open that one";
-            return Err(Error::not_found(message).with_store(&self.name));
+            return Err(Error::not_found(message).with_store(self.name()));
         }
         self.learn(definition);
         Ok(self.definition())
@@ -235,7 +254,7 @@ impl StoreState {
     /// Those of the draft, for the first one that cannot be.
     pub(crate) async fn resolve(&self, drafts: &[Draft]) -> Result<(Arc<Definition>, Vec<Routed>)> {
         let mut definition = self.definition();
-        if self.newest_seen.load(Ordering::Relaxed) > definition.version.0 {
+        if self.known.newest_seen.load(Ordering::Relaxed) > definition.version.0 {
             // An older definition still writes what it knows, so a failure here ends nothing.
             definition = self.refresh().await.unwrap_or(definition);
         }

@@ -3,6 +3,7 @@
 mod admin_test;
 #[path = "../common/mod.rs"]
 mod common;
+mod connection_test;
 mod fault_test;
 mod follower;
 mod gate;
