@@ -11,14 +11,14 @@ use forebay::{Client, ClientOptions, KeyType, Read, StoreSpec, StreamOptions};
 use forebay_bench_micro::Failure;
 use forebay_bench_micro::server::{Log, Server};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
-use forebay_core::key_order::KeyOrder;
+use forebay_core::key_order::{DOCUMENTS, KeyOrder};
 use forebay_core::limits::COPY_RANGES_MAX;
 use forebay_core::partition::xxh3_64;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_core::schema::Definition;
 use forebay_shard::{Export, ExportMode, Resources, ShardDirectory, ShardWriter};
 use forebay_testkit::random::Dice;
-use forebay_wire::shard_copy::RowsBlock;
+use forebay_wire::shard_copy::{RowsBlock, block_rows};
 use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -38,8 +38,11 @@ pub struct Source {
     pub rows: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Of all rows: what a copy must have.
-    pub digest: RowsDigest,
+    /// Rows of the shard, those of its state among them.
+    pub shard_rows: u64,
+    /// Of its documents: what a copy must have. What the state says of the log goes on while the
+    /// node runs.
+    documents: RowsDigest,
     definition: Definition,
     shard: PathBuf,
     /// Not here while the node runs.
@@ -58,17 +61,11 @@ impl Source {
         let definition = runtime.block_on(filling).map_err(|failure| failure.to_string())?;
         let data = server.stop()?;
         let shard = open(data.path(), &definition)?;
-        let told = |error: forebay::Error| error.to_string();
-        shard.shard().flush().map_err(told)?;
+        shard.shard().flush().map_err(|error| error.to_string())?;
         shard.shard().compact();
-        let mode = ExportMode::Rows { ranges_max: COPY_RANGES_MAX };
-        let place = data.path().join("frozen");
-        let export = Export::create(shard.shard(), STORE, &place, 1, mode).map_err(told)?;
-        let digest = digest_of(&export).map_err(told)?;
-        drop(export);
-        Export::remove(&place).map_err(told)?;
+        let (shard_rows, documents) = digest_of(&shard, &data.path().join("frozen"))?;
         let (shard, data) = (shard.shard().path().to_owned(), RefCell::new(Some(data)));
-        Ok(Self { rows, value_bytes, digest, definition, shard, data })
+        Ok(Self { rows, value_bytes, shard_rows, documents, definition, shard, data })
     }
 
     /// Bytes of the keys and values that users wrote.
@@ -119,10 +116,19 @@ impl Source {
         let copy = open(data, &self.definition)?;
         match copy.shard().row(&key(0)).map_err(|error| error.to_string())? {
             Some(row) if row.len() >= self.value_bytes => Ok(()),
-            row => Err(format!(
-                "a copy without the first document: {:?} bytes",
-                row.map(|it| it.len())
-            )),
+            _ => Err("a copy without the first document".to_owned()),
+        }
+    }
+
+    /// Compares the documents of a copy.
+    ///
+    /// # Errors
+    /// They are others.
+    pub fn check_copy(&self, data: &Path) -> Result<(), String> {
+        let copy = open(data, &self.definition)?;
+        match digest_of(&copy, &data.join("frozen"))? {
+            (_, documents) if documents == self.documents => Ok(()),
+            (_, other) => Err(format!("a copy of {other:?} where {:?} were", self.documents)),
         }
     }
 }
@@ -164,21 +170,32 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// Of all rows.
-fn digest_of(export: &Export) -> forebay::Result<RowsDigest> {
-    let (mut all, mut block) = (RowsDigest::default(), RowsBlock::default());
-    for range in 0..export.plan().ranges.len() {
-        let mut rows = export.rows(range, None)?;
-        let mut is_range_end = false;
-        while !is_range_end {
-            block.clear();
-            if let Some(end) = rows.next(&mut block)? {
-                all.merge(end.digest);
-                is_range_end = end.is_range_end;
+/// How many rows a shard has, and the digest of its documents; it is frozen at a place meanwhile.
+fn digest_of(shard: &ShardWriter, place: &Path) -> Result<(u64, RowsDigest), String> {
+    let mode = ExportMode::Rows { ranges_max: COPY_RANGES_MAX };
+    let digest = || {
+        let export = Export::create(shard.shard(), STORE, place, 1, mode)?;
+        let (mut count, mut documents) = (0, RowsDigest::default());
+        let mut block = RowsBlock::default();
+        for range in 0..export.plan().ranges.len() {
+            let mut rows = export.rows(range, None)?;
+            let mut is_range_end = false;
+            while !is_range_end {
+                block.clear();
+                is_range_end = rows.next(&mut block)?.is_some_and(|end| end.is_range_end);
+                for row in block_rows(block.bytes()) {
+                    let (key, value) = row?;
+                    count += 1;
+                    if key.first() == Some(&DOCUMENTS) {
+                        documents.add(key, value);
+                    }
+                }
             }
         }
-    }
-    Ok(all)
+        Export::remove(place)?;
+        Ok((count, documents))
+    };
+    digest().map_err(|error: forebay::Error| error.to_string())
 }
 
 /// The one shard of a node that does not run.
