@@ -187,6 +187,9 @@ pub const SNAPSHOT_CHUNK_BYTES_MAX: usize = 80 * 1024 * 1024;
 pub const SNAPSHOT_MANIFEST_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// Chunks that are fetched, or stored, at once.
 pub const SNAPSHOT_CHUNKS_AT_ONCE: usize = 8;
+/// Bytes of an image behind which it is put on the disk while the rest is fetched: the wait for the
+/// disk at the end is short then.
+pub const SNAPSHOT_SYNC_BYTES: u64 = 64 * 1024 * 1024;
 /// Longest wait for a connection to the object store of snapshots, in milliseconds.
 pub const SNAPSHOT_CONNECT_MS: u64 = 5_000;
 /// Longest wait for the whole answer to one try of a request to it, in milliseconds; a chunk is
@@ -226,6 +229,9 @@ pub const PUSH_BLOCKS_BYTES: usize = 64 * 1024 * 1024;
 pub const PUSH_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Records of a log beyond which a reader begins with a shard, where there is no snapshot.
 pub const READER_RECORDS_FOLDED_MAX: u64 = 100_000;
+/// Partitions whose images a reader fetches at once: the copies of those before them are made
+/// meanwhile, so that not all are still to be made when the last byte is there.
+pub const READER_FETCHES_AT_ONCE: usize = 2;
 /// Times that a reader asks for a snapshot before it begins with a log that has all.
 pub const READER_SNAPSHOT_ATTEMPTS: u32 = 5;
 /// Ranges of hashes of keys whose documents have a digest each when two copies are compared.

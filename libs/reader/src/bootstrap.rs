@@ -9,17 +9,19 @@
 use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use forebay_core::key_order::KeyOrder;
-use forebay_core::limits::SNAPSHOT_CHUNKS_AT_ONCE;
+use forebay_core::limits::{SNAPSHOT_CHUNKS_AT_ONCE, SNAPSHOT_SYNC_BYTES};
 use forebay_core::{Error, Result};
 use forebay_index::{Image, ImageSink};
 use forebay_log::disk::{DiskFile, open_file};
 use forebay_snapshot::{
     ChunkHash, ChunkId, FrozenShard, ImageBuilder, ImageState, Manifest, PartitionSnapshots,
-    delta_writes, in_place,
+    delta_writes, elsewhere, in_place,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
+use tokio::sync::SemaphorePermit;
 
 use crate::checkpoint::{Checkpoints, open_image};
 use crate::generation::Generation;
@@ -116,20 +118,22 @@ pub(crate) struct Bootstrap<'b> {
 
 impl Bootstrap<'_> {
     /// Fetches the image, as far as it is not there yet, and opens it; what is told says how far it
-    /// is. Answers the file's name, where it has one.
+    /// is. The turn ends with the last byte. Answers the file's name, where it has one.
     ///
     /// # Errors
     /// Those of the object store, of the disk, and of [`Image::open`].
     pub(crate) async fn fetch(
         &self,
         checkpoints: &Option<Checkpoints>,
+        turn: Option<SemaphorePermit<'_>>,
         tell: impl Fn(Fetching),
     ) -> Result<(Image, ImageState, Option<PathBuf>)> {
         let first = self.manifest.base.chunks.first();
         let name = first.map(|first| first.hash.to_string()).unwrap_or_default();
         let bytes = self.manifest.base.bytes();
         let place = Place::make(checkpoints, &name, bytes)?;
-        self.fetch_chunks(place.file(), &tell).await?;
+        self.fetch_chunks(&place, &tell).await?;
+        drop(turn);
         let (image, state, path) = place.opened(bytes)?;
         image.about().check_is_of(self.manifest.at, self.manifest.partitions)?;
         if image.about().progress != self.manifest.base.progress {
@@ -138,12 +142,13 @@ impl Bootstrap<'_> {
         Ok((image, state, path))
     }
 
-    async fn fetch_chunks(&self, file: &Arc<dyn DiskFile>, tell: &impl Fn(Fetching)) -> Result<()> {
+    async fn fetch_chunks(&self, place: &Place, tell: &impl Fn(Fetching)) -> Result<()> {
+        let file = place.file();
         let base = &self.manifest.base;
         let length = base.chunks.first().map_or(0, |first| u64::from(first.bytes));
         let has = file.size().map_err(|error| refused(&error))?;
         let chunks: Vec<_> = base.chunks.iter().copied().zip((0..).map(|n| n * length)).collect();
-        let (from, to) = (self.snapshots.clone(), Arc::clone(file));
+        let (from, to) = (self.snapshots.clone(), Arc::new(Fetched::to(place)));
         let fetches = stream::iter(chunks)
             .map(move |(id, at)| fetch_chunk(from.clone(), Arc::clone(&to), id, at, at < has));
         let mut fetches = fetches.buffer_unordered(SNAPSHOT_CHUNKS_AT_ONCE);
@@ -191,17 +196,48 @@ impl Bootstrap<'_> {
     }
 }
 
+/// A file that an image is fetched to, which is put on the disk while it grows.
+struct Fetched {
+    file: Arc<dyn DiskFile>,
+    /// Whether its bytes are to outlive this process.
+    is_kept: bool,
+    /// Bytes that were written since it was last put on the disk, or is being put there.
+    unsynced: AtomicU64,
+    is_syncing: AtomicBool,
+}
+
+impl Fetched {
+    fn to(place: &Place) -> Self {
+        let (file, is_kept) = (Arc::clone(place.file()), matches!(place, Place::Kept(..)));
+        Self { file, is_kept, unsynced: AtomicU64::new(0), is_syncing: AtomicBool::new(false) }
+    }
+
+    async fn write(&self, chunk: &[u8], at: u64) -> Result<()> {
+        in_place(|| self.file.write_at(chunk, at)).map_err(|error| refused(&error))?;
+        let unsynced = self.unsynced.fetch_add(chunk.len() as u64, Relaxed) + chunk.len() as u64;
+        if !self.is_kept || unsynced < SNAPSHOT_SYNC_BYTES || self.is_syncing.swap(true, Relaxed) {
+            return Ok(());
+        }
+        self.unsynced.store(0, Relaxed);
+        let file = Arc::clone(&self.file);
+        // An error is told once, and the last sync would not see it again.
+        let synced = elsewhere(move || file.sync_data().map_err(|error| refused(&error))).await;
+        self.is_syncing.store(false, Relaxed);
+        synced
+    }
+}
+
 /// Fetches one chunk to its place, if it is not there yet; how many bytes that are.
 async fn fetch_chunk(
     from: PartitionSnapshots,
-    to: Arc<dyn DiskFile>,
+    to: Arc<Fetched>,
     id: ChunkId,
     at: u64,
     may_be_there: bool,
 ) -> Result<u64> {
-    if !may_be_there || !in_place(|| is_chunk(&*to, &id, at))? {
+    if !may_be_there || !in_place(|| is_chunk(&*to.file, &id, at))? {
         let chunk = from.chunk(id).await?;
-        in_place(|| to.write_at(&chunk, at)).map_err(|error| refused(&error))?;
+        to.write(&chunk, at).await?;
     }
     Ok(id.bytes.into())
 }
@@ -218,5 +254,64 @@ fn refused(error: &io::Error) -> Error {
     match error.kind() {
         io::ErrorKind::StorageFull => Error::new(forebay_core::ErrorCode::LimitExceeded, message),
         _ => Error::unavailable(message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file that keeps nothing, and counts how often it is put on the disk.
+    #[derive(Debug, Default)]
+    struct Counting {
+        synced: AtomicU64,
+        is_broken: bool,
+    }
+
+    impl DiskFile for Counting {
+        fn size(&self) -> io::Result<u64> {
+            Ok(0)
+        }
+
+        fn read_at(&self, _buffer: &mut [u8], _at: u64) -> io::Result<usize> {
+            Ok(0)
+        }
+
+        fn write_at(&self, _bytes: &[u8], _at: u64) -> io::Result<()> {
+            Ok(())
+        }
+
+        fn sync_data(&self) -> io::Result<()> {
+            self.synced.fetch_add(1, Relaxed);
+            if self.is_broken { Err(io::Error::other("a torn cable")) } else { Ok(()) }
+        }
+
+        fn truncate(&self, _size: u64) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    async fn write_all(file: &Arc<Counting>, is_kept: bool, quarters: u64) -> Result<()> {
+        let file: Arc<dyn DiskFile> = Arc::clone(file) as Arc<dyn DiskFile>;
+        let place = if is_kept { Place::Kept(PathBuf::new(), file) } else { Place::Unnamed(file) };
+        let (to, chunk) = (Fetched::to(&place), vec![0; SNAPSHOT_SYNC_BYTES as usize / 4]);
+        for quarter in 0..quarters {
+            to.write(&chunk, quarter * chunk.len() as u64).await?;
+        }
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn an_image_is_put_on_the_disk_while_it_is_fetched() {
+        let file = Arc::new(Counting::default());
+        write_all(&file, true, 3).await.unwrap();
+        assert_eq!(file.synced.load(Relaxed), 0);
+        write_all(&file, true, 9).await.unwrap();
+        assert_eq!(file.synced.load(Relaxed), 2);
+        write_all(&file, false, 9).await.unwrap();
+        assert_eq!(file.synced.load(Relaxed), 2, "one without a name goes with the process");
+        let broken = Arc::new(Counting { is_broken: true, ..Counting::default() });
+        assert!(write_all(&broken, true, 9).await.is_err());
+        assert_eq!(broken.synced.load(Relaxed), 1, "the first error ends it");
     }
 }

@@ -7,13 +7,13 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::change::Entry;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
-use forebay_core::limits::READER_LOG_TIMEOUT_MS;
+use forebay_core::limits::{READER_FETCHES_AT_ONCE, READER_LOG_TIMEOUT_MS};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_log::{Appended, follow_version};
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, Semaphore};
 
 use crate::callback::call_back;
 use crate::closing::Closing;
@@ -44,6 +44,8 @@ pub(crate) struct Shared {
     pub readiness: Mutex<Readiness>,
     /// Notified whenever a tail got further.
     pub progressed: Notify,
+    /// Turns of those who fetch an image.
+    pub fetches: Semaphore,
     pub schema: SchemaChanges,
 }
 
@@ -102,6 +104,7 @@ impl Shared {
             opened_at: parts.clock.now(),
             readiness: Mutex::new(Readiness::new(options.ready_age_max)),
             progressed: Notify::new(),
+            fetches: Semaphore::new(READER_FETCHES_AT_ONCE),
             schema: SchemaChanges::new(),
             options,
             parts,

@@ -85,7 +85,7 @@ impl Shared {
             .find(|phase| partitions.iter().any(|partition| partition.phase == *phase))
             .unwrap_or(Phase::Serving);
         let ages = partitions.iter().map(|partition| partition.age);
-        let (done, total) = self.work(&partitions);
+        let (done, total) = work(&partitions);
         ReaderStatus {
             store: self.name.clone(),
             is_ready,
@@ -127,17 +127,23 @@ impl Shared {
             }
         })
     }
+}
 
-    fn work(&self, partitions: &[PartitionStatus]) -> (u64, u64) {
-        let mut fetching = partitions.iter().filter_map(|partition| partition.fetching).peekable();
-        if fetching.peek().is_some() {
-            // Bytes and offsets do not add up, and these come first.
-            let add = |(done, all), of: Fetching| (done + of.bytes, all + of.bytes_in_all);
-            return fetching.fold((0, 0), add);
-        }
-        let done = partitions.iter().map(|partition| partition.catch_up.done()).sum();
-        (done, partitions.iter().map(|partition| partition.catch_up.total()).sum())
+/// How much of all first copies is done, and how much there is.
+fn work(partitions: &[PartitionStatus]) -> (u64, u64) {
+    let fetching: Vec<_> = partitions.iter().filter_map(|partition| partition.fetching).collect();
+    if !fetching.is_empty() {
+        // Bytes and offsets do not add up, and these come first. Those that have begun had
+        // about as many.
+        let add = |(done, all), of: &Fetching| (done + of.bytes, all + of.bytes_in_all);
+        let (done, all) = fetching.iter().fold((0, 0), add);
+        let has_begun = |it: &&PartitionStatus| it.fetching.is_none() && it.counts.bootstraps > 0;
+        let begun = partitions.iter().filter(has_begun).count() as u64;
+        let fetched = begun * (all / fetching.len() as u64);
+        return (done + fetched, all + fetched);
     }
+    let done = partitions.iter().map(|partition| partition.catch_up.done()).sum();
+    (done, partitions.iter().map(|partition| partition.catch_up.total()).sum())
 }
 
 fn remaining(since_open_us: i64, done: u64, total: u64) -> Option<Duration> {
@@ -152,6 +158,41 @@ fn remaining(since_open_us: i64, done: u64, total: u64) -> Option<Duration> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn partition(fetching: Option<Fetching>, bootstraps: u64) -> PartitionStatus {
+        PartitionStatus {
+            partition: PartitionId(0),
+            phase: Phase::Bootstrapping,
+            generation: 1,
+            log_id: None,
+            position: None,
+            offset_applied: Offset(0),
+            end: Offset(0),
+            lag_records: 0,
+            age: None,
+            clock_error: None,
+            schema_version: SchemaVersion(0),
+            documents: 0,
+            bytes: 0,
+            catch_up: CatchUp { start: Offset(0), offset_applied: Offset(3), target: Offset(9) },
+            fetching,
+            rebuilding: None,
+            halted: None,
+            trouble: None,
+            counts: Counts { bootstraps, ..Counts::default() },
+        }
+    }
+
+    #[test]
+    fn what_was_fetched_counts_while_others_are_fetched() {
+        let fetching = |bytes| Some(Fetching { bytes, bytes_in_all: 100 });
+        let (waiting, half) = (partition(fetching(0), 0), partition(fetching(50), 0));
+        assert_eq!(work(&[half.clone(), waiting.clone()]), (50, 200));
+        let begun = partition(None, 1);
+        assert_eq!(work(&[begun.clone(), half]), (150, 200));
+        assert_eq!(work(&[begun.clone(), waiting]), (100, 200));
+        assert_eq!(work(&[begun.clone(), begun]), (6, 18), "then what is left of the logs counts");
+    }
 
     #[test]
     fn the_time_left_follows_the_mean_rate() {

@@ -13,7 +13,10 @@ pub fn in_place<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// Works elsewhere, where there are threads for that.
-pub(crate) async fn elsewhere<T: Send + 'static>(
+///
+/// # Errors
+/// Those of the work; `Internal` where it panics.
+pub async fn elsewhere<T: Send + 'static>(
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {

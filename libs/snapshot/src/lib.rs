@@ -43,7 +43,7 @@ mod upload;
 pub use forebay_index::Progress;
 
 pub use backup::{Backup, BackupName, LogSegment, PartitionBackup};
-pub use blocking::in_place;
+pub use blocking::{elsewhere, in_place};
 pub use build::{BuiltImage, ImageBuilder};
 pub use chunk::{ChunkHash, ChunkId, decode_chunk, encode_chunk};
 pub use collect::Collected;

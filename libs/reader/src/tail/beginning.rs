@@ -20,6 +20,7 @@ use tonic::transport::Channel;
 use super::{Pause, Tail};
 use crate::bootstrap::{Bootstrap, image_of_shard};
 use crate::connect::{Connected, in_time};
+use crate::progress::Fetching;
 
 impl Tail {
     /// Begins an empty copy with the newest snapshot of its log, or with a shard. Where neither can
@@ -88,7 +89,10 @@ impl Tail {
         self.check_begins(&manifest.progress).await?;
         let (board, bootstrap) = (&self.partition.board, Bootstrap { snapshots, manifest });
         let tell = |fetching| board.publish(|progress| progress.fetching = Some(fetching));
-        let fetched = bootstrap.fetch(&self.checkpoints, tell).await;
+        tell(Fetching { bytes: 0, bytes_in_all: manifest.base.bytes() });
+        // Never closed: an error would be no turn, and no reason not to fetch.
+        let turn = self.shared.fetches.acquire().await.ok();
+        let fetched = bootstrap.fetch(&self.checkpoints, turn, tell).await;
         board.publish(|progress| progress.fetching = None);
         let (image, state, file) = fetched?;
         bootstrap.take_over(&mut self.following, &image, state).await?;
