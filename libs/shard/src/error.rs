@@ -17,6 +17,9 @@ pub(crate) fn explained(error: &rocksdb::Error, doing: &str) -> Error {
         ErrorKind::IOError if text.contains("/LOCK:") => {
             Error::unavailable(told("the shard is open already; close it there"))
         }
+        ErrorKind::IOError if text.contains("Too many open files") => {
+            Error::unavailable(told("let the process open more of them: ulimit -n"))
+        }
         ErrorKind::IOError => Error::unavailable(told("look at the disk and the space on it")),
         ErrorKind::Busy | ErrorKind::TryAgain | ErrorKind::TimedOut => {
             Error::unavailable(told("try again"))

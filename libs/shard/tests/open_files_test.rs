@@ -1,0 +1,39 @@
+//! A process that may open no more files says so, and goes on once it may. In a binary of its own:
+//! the limit is the process's.
+
+use forebay_core::ErrorCode;
+use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_core::key::KeyType;
+use forebay_core::key_order::KeyOrder;
+use forebay_core::schema::StoreSpec;
+use forebay_shard::{Resources, ShardDirectory};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+
+/// Fewer than a hundred shards need.
+const FILES_MAX: u64 = 100;
+
+#[test]
+fn a_shard_that_finds_no_file_left_says_what_to_raise() {
+    let definition =
+        StoreSpec::documents("users", KeyType::String, 100).define(StoreId(1)).unwrap();
+    let order = KeyOrder::of(&definition);
+    let folder = tempfile::tempdir().unwrap();
+    let directory = ShardDirectory::new(folder.path(), Resources::new(16 << 20).unwrap());
+    let at = |partition| PartitionRef { store: StoreId(1), partition: PartitionId(partition) };
+    let allowed = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: Some(FILES_MAX), ..allowed }).unwrap();
+    let mut open = Vec::new();
+    let (refused, error) = (0..100)
+        .find_map(|partition| match directory.create(at(partition), order) {
+            Ok(writer) => {
+                open.push(writer);
+                None
+            }
+            Err(error) => Some((partition, error)),
+        })
+        .expect("a hundred shards have opened fewer files than there are of them");
+    assert_eq!(error.code(), ErrorCode::Unavailable);
+    assert!(error.message().contains("ulimit -n"), "{error}");
+    setrlimit(Resource::Nofile, allowed).unwrap();
+    open.push(directory.create(at(refused), order).unwrap());
+}
