@@ -38,8 +38,6 @@ pub struct Source {
     pub rows: u64,
     /// Bytes of a value.
     pub value_bytes: usize,
-    /// Rows of the shard, those of its state among them.
-    pub shard_rows: u64,
     /// Of its documents: what a copy must have. What the state says of the log goes on while the
     /// node runs.
     documents: RowsDigest,
@@ -63,9 +61,9 @@ impl Source {
         let shard = open(data.path(), &definition)?;
         shard.shard().flush().map_err(|error| error.to_string())?;
         shard.shard().compact();
-        let (shard_rows, documents) = digest_of(&shard, &data.path().join("frozen"))?;
+        let documents = digest_of(&shard, &data.path().join("frozen"))?;
         let (shard, data) = (shard.shard().path().to_owned(), RefCell::new(Some(data)));
-        Ok(Self { rows, value_bytes, shard_rows, documents, definition, shard, data })
+        Ok(Self { rows, value_bytes, documents, definition, shard, data })
     }
 
     /// Bytes of the keys and values that users wrote.
@@ -127,8 +125,8 @@ impl Source {
     pub fn check_copy(&self, data: &Path) -> Result<(), String> {
         let copy = open(data, &self.definition)?;
         match digest_of(&copy, &data.join("frozen"))? {
-            (_, documents) if documents == self.documents => Ok(()),
-            (_, other) => Err(format!("a copy of {other:?} where {:?} were", self.documents)),
+            documents if documents == self.documents => Ok(()),
+            other => Err(format!("a copy of {other:?} where {:?} were", self.documents)),
         }
     }
 }
@@ -170,13 +168,12 @@ fn key(number: u64) -> [u8; KEY_BYTES] {
     key
 }
 
-/// How many rows a shard has, and the digest of its documents; it is frozen at a place meanwhile.
-fn digest_of(shard: &ShardWriter, place: &Path) -> Result<(u64, RowsDigest), String> {
+/// The digest of a shard's documents; it is frozen at a place meanwhile.
+fn digest_of(shard: &ShardWriter, place: &Path) -> Result<RowsDigest, String> {
     let mode = ExportMode::Rows { ranges_max: COPY_RANGES_MAX };
     let digest = || {
         let export = Export::create(shard.shard(), STORE, place, 1, mode)?;
-        let (mut count, mut documents) = (0, RowsDigest::default());
-        let mut block = RowsBlock::default();
+        let (mut documents, mut block) = (RowsDigest::default(), RowsBlock::default());
         for range in 0..export.plan().ranges.len() {
             let mut rows = export.rows(range, None)?;
             let mut is_range_end = false;
@@ -185,7 +182,6 @@ fn digest_of(shard: &ShardWriter, place: &Path) -> Result<(u64, RowsDigest), Str
                 is_range_end = rows.next(&mut block)?.is_some_and(|end| end.is_range_end);
                 for row in block_rows(block.bytes()) {
                     let (key, value) = row?;
-                    count += 1;
                     if key.first() == Some(&DOCUMENTS) {
                         documents.add(key, value);
                     }
@@ -193,7 +189,7 @@ fn digest_of(shard: &ShardWriter, place: &Path) -> Result<(u64, RowsDigest), Str
             }
         }
         Export::remove(place)?;
-        Ok((count, documents))
+        Ok(documents)
     };
     digest().map_err(|error: forebay::Error| error.to_string())
 }
