@@ -86,7 +86,11 @@ def test_status_says_how_far_a_snapshot_is(kept: Kept) -> None:
             def fetching() -> forebay.Fetching | None:
                 return reader.status().partitions[0].fetching
 
-            eventually("all but one chunk is fetched", lambda: fetching() is not None)
+            def has_come() -> bool:
+                told = fetching()
+                return told is not None and told.bytes > 0
+
+            eventually("some of it is fetched", has_come)
             told, status = fetching(), reader.status()
             assert told is not None and 0 < told.bytes < told.bytes_in_all
             assert told.bytes_in_all > DOCUMENTS * VALUE_BYTES
