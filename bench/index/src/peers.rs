@@ -5,10 +5,11 @@ use std::cell::OnceCell;
 use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use forebay_testkit::child::OwnedChild;
 use forebay_testkit::tree;
 use tempfile::TempDir;
 
@@ -160,17 +161,8 @@ impl Peers {
 pub struct Scratch {
     /// Goes before the folder.
     node: OnceCell<Node>,
-    server: OnceCell<Server>,
+    server: OnceCell<OwnedChild>,
     folder: TempDir,
-}
-
-struct Server(Child);
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
 }
 
 impl Scratch {
@@ -205,7 +197,7 @@ impl Scratch {
         command.args(["--port", "0", "--save", "", "--appendonly", "no", "--unixsocket"]);
         command.arg(&socket).arg("--dir").arg(self.path()).stdout(Stdio::null());
         let server = command.spawn().map_err(|error| format!("start redis-server: {error}"))?;
-        let _ = self.server.set(Server(server));
+        let _ = self.server.set(OwnedChild(server));
         for _ in 0..SERVER_LOOKS {
             if socket.exists() {
                 return Ok(());

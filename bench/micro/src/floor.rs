@@ -43,8 +43,7 @@ pub fn fdatasync(folder: &Path, record: &[u8], turn: Duration) -> Result<(f64, L
 /// The disk fails.
 pub fn sequential(folder: &Path, bytes: u64) -> Result<f64, String> {
     let path = folder.join("sequential");
-    let mut dice = Dice::new(bytes);
-    let piece: Vec<u8> = (0..PIECE_BYTES / 8).flat_map(|_| dice.bits().to_le_bytes()).collect();
+    let piece = Dice::new(bytes).noise(PIECE_BYTES);
     let (seconds, written) = seconds(|| {
         let mut file = File::create(&path)?;
         for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {

@@ -8,12 +8,13 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use forebay::{Client, ClientOptions, Store, StreamOptions};
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_testkit::brokers::Brokers;
+use forebay_testkit::child::OwnedChild;
 use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 
@@ -232,22 +233,23 @@ fn measure(rate: f64, probes: &[Probe], sightings: &[Sighting]) -> Result<Measur
 
 /// The other process; killed when it goes.
 struct Watcher {
-    child: Child,
+    _child: OwnedChild,
     seen: UnboundedReceiver<Sighting>,
 }
 
 impl Watcher {
     /// Starts it and waits until its reader is ready.
     fn start(program: &Path, address: &str, watched: u64) -> Result<Self, Failure> {
-        let mut child = Command::new(program)
+        let child = Command::new(program)
             .args([watch::WATCH, address, STORE, &watched.to_string()])
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
             .map_err(|error| format!("start {}: {error}", program.display()))?;
+        let mut child = OwnedChild(child);
         let said = child.stdout.take().ok_or("the watcher has no standard output")?;
         let (sender, seen) = mpsc::unbounded_channel();
-        let watcher = Self { child, seen };
+        let watcher = Self { _child: child, seen };
         let mut said = BufReader::new(said);
         let mut first = String::new();
         said.read_line(&mut first)?;
@@ -283,14 +285,6 @@ impl Watcher {
             seen.push(sighting);
         }
         Ok(seen)
-    }
-}
-
-impl Drop for Watcher {
-    fn drop(&mut self) {
-        // One that has ended already is no news.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

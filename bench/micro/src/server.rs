@@ -3,10 +3,11 @@
 use std::env;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, ChildStdout, Command, Stdio};
+use std::process::{ChildStdout, Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
+use forebay_testkit::child::OwnedChild;
 use forebay_testkit::tree;
 use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
@@ -27,16 +28,11 @@ pub enum Log<'a> {
 
 /// A running server; killed, and its data removed, when it goes.
 pub struct Server {
-    process: Process,
+    child: OwnedChild,
+    /// Kept open, so that the server can always write what it says.
+    _said: BufReader<ChildStdout>,
     address: String,
     data: TempDir,
-}
-
-/// Killed when it goes.
-struct Process {
-    child: Child,
-    /// Kept open, so that the server can always write what it says.
-    said: BufReader<ChildStdout>,
 }
 
 impl Server {
@@ -73,15 +69,15 @@ impl Server {
         };
         command.env("FOREBAY_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped());
         let failed = |error| format!("start {}: {error}", program.display());
-        let mut child = command.spawn().map_err(failed)?;
+        let mut child = OwnedChild(command.spawn().map_err(failed)?);
         let said = child.stdout.take().ok_or("forebayd has no standard output")?;
-        let mut process = Process { child, said: BufReader::new(said) };
+        let mut said = BufReader::new(said);
         let mut greeting = String::new();
-        let read = process.said.read_line(&mut greeting);
+        let read = said.read_line(&mut greeting);
         match greeting.trim().strip_prefix("forebayd ready http://") {
             Some(address) if read.is_ok() => {
                 let address = address.to_owned();
-                Ok(Self { process, address, data })
+                Ok(Self { child, _said: said, address, data })
             }
             _ => Err(format!("forebayd did not get ready; it said {greeting:?}")),
         }
@@ -92,11 +88,11 @@ impl Server {
     /// # Errors
     /// It does not end.
     pub fn stop(self) -> Result<TempDir, String> {
-        let Self { mut process, data, .. } = self;
-        let id = Pid::from_child(&process.child);
+        let Self { mut child, _said, data, .. } = self;
+        let id = Pid::from_child(&child);
         kill_process(id, Signal::TERM).map_err(|error| format!("end forebayd: {error}"))?;
         for _ in 0..END_BOUND.as_millis() / 10 {
-            if matches!(process.child.try_wait(), Ok(Some(_))) {
+            if matches!(child.try_wait(), Ok(Some(_))) {
                 return Ok(data);
             }
             thread::sleep(Duration::from_millis(10));
@@ -107,7 +103,7 @@ impl Server {
     /// The number of its process.
     #[must_use]
     pub fn process_id(&self) -> u32 {
-        self.process.child.id()
+        self.child.id()
     }
 
     /// Where it listens.
@@ -120,14 +116,6 @@ impl Server {
     #[must_use]
     pub fn data(&self) -> &Path {
         self.data.path()
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // One that has ended already is no news.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

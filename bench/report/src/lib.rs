@@ -25,5 +25,5 @@ mod rounds;
 
 pub use goals::{Bound, Goal, Goals};
 pub use machine::{Machine, Noise, NoiseWatch, commit};
-pub use report::{Bench, Report, Row, RowResult, Unit};
+pub use report::{Bench, Report, Row, RowResult, Unit, end};
 pub use rounds::{Contender, Rounds, Spread, Values, interleave};

@@ -6,6 +6,7 @@ use std::env;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
 use forebay_testkit::tree;
 use serde::{Deserialize, Serialize};
@@ -262,6 +263,21 @@ fn missing(measure: &str, goal: String) -> RowResult {
         ratio: None,
         goal: Some(goal),
         met: Some(false),
+    }
+}
+
+/// Ends a benchmark's program: prints what it found, or why that is nothing.
+#[must_use]
+pub fn end(name: &str, ran: Result<Report, String>) -> ExitCode {
+    match ran {
+        Ok(report) => {
+            println!("{}", report.summary());
+            ExitCode::SUCCESS
+        }
+        Err(problem) => {
+            eprintln!("bench-{name}: {problem}");
+            ExitCode::FAILURE
+        }
     }
 }
 

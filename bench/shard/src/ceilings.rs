@@ -57,7 +57,7 @@ pub fn write_files(
     rows: u64,
     (key_bytes, value_bytes): (usize, usize),
 ) -> Result<f64, Failure> {
-    let noise = noise(PIECE_BYTES + value_bytes);
+    let noise = Dice::new(rows).noise(PIECE_BYTES + value_bytes);
     let mut options = options();
     // Nothing gets smaller by it here.
     options.set_compression_type(DBCompressionType::None);
@@ -91,7 +91,8 @@ pub fn loopback(bytes: u64) -> Result<(f64, Vec<f64>), Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let sending = thread::spawn(move || -> std::io::Result<()> {
-        let (mut socket, piece) = (TcpStream::connect(address)?, noise(PIECE_BYTES));
+        let (mut socket, piece) =
+            (TcpStream::connect(address)?, Dice::new(bytes).noise(PIECE_BYTES));
         for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {
             socket.write_all(&piece)?;
         }
@@ -117,10 +118,4 @@ pub fn loopback(bytes: u64) -> Result<(f64, Vec<f64>), Failure> {
             };
         }
     }
-}
-
-/// Bytes that no compression makes smaller.
-fn noise(bytes: usize) -> Vec<u8> {
-    let mut dice = Dice::new(bytes as u64);
-    (0..bytes.div_ceil(8)).flat_map(|_| dice.bits().to_le_bytes()).collect()
 }

@@ -68,12 +68,18 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
 /// What one copy took.
 struct Copied {
     seconds: f64,
-    /// Until a document is read from the copy.
-    served_after: f64,
     source: Taken,
     target: Taken,
-    /// Rates of whole seconds, by any unit, where they are told.
-    samples: Option<Vec<f64>>,
+    /// What only ours tells.
+    told: Option<Told>,
+}
+
+/// What a copy by `forebayd` tells beside.
+struct Told {
+    /// Until a document is read from the copy.
+    served_after: f64,
+    /// Rates of whole seconds, by any unit.
+    samples: Vec<f64>,
 }
 
 fn contender<'a>(
@@ -82,7 +88,7 @@ fn contender<'a>(
     mut run: impl FnMut() -> Result<Copied, String> + 'a,
 ) -> Contender<'a> {
     Contender::several(name, move || {
-        let Copied { seconds, served_after, source: from, target, samples } = run()?;
+        let Copied { seconds, source: from, target, told } = run()?;
         let gigabytes = source.user_bytes() / 1e9;
         let measure = |what| measure(name, source.value_bytes, what);
         let mut values = vec![
@@ -92,25 +98,33 @@ fn contender<'a>(
             (measure("CPU of the target, s/GB"), target.cpu_seconds / gigabytes),
             (measure("memory of the source, MB"), from.memory_bytes / 1e6),
             (measure("memory of the target, MB"), target.memory_bytes / 1e6),
-            (measure("first served after, s"), served_after),
+            (measure(FROM_DISK), from.disk_bytes / 1e6),
         ];
-        if let Some(samples) = samples {
-            values.push((measure(SLOWEST), slowest(&samples)?));
+        if let Some(Told { served_after, samples }) = told {
+            values.push((measure(SERVED), served_after));
+            values.extend(slowest(&samples)?.map(|slowest| (measure(SLOWEST), slowest)));
         }
         Ok(values)
     })
 }
 
 const SLOWEST: &str = "slowest second / median second";
+const SERVED: &str = "first served after, s";
+const FROM_DISK: &str = "read from the disk by the source, MB";
+/// Fewer whole seconds are not compared.
+const SAMPLES_MIN: usize = 3;
 
 fn measure(name: &str, value_bytes: usize, what: &str) -> String {
     format!("{name}, values of {value_bytes} B, {what}")
 }
 
-/// A copy that runs for less than three seconds has no second to compare.
-fn slowest(samples: &[f64]) -> Result<f64, String> {
-    let slowest = samples.iter().copied().reduce(f64::min);
-    slowest.map_or(Ok(1.0), |slowest| Ok(slowest / Spread::of(samples)?.median))
+/// How far the slowest of some seconds is from the median one; `None` for too few.
+fn slowest(samples: &[f64]) -> Result<Option<f64>, String> {
+    if samples.len() < SAMPLES_MIN {
+        return Ok(None);
+    }
+    let slowest = samples.iter().copied().fold(f64::INFINITY, f64::min);
+    Ok(Some(slowest / Spread::of(samples)?.median))
 }
 
 /// One copy by `forebayd copy` from a node that runs; it has the documents of the source.
@@ -126,14 +140,13 @@ fn copy(source: &Source, more: &[&str]) -> Result<Copied, String> {
         let (opening, served) = seconds(|| source.read_copy(target.path()));
         served.and_then(|()| source.check_copy(target.path()))?;
         let cpu_seconds = after.cpu_seconds - before.cpu_seconds;
-        // `1234 of about 5678 rows, 91011 bytes, ...`
-        let bytes = |line: &str| line.split(", ").nth(1)?.split(' ').next()?.parse().ok();
+        let disk_bytes = after.disk_bytes - before.disk_bytes;
+        let (served_after, samples) = (ran.seconds + opening, samples(&ran.said));
         Ok(Copied {
             seconds: ran.seconds,
-            served_after: ran.seconds + opening,
-            source: Taken { cpu_seconds, ..after },
+            source: Taken { cpu_seconds, disk_bytes, ..after },
             target: ran.taken,
-            samples: Some(samples(&ran.said, bytes)),
+            told: Some(Told { served_after, samples }),
         })
     })
 }
@@ -157,13 +170,14 @@ fn straight(plan: &Plan, source: &Source) -> Result<Copied, String> {
     }
     let done = said.iter().find(|said| said.line.starts_with("done "));
     let seconds = done.map_or(0.0, |said| said.after);
-    let (source, served_after) = (from.taken, seconds);
-    Ok(Copied { seconds, served_after, source, target: taken, samples: None })
+    Ok(Copied { seconds, source: from.taken, target: taken, told: None })
 }
 
 /// Rates between the lines that tell how far a copy is, but of the first and of the last ones: what
 /// begins and what is left for less than a second.
-fn samples(said: &[Said], bytes: impl Fn(&str) -> Option<u64>) -> Vec<f64> {
+fn samples(said: &[Said]) -> Vec<f64> {
+    // `1234 of about 5678 rows, 91011 bytes, ...`
+    let bytes = |line: &str| line.split(", ").nth(1)?.split(' ').next()?.parse::<u64>().ok();
     let told: Vec<_> =
         said.iter().filter_map(|said| Some((said.after, bytes(&said.line)?))).collect();
     let rate = |pair: &[(f64, u64)]| match pair {
@@ -208,14 +222,15 @@ fn ceilings_of(bytes: u64, source: &Source) -> Result<Values, Failure> {
     let (through, disk) = (through / 1e6, floor::sequential(folder.path(), bytes)? / 1e6);
     let slower = [read, written, through, disk].into_iter().fold(f64::INFINITY, f64::min);
     let measure = |name, what| measure(name, value_bytes, what);
-    Ok(vec![
+    let mut values = vec![
         (measure("one iterator alone", "MB/s"), read),
         (measure("one writer of files alone", "MB/s"), written),
         (measure(LOOPBACK, "MB/s"), through),
         (measure("one file on the disk", "MB/s"), disk),
         (measure(CEILING, "MB/s"), slower),
-        (measure(LOOPBACK, SLOWEST), slowest(&samples)?),
-    ])
+    ];
+    values.extend(slowest(&samples)?.map(|slowest| (measure(LOOPBACK, SLOWEST), slowest)));
+    Ok(values)
 }
 
 fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
@@ -238,14 +253,19 @@ fn rows_of(value_bytes: usize, rounds: &Rounds) -> Result<Vec<Row>, String> {
         "CPU of the target, s/GB",
         "memory of the source, MB",
         "memory of the target, MB",
-        "first served after, s",
     ] {
         rows.push(against(ROWS, what, STRAIGHT, what)?);
+    }
+    for (name, what) in [(ROWS, SERVED), (ROWS, FROM_DISK), (COLD, FROM_DISK)] {
+        rows.push(Row::alone(&measure(name, what), unit(what), rounds, &measure(name, what))?);
     }
     let beside = measure("copy of rows, beside the slower ceiling", "MB/s");
     let (ours, ceiling) = (measure(ROWS, "MB/s"), measure(CEILING, "MB/s"));
     rows.push(Row::against(&beside, Unit::MegabytesPerSecond, rounds, &ours, &ceiling)?);
-    rows.push(against(ROWS, SLOWEST, LOOPBACK, SLOWEST)?);
+    // A short copy has no seconds to compare.
+    if [ROWS, LOOPBACK].iter().all(|name| rounds.values(&measure(name, SLOWEST)).is_ok()) {
+        rows.push(against(ROWS, SLOWEST, LOOPBACK, SLOWEST)?);
+    }
     for what in ["MB/s", "CPU of the source, s/GB", "CPU of the target, s/GB"] {
         rows.push(against(COLD, what, STRAIGHT, what)?);
         rows.push(against(FILES, what, STRAIGHT, what)?);

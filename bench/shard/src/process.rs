@@ -3,13 +3,14 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::Duration;
 
 use forebay_bench_micro::clock::nanos;
+use forebay_testkit::child::OwnedChild;
 use parking_lot::Mutex;
 use rustix::param::clock_ticks_per_second;
 
@@ -25,6 +26,8 @@ pub struct Taken {
     pub cpu_seconds: f64,
     /// Most bytes of memory at once.
     pub memory_bytes: f64,
+    /// Bytes that were read from disks, and not from the page cache.
+    pub disk_bytes: f64,
 }
 
 impl Taken {
@@ -38,7 +41,7 @@ impl Taken {
             let path = format!("/proc/{process}/{name}");
             fs::read_to_string(&path).map_err(|error| format!("read {path}: {error}"))
         };
-        let (stat, status) = (read("stat")?, read("status")?);
+        let (stat, status, io) = (read("stat")?, read("status")?, read("io")?);
         // Behind the name, which may hold anything: user and system time are numbers 12 and 13.
         let numbers = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
         let ticks =
@@ -46,9 +49,13 @@ impl Taken {
         // What is less than a tick is not told.
         let ticks = ticks.sum::<u64>().max(1);
         let cpu_seconds = ticks as f64 / clock_ticks_per_second() as f64;
-        let peak = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-        let kib = peak.and_then(|words| words.split_whitespace().next()?.parse::<u64>().ok());
-        Ok(Self { cpu_seconds, memory_bytes: kib.unwrap_or(0) as f64 * 1024.0 })
+        let number = |text: &str, name: &str| {
+            let words = text.lines().find_map(|line| line.strip_prefix(name));
+            let number = words.and_then(|words| words.split_whitespace().next()?.parse().ok());
+            number.unwrap_or(0_u64) as f64
+        };
+        let memory_bytes = number(&status, "VmHWM:") * 1024.0;
+        Ok(Self { cpu_seconds, memory_bytes, disk_bytes: number(&io, "read_bytes:") })
     }
 }
 
@@ -75,7 +82,7 @@ pub struct Ran {
 /// A process that runs; killed when it goes.
 pub struct Process {
     name: String,
-    child: Child,
+    child: OwnedChild,
     began: u64,
     lines: Receiver<Said>,
     said: Vec<Said>,
@@ -91,7 +98,8 @@ impl Process {
     pub fn start(name: &str, command: &mut Command) -> Result<Self, String> {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let began = nanos();
-        let mut child = command.spawn().map_err(|error| format!("start {name}: {error}"))?;
+        let child = command.spawn().map_err(|error| format!("start {name}: {error}"))?;
+        let mut child = OwnedChild(child);
         let (sender, lines) = channel();
         if let Some(output) = child.stdout.take() {
             listen(output, began, sender.clone());
@@ -143,14 +151,6 @@ impl Process {
             return Ok(Ran { said: std::mem::take(&mut self.said), seconds, taken });
         }
         Err(format!("{} took over {BOUND:?}", self.name))
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        // One that has ended already is no news.
-        let _ = self.child.kill();
-        let _ = self.child.wait();
     }
 }
 

@@ -136,21 +136,15 @@ async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition
     let spec = StoreSpec::key_value(STORE, KeyType::Bytes, 1);
     let store = client.create_store(&spec).await?;
     let mut stream = store.write_stream(StreamOptions::default())?.with_deadline(FILL_BOUND);
-    let (mut dice, mut value) = (Dice::new(rows), vec![0; value_bytes]);
+    let mut dice = Dice::new(rows);
     for number in 0..rows {
-        value.chunks_mut(8).for_each(|part| {
-            let bytes = dice.bits().to_le_bytes();
-            part.copy_from_slice(&bytes[..part.len()]);
-        });
-        stream.send(store.put(&key(number)[..]).set("value", &value[..])).await?;
+        let value = dice.noise(value_bytes);
+        stream.send(store.put(&key(number)[..]).set("value", value)).await?;
     }
     let written = stream.finish().await?;
     if written.failed > 0 {
-        return Err(format!(
-            "{} of {rows} writes failed: {:?}",
-            written.failed, written.first_error
-        )
-        .into());
+        let (failed, first) = (written.failed, written.first_error);
+        return Err(format!("{failed} of {rows} writes failed: {first:?}").into());
     }
     let read = Read::after_token(written.token, FILL_BOUND);
     match store.ordered()?.get(&read, &key(0)[..]).await? {

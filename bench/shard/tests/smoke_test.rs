@@ -2,10 +2,19 @@
 //! figures of a loaded machine and an unoptimised build say nothing.
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::fs;
+use std::path::{Path, PathBuf};
 
 use forebay_bench_report::Row;
 use forebay_bench_shard::{copies, orders};
+use forebay_bench_straight_copy as straight_copy;
+use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_core::key::KeyType;
+use forebay_core::key_order::KeyOrder;
+use forebay_core::limits::SHARD_MEMORY_MIB;
+use forebay_core::schema::StoreSpec;
+use forebay_shard::{Resources, ShardDirectory};
+use rocksdb::DB;
 
 fn assert_whole(rows: &[Row], measures: &[&str]) {
     for measure in measures {
@@ -35,6 +44,54 @@ fn copies_are_measured_beside_the_straight_loop_and_its_ceilings() {
     );
     let ratios = rows.iter().filter(|row| row.measure.starts_with("copy of")).map(|row| row.ratio);
     assert!(ratios.flatten().count() > 10, "no ratios were formed: {rows:#?}");
+}
+
+/// The engine's own record of a database's options: `[section] name=value`.
+fn options_in(folder: &Path) -> BTreeSet<String> {
+    let files = fs::read_dir(folder).unwrap().map(|file| file.unwrap().path());
+    let is_options = |path: &PathBuf| path.to_string_lossy().contains("/OPTIONS-");
+    let newest = files.filter(is_options).max().expect("the engine keeps its options");
+    let text = fs::read_to_string(newest).unwrap();
+    let mut section = "";
+    let mut options = BTreeSet::new();
+    for line in text.lines().map(str::trim) {
+        if line.starts_with('[') {
+            section = line;
+        } else if line.contains('=') {
+            options.insert(format!("{section} {line}"));
+        }
+    }
+    options
+}
+
+#[test]
+fn the_straight_loop_has_the_options_of_our_shards() {
+    let (ours, straight) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let definition = StoreSpec::key_value("a", KeyType::Bytes, 1).define(StoreId(1)).unwrap();
+    // A node's default.
+    let memory = (SHARD_MEMORY_MIB as usize) << 20;
+    let directory = ShardDirectory::new(ours.path(), Resources::new(memory).unwrap());
+    let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+    let shard = directory.create(at, KeyOrder::of(&definition)).unwrap();
+    drop(DB::open(&straight_copy::options(), straight.path()).unwrap());
+    let (ours, straight) = (options_in(shard.shard().path()), options_in(straight.path()));
+    assert!(ours.len() > 100, "{ours:?}");
+    let differing: BTreeSet<&str> = ours
+        .symmetric_difference(&straight)
+        .map(|option| option.split_once('=').unwrap().0)
+        .collect();
+    // What is written to logs, and what expires, for which the engine looks at old files again:
+    // neither is on a row's way.
+    let wanted = [
+        "[CFOptions \"default\"] compaction_filter",
+        "[CFOptions \"default\"] periodic_compaction_seconds",
+        "[DBOptions] info_log_level",
+        "[DBOptions] keep_log_file_num",
+        "[DBOptions] manifest_preallocation_size",
+        "[DBOptions] max_log_file_size",
+        "[DBOptions] skip_stats_update_on_db_open",
+    ];
+    assert_eq!(differing, BTreeSet::from(wanted));
 }
 
 #[test]

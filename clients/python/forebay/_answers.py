@@ -210,7 +210,8 @@ class PartitionStatus:
     bytes: int
     percent: int
     fetching: Fetching | None
-    """How far the snapshot is that the copy is to begin with, while it is fetched."""
+    """How far the snapshot is that the copy is to begin with, while it is fetched or waits for its
+    turn."""
     rebuilding: Error | None
     """Why another copy is built beside the one that is served, if so."""
     halted: Error | None

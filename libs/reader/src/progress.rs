@@ -198,7 +198,8 @@ pub(crate) struct Progress {
     pub catch_up: CatchUp,
     /// The log's end, as last heard.
     pub end: Offset,
-    /// How far the snapshot is that the copy is to begin with, while it is fetched.
+    /// How far the snapshot is that the copy is to begin with, while it is fetched or waits for its
+    /// turn.
     pub fetching: Option<Fetching>,
     pub rebuilding: Option<Rebuilding>,
     /// Last request for a check of the log id that was carried out.

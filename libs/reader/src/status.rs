@@ -40,7 +40,8 @@ pub struct PartitionStatus {
     pub bytes: u64,
     /// How far the first copy is; whole once the partition serves.
     pub catch_up: CatchUp,
-    /// How far the snapshot is that the copy is to begin with, while it is fetched.
+    /// How far the snapshot is that the copy is to begin with, while it is fetched or waits for its
+    /// turn.
     pub fetching: Option<Fetching>,
     /// The copy that is built beside the served one, if any.
     pub rebuilding: Option<Rebuilding>,

@@ -4,16 +4,19 @@
 mod snapshots;
 mod world;
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::ErrorCode;
 use forebay_core::change::Verb;
 use forebay_core::id::Offset;
+use forebay_core::limits::READER_FETCHES_AT_ONCE;
 use forebay_log::ChangeLog;
 use forebay_log::disk::SimDisk;
 use forebay_reader::{Phase, Reader, ReaderOptions, ReaderParts};
 use forebay_testkit::objects::ObjectFault;
+use parking_lot::Mutex;
 use snapshots::{Folded, Kept};
 use world::{LOG, SECOND, World, age, at, change, kept};
 
@@ -160,6 +163,53 @@ async fn what_was_fetched_stays_over_breaks_and_only_the_rest_is_fetched() {
         assert!(calls <= chunks - broken + 8 + 2, "{calls} calls for {broken} of {chunks}");
         kept::end(reader).await;
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn images_are_fetched_a_few_at_a_time_and_one_that_cannot_be_had_keeps_no_turn() {
+    const PARTITIONS: u32 = 5;
+    let world = World::new(PARTITIONS).await;
+    for number in 0..2 * DOCUMENTS {
+        world.put(&key(number), number).await;
+    }
+    let kept = Kept::new();
+    let mut chunks = BTreeMap::new();
+    for partition in 0..PARTITIONS {
+        let mut folded = Folded::empty(&world, partition);
+        folded.go_on(&world).await;
+        let manifest = kept.publish(&world, 1, &mut folded).await;
+        world.log.trim(at(partition), folded.state.offset_applied).await.unwrap();
+        for chunk in &manifest.base.chunks {
+            chunks.insert(chunk.hash.to_string(), partition);
+        }
+    }
+    let asked: Arc<Mutex<Vec<u32>>> = Arc::default();
+    let (of, told) = (chunks.clone(), Arc::clone(&asked));
+    kept.objects.decide(Some(Arc::new(move |path: &str, _| {
+        let (_, chunk) = path.split_once("/chunks/")?;
+        let partition = *of.get(chunk.split('-').next()?)?;
+        told.lock().push(partition);
+        Some(if partition == 0 { ObjectFault::Refused } else { ObjectFault::Late })
+    })));
+    let reader = world.open_with(options(&world, &kept)).await;
+    let are_others_serving = async {
+        while reader.status().partitions[1..].iter().any(|it| it.phase != Phase::Serving) {
+            tokio::time::sleep(SECOND / 100).await;
+        }
+    };
+    tokio::time::timeout(60 * SECOND, are_others_serving).await.unwrap();
+    let first = reader.status().partitions[0].clone();
+    assert!(first.counts.bootstraps_failed > 0 && first.phase == Phase::Bootstrapping);
+    // Of those that came, never more were begun and not ended than have a turn.
+    let asked: Vec<u32> = asked.lock().iter().copied().filter(|it| *it != 0).collect();
+    let is_open = |partition: u32, now: usize| {
+        asked[..=now].contains(&partition) && asked[now + 1..].contains(&partition)
+    };
+    let open = |now| (1..PARTITIONS).filter(|partition| is_open(*partition, now)).count();
+    let most = (0..asked.len()).map(open).max().unwrap();
+    assert_eq!(most, READER_FETCHES_AT_ONCE, "{asked:?}");
+    kept.objects.decide(None);
+    reader.await_ready(60 * SECOND).await.unwrap();
 }
 
 #[tokio::test(start_paused = true)]

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "brokers")]
 pub mod brokers;
+pub mod child;
 pub mod model;
 #[cfg(feature = "objects")]
 pub mod object_servers;

@@ -3,9 +3,11 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::future::poll_fn;
 use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::task::Poll;
 use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
@@ -31,7 +33,12 @@ pub enum ObjectFault {
     Cut,
     /// A get answers other bytes.
     Changed,
+    /// A get answers once other tasks had their turn.
+    Late,
 }
+
+/// Turns of other tasks before a late answer.
+const LATE_TURNS: u32 = 8;
 
 /// Decides what happens to the calls on a path, by their number from 0.
 pub type Decide = Arc<dyn Fn(&str, u64) -> Option<ObjectFault> + Send + Sync>;
@@ -116,6 +123,19 @@ fn told(written: &HashMap<Path, SystemTime>, mut meta: ObjectMeta) -> ObjectMeta
     meta
 }
 
+async fn others_turn() {
+    let mut left = LATE_TURNS;
+    poll_fn(|context| {
+        if left == 0 {
+            return Poll::Ready(());
+        }
+        left -= 1;
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
+
 fn refused(path: &Path) -> Error {
     Error::Generic { store: "test", source: format!("{path} was refused").into() }
 }
@@ -164,6 +184,9 @@ impl ObjectStore for TestObjects {
         let fault = self.fault(location);
         if fault == Some(ObjectFault::Refused) {
             return Err(refused(location));
+        }
+        if fault == Some(ObjectFault::Late) {
+            others_turn().await;
         }
         let (is_head, mut got) = (options.head, self.objects.get_opts(location, options).await?);
         got.meta = told(&self.written.lock(), got.meta);

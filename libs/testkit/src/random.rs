@@ -63,6 +63,14 @@ impl Dice {
         (0..self.below(end)).map(|_| self.bits() as u8).collect()
     }
 
+    /// So many random bytes, which no compression makes smaller.
+    pub fn noise(&mut self, bytes: usize) -> Vec<u8> {
+        let mut noise: Vec<u8> =
+            (0..bytes.div_ceil(8)).flat_map(|_| self.bits().to_le_bytes()).collect();
+        noise.truncate(bytes);
+        noise
+    }
+
     /// A field type; each kind comes often.
     pub fn field_type(&mut self) -> FieldType {
         let scalar = *self.pick(&SCALAR_TYPES);

@@ -3,29 +3,20 @@
 use std::process::ExitCode;
 
 use forebay_bench_micro::{apply, data};
-use forebay_bench_report::Bench;
+use forebay_bench_report::{Bench, Report, end};
 
 /// Changes in the log: each key is written three times.
 const CHANGES: u64 = 3 * data::KEYS;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(summary) => {
-            println!("{summary}");
-            ExitCode::SUCCESS
-        }
-        Err(problem) => {
-            eprintln!("bench-apply: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    end("apply", run())
 }
 
-fn run() -> Result<String, String> {
+fn run() -> Result<Report, String> {
     let about = format!("{}; {CHANGES} changes, of one stream", data::DATA);
     let mut bench = Bench::start("apply", &about)?;
     let rounds = Bench::rounds(11, 3);
     let plan = apply::Plan { rounds, changes: CHANGES, shapes: vec![1, 100, 1_000] };
     apply::run(&plan)?.into_iter().for_each(|row| bench.add(row));
-    Ok(bench.finish()?.summary())
+    bench.finish()
 }

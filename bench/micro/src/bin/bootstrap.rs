@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use forebay_bench_micro::bootstrap;
-use forebay_bench_report::Bench;
+use forebay_bench_report::{Bench, Report, end};
 
 /// Bytes of each value.
 const VALUE_BYTES: usize = 350;
@@ -13,19 +13,10 @@ const DOCUMENTS: (u64, u64) = (2_500_000, 25_000_000);
 const MEMORY_BYTES: u64 = 18 << 30;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(summary) => {
-            println!("{summary}");
-            ExitCode::SUCCESS
-        }
-        Err(problem) => {
-            eprintln!("bench-bootstrap: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    end("bootstrap", run())
 }
 
-fn run() -> Result<String, String> {
+fn run() -> Result<Report, String> {
     let documents = if Bench::is_quick() { DOCUMENTS.0 } else { DOCUMENTS.1 };
     let about = format!(
         "{documents} documents under int64 keys, with values of {VALUE_BYTES} bytes that no \
@@ -40,5 +31,5 @@ fn run() -> Result<String, String> {
         memory_budget: MEMORY_BYTES,
     };
     bootstrap::run(&plan)?.into_iter().for_each(|row| bench.add(row));
-    Ok(bench.finish()?.summary())
+    bench.finish()
 }

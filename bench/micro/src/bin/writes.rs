@@ -4,22 +4,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use forebay_bench_micro::{data, writes};
-use forebay_bench_report::Bench;
+use forebay_bench_report::{Bench, Report, end};
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(summary) => {
-            println!("{summary}");
-            ExitCode::SUCCESS
-        }
-        Err(problem) => {
-            eprintln!("bench-writes: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    end("writes", run())
 }
 
-fn run() -> Result<String, String> {
+fn run() -> Result<Report, String> {
     let mut bench = Bench::start("writes", data::DATA)?;
     let plan = writes::Plan {
         rounds: Bench::rounds(11, 3),
@@ -30,5 +21,5 @@ fn run() -> Result<String, String> {
         kafka: true,
     };
     writes::run(&plan)?.into_iter().for_each(|row| bench.add(row));
-    Ok(bench.finish()?.summary())
+    bench.finish()
 }

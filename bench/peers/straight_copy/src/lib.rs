@@ -29,7 +29,8 @@ pub struct Copied {
     pub bytes: u64,
 }
 
-/// The settings of both ends: those of our shards.
+/// The settings of both ends: those of a shard of ours in a node with its default memory, which a
+/// test holds against it.
 #[must_use]
 pub fn options() -> Options {
     let mut blocks = BlockBasedOptions::default();
@@ -43,7 +44,7 @@ pub fn options() -> Options {
     options.set_compression_type(DBCompressionType::Lz4);
     options.set_bottommost_compression_type(DBCompressionType::Zstd);
     options.set_level_compaction_dynamic_level_bytes(true);
-    options.set_write_buffer_size(64 << 20);
+    options.set_write_buffer_size(32 << 20);
     options.set_max_open_files(256);
     options
 }

@@ -2,23 +2,14 @@
 
 use std::process::ExitCode;
 
-use forebay_bench_report::Bench;
+use forebay_bench_report::{Bench, Report, end};
 use forebay_bench_shard::orders;
 
 fn main() -> ExitCode {
-    match run() {
-        Ok(summary) => {
-            println!("{summary}");
-            ExitCode::SUCCESS
-        }
-        Err(problem) => {
-            eprintln!("bench-shard: {problem}");
-            ExitCode::FAILURE
-        }
-    }
+    end("shard", run())
 }
 
-fn run() -> Result<String, String> {
+fn run() -> Result<Report, String> {
     let (operations, connecting) =
         if Bench::is_quick() { (50_000, 5_000) } else { (500_000, 500_000) };
     let about = format!(
@@ -34,5 +25,5 @@ fn run() -> Result<String, String> {
         clients: 16,
     };
     orders::run(&plan)?.into_iter().for_each(|row| bench.add(row));
-    Ok(bench.finish()?.summary())
+    bench.finish()
 }

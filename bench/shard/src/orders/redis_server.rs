@@ -1,13 +1,14 @@
 //! Redis in a process of its own, and clients on threads of their own.
 
 use std::net::TcpListener;
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
 use forebay_bench_micro::clock::nanos;
 use forebay_bench_micro::latency::Latency;
 use forebay_bench_micro::server::scratch;
+use forebay_testkit::child::OwnedChild;
 use redis::{Client, Commands, Connection};
 use tempfile::TempDir;
 
@@ -18,7 +19,7 @@ const LOOKS: (u32, Duration) = (500, Duration::from_millis(20));
 
 /// A running server; killed, and its data removed, when it goes.
 pub struct RedisServer {
-    process: Child,
+    _process: OwnedChild,
     client: Client,
     _folder: TempDir,
 }
@@ -39,9 +40,10 @@ impl RedisServer {
         command.args(["--appendfsync", "always", "--appendonly", appended]);
         command.arg("--dir").arg(folder.path()).stdin(Stdio::null()).stdout(Stdio::null());
         let started = command.spawn();
-        let process = started.map_err(|error| format!("start redis-server: {error}"))?;
+        let process = started
+            .map_err(|error| format!("start redis-server: {error}; `make setup` installs it"))?;
         let client = Client::open(("127.0.0.1", port)).map_err(|error| error.to_string())?;
-        let server = Self { process, client, _folder: folder };
+        let server = Self { _process: OwnedChild(process), client, _folder: folder };
         for _ in 0..LOOKS.0 {
             if server.connect().is_ok() {
                 return Ok(server);
@@ -82,14 +84,6 @@ impl Side for RedisServer {
             }
             Ok(latency)
         })
-    }
-}
-
-impl Drop for RedisServer {
-    fn drop(&mut self) {
-        // One that has ended already is no news.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
     }
 }
 

@@ -43,11 +43,6 @@ fn spec() -> StoreSpec {
         .field("other", FieldType::Scalar(ScalarType::Bytes))
 }
 
-/// Bytes that no compression makes smaller.
-fn noise(dice: &mut Dice, bytes: usize) -> Vec<u8> {
-    (0..bytes / 8).flat_map(|_| dice.bits().to_le_bytes()).collect()
-}
-
 /// Writes documents of random bytes under these keys; the token of all.
 async fn fill(store: &Store, keys: std::ops::Range<i64>) -> Token {
     fill_with(store, keys, VALUE_BYTES).await
@@ -60,7 +55,7 @@ async fn fill_with(store: &Store, keys: std::ops::Range<i64>, value_bytes: usize
     for keys in keys.chunks(((4 << 20) / value_bytes).max(1)) {
         let mut batch = store.batch();
         for key in keys {
-            batch.add(store.upsert(*key).set("blob", noise(&mut dice, value_bytes))).unwrap();
+            batch.add(store.upsert(*key).set("blob", dice.noise(value_bytes))).unwrap();
         }
         let written = batch.send().await.unwrap();
         assert!(written.results.iter().all(Result::is_ok));
@@ -186,7 +181,7 @@ async fn a_row_of_many_mib_is_copied() {
     let store = source.client().await.create_store(&spec()).await.unwrap();
     let mut dice = Dice::new(9);
     for name in ["blob", "other"] {
-        store.upsert(7_i64).set(name, noise(&mut dice, 15 << 20)).send().await.unwrap();
+        store.upsert(7_i64).set(name, dice.noise(15 << 20)).send().await.unwrap();
     }
     is_applied(&store, fill(&store, 100..200).await).await;
     let places =

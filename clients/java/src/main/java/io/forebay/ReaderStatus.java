@@ -56,7 +56,7 @@ public record ReaderStatus(
      * @param documents documents held
      * @param bytes bytes of their keys and rows
      * @param fetching how far the snapshot is that the copy is to begin with; null unless it is
-     *     fetched
+     *     fetched or waits for its turn
      * @param trouble why it applies nothing; null when it does
      */
     public record Partition(
