@@ -94,6 +94,9 @@ pub const READER_DEFINITION_WAIT_MS: u64 = 5_000;
 pub const READER_COPY_LOOK_MS: u64 = 20;
 /// The same while somebody waits, or while it does not answer yet.
 pub const READER_COPY_LOOK_SOON_MS: u64 = 1;
+/// Longest wait of a reader until a version of the documents has left the memory of the one before,
+/// and until what follows a version that is gone has ended, in milliseconds.
+pub const READER_LEAVE_WAIT_MS: u64 = 60_000;
 /// How long an opening keeps what it found before anybody had answered, in milliseconds: others may
 /// have a use for its locks.
 pub const READER_AHEAD_MS_MAX: u64 = 1_000;

@@ -1,5 +1,9 @@
 //! One generation of a partition's documents, as its writer has it.
 
+mod beside;
+
+pub(crate) use beside::has_most;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -106,9 +110,7 @@ impl Generation {
         words.hash_seed.store(space.hash.seed(), Ordering::Relaxed);
         table.root().store_release(&words.root);
         let mut windows = Windows::new(&space);
-        let publishing = Publishing { root: Some(&words.windows), reclaim: &index.reclaim };
-        windows.prepare_all(state, publishing)?;
-        windows.0.show()?;
+        note_windows(&mut windows, state, index)?;
         let mut copied = Self::of_table(space, table, Some(windows), image);
         // Whoever takes over before anything is applied goes on with this log.
         copied.following.log_id = state.log_id;
@@ -351,6 +353,14 @@ impl Tried {
 /// The bit of an item of the list whose record lies in the windows' table.
 pub(crate) const WINDOWS: u64 = 1 << 62;
 
+/// Writes what the fold keeps beside the documents, to a table that is empty.
+fn note_windows(windows: &mut Windows, state: &PartitionState, index: &Inner) -> Result<()> {
+    let memory = windows.0.memory().clone();
+    let root = Some(&memory.words().windows);
+    windows.prepare_all(state, Publishing { root, reclaim: &index.reclaim })?;
+    windows.0.show()
+}
+
 /// What the documents take, and what the fold keeps beside them.
 fn bytes_of(table: &Table, windows: Option<&Windows>) -> u64 {
     table.bytes() + windows.map_or(0, |windows| windows.0.bytes())
@@ -371,13 +381,9 @@ fn prepare_one(
     };
     match table.prepare(hash, key, row, row_expires_at(row), publishing)? {
         Some(Replaced { row_bytes }) => {
-            held.row_bytes = held.row_bytes.saturating_sub(row_bytes as u64);
+            held.row_bytes = held.row_bytes.saturating_sub(row_bytes as u64) + row.len() as u64;
         }
-        None => {
-            held.documents += 1;
-            held.key_bytes += key.len() as u64;
-        }
+        None => held.gain(key.len(), row.len()),
     }
-    held.row_bytes += row.len() as u64;
     Ok(())
 }

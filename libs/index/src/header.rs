@@ -91,6 +91,13 @@ pub struct Held {
 }
 
 impl Held {
+    /// A document came.
+    pub(crate) fn gain(&mut self, key_bytes: usize, row_bytes: usize) {
+        self.documents += 1;
+        self.key_bytes += key_bytes as u64;
+        self.row_bytes += row_bytes as u64;
+    }
+
     /// A document went. Where an image lied about what it holds, there may be less than that.
     pub(crate) fn lose(&mut self, key_bytes: usize, row_bytes: usize) {
         self.documents = self.documents.saturating_sub(1);

@@ -44,7 +44,7 @@ pub(crate) struct Inner {
     /// Where the documents of the process's own memory are spilled.
     spill_dir: OnceLock<PathBuf>,
     /// Where the live copies lie that are read; `None` in an index of the process's own memory.
-    live: Option<LiveDirectory>,
+    pub(crate) live: Option<LiveDirectory>,
 }
 
 impl Inner {
@@ -327,6 +327,17 @@ impl Index {
             resumed
         };
         Ok((self.writer(partition)?, resumed))
+    }
+
+    /// Whether what is read of some partition lies in another version's memory: see
+    /// [`PartitionWriter::start_rebuild_beside`].
+    pub fn is_borrowing(&self) -> bool {
+        let _pin = self.inner.reclaim.enter();
+        self.inner.followed_ids().filter_map(|id| self.inner.partition(id)).any(|partition| {
+            // SAFETY: the guard is held while the space is looked at.
+            let space = unsafe { partition.header.load_space(&self.inner.reclaim) };
+            space.is_ok_and(|space| space.memory.borrowed().is_some())
+        })
     }
 
     /// Lets the readers of a partition that began with an image go on with its live copy, once that

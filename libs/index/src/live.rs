@@ -34,7 +34,7 @@ use forebay_core::Result;
 use forebay_core::id::{PartitionId, StoreId};
 
 pub(crate) use header::HeaderFile;
-pub(crate) use spaces::{Attach, Spaces, make};
+pub(crate) use spaces::{Attach, Lender, Spaces, make};
 pub(crate) use takeover::hold;
 pub(crate) use windows::Windows;
 

@@ -176,7 +176,7 @@ impl<'a> View<'a> {
         }
         sought.partition_time = header.load_partition_time_acquire();
         let version = header.load_schema_version_acquire();
-        sought.reached = Reached::new(version, &self.inner.schemas);
+        sought.reached = Reached::as_known(version, &self.inner.schemas);
         let (space, reused, root) = match self.place(header) {
             Ok(place) => place,
             Err(error) if error.code() == ErrorCode::Unavailable => {

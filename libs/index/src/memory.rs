@@ -20,12 +20,15 @@
 //! itself to nobody, so nothing waits for it: what goes out of use *rests*, and before any of it is
 //! used again a word is raised that readers compare behind each copy (`rest`).
 //!
-//! Beside it a space may have a file on disk, with addresses of its own (`spill`).
+//! It may have borrowed memory of another live space (`lending`), and beside it a space may have a
+//! file on disk, with addresses of its own (`spill`).
 
 mod addresses;
 mod ahead;
+mod files;
 mod free;
 mod huge;
+mod lending;
 mod live;
 mod of_image;
 mod poison;
@@ -35,8 +38,6 @@ mod spill;
 mod words;
 
 use std::fmt;
-use std::fs::File;
-use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -44,6 +45,7 @@ use std::sync::{Arc, OnceLock};
 use addresses::{reserve_addresses, unmap};
 use forebay_core::{Error, Result};
 use free::{BLOCK_ORDER, Free, ORDER_MAX};
+use lending::Borrowed;
 use live::LiveFile;
 use parking_lot::{Mutex, MutexGuard};
 use proof::Proof;
@@ -52,6 +54,7 @@ use spill::Spill;
 
 pub(crate) use self::addresses::{live_addresses_for, reserved_for};
 pub(crate) use self::free::BLOCK_BYTES;
+pub(crate) use self::lending::BORROWED;
 pub(crate) use self::live::{SegmentNote, is_of_memory, refused};
 pub(crate) use self::of_image::image_end;
 pub(crate) use self::spill::{SpillPlace, is_spilled};
@@ -136,6 +139,8 @@ pub(crate) struct Memory {
     /// Below this address each block has its pages, or could not have them.
     prepared: AtomicU64,
     spill: Spill,
+    /// What it has of another space.
+    borrowed: Option<Borrowed>,
 }
 
 // SAFETY: the range belongs to this value until it is dropped; what lies in it is reached through
@@ -164,12 +169,14 @@ struct State {
     /// Out of use, while readers of other processes may still be there.
     resting: Vec<Chunk>,
     resting_bytes: u64,
+    /// Out of use, while another space has borrowed them.
+    lent: Vec<Chunk>,
 }
 
 impl State {
     fn new(free: Free) -> Self {
         let (returning, gathered, resting) = (Vec::new(), Vec::new(), Vec::new());
-        Self { free, returning, gathered, resting, resting_bytes: 0 }
+        Self { free, returning, gathered, resting, resting_bytes: 0, lent: Vec::new() }
     }
 }
 
@@ -210,8 +217,11 @@ impl Memory {
         let (spilled, used): (Vec<_>, Vec<_>) =
             used.into_iter().partition(|(start, _)| is_spilled(*start));
         let bytes = used.iter().map(|(_, bytes)| bytes).sum();
-        self.state().free = Free::around(used, self.opened())?;
         self.used.store(bytes, Ordering::Relaxed);
+        let mut state = self.state();
+        state.free = Free::around(used, self.opened())?;
+        self.adopt_lent(&mut state);
+        drop(state);
         self.adopt_spilled(spilled)
     }
 
@@ -241,41 +251,8 @@ impl Memory {
             collapsed,
             prepared: AtomicU64::new(0),
             spill: Spill::new(),
+            borrowed: None,
         }
-    }
-
-    /// Makes live memory in a new file of this name, with at most this many addresses.
-    ///
-    /// # Errors
-    /// `LimitExceeded` without room or addresses; `Unsupported` on a file system that cannot hold
-    /// it; `Unavailable`.
-    pub(crate) fn create_live(path: &Path, most: u64) -> Result<Arc<Self>> {
-        let (file, reserved) = live::create(path, most)?;
-        let memory = Self::of_file(file, reserved, true)?;
-        memory.words().opened.store(BLOCK_BYTES, Ordering::Release);
-        Ok(Arc::new(memory))
-    }
-
-    /// Maps the live memory of this name, to read it or to go on writing it. Which chunks are in
-    /// use a writer hears from [`Memory::adopt`].
-    ///
-    /// # Errors
-    /// `NotFound` for a name that is gone; `LimitExceeded` without addresses; `Corrupt` for what is
-    /// no live memory; `Unavailable`.
-    pub(crate) fn open_live(path: &Path, is_written: bool) -> Result<Arc<Self>> {
-        let (file, reserved) = live::open(path, is_written)?;
-        Self::of_file(file, reserved, is_written).map(Arc::new)
-    }
-
-    fn of_file(file: File, reserved: u64, is_written: bool) -> Result<Self> {
-        let base = reserve_addresses(live::mapped_bytes(reserved))?;
-        // SAFETY: the addresses were just reserved, for exactly this.
-        let file = unsafe { LiveFile::map(file, base, reserved, is_written) };
-        let file = file.inspect_err(|_| {
-            // SAFETY: reserved above, and used by nobody.
-            let _refused = unsafe { unmap(base, live::mapped_bytes(reserved)) };
-        })?;
-        Ok(Self::over(base, reserved, file.words(), Backing::Live(file)))
     }
 
     /// The space's words.
@@ -370,8 +347,18 @@ impl Memory {
         let end = address.checked_add(bytes).filter(|end| *end <= self.opened());
         match end.filter(|_| address >= BLOCK_BYTES) {
             Some(_) => Ok(()),
-            None => Err(Error::corrupt("an address outside of the live copy")),
+            None => self.prove_borrowed(address, bytes),
         }
+    }
+
+    #[cold]
+    fn prove_borrowed(&self, address: u64, bytes: u64) -> Result<()> {
+        let inside = self.borrowed.as_ref().is_some_and(|borrowed| {
+            let end = address.checked_add(bytes);
+            address >= borrowed.at + BLOCK_BYTES && end.is_some_and(|end| end <= borrowed.end())
+        });
+        let outside = || Error::corrupt("an address outside of the live copy");
+        inside.then_some(()).ok_or_else(outside)
     }
 
     /// Refuses addresses that are not opened: those that an earlier writer has written down.
@@ -609,6 +596,7 @@ impl Memory {
         if is_spilled(chunk.address) {
             return self.put_back_spilled(chunk);
         }
+        let Some(chunk) = self.keep_lent(state, chunk) else { return };
         self.used.fetch_sub(chunk.bytes(), Ordering::Relaxed);
         if let Some(budget) = self.budget.get() {
             budget.give_back(chunk.bytes());
@@ -634,8 +622,9 @@ impl Memory {
 
     #[inline]
     fn pointer(&self, address: u64) -> *mut u8 {
-        debug_assert!(address <= self.reserved, "{address} lies outside the index's memory");
-        // SAFETY: addresses lie inside the reserved range.
+        let end = self.borrowed.as_ref().map_or(self.reserved, Borrowed::end);
+        debug_assert!(address <= end, "{address} lies outside the index's memory");
+        // SAFETY: addresses lie inside the reserved range, or in what is borrowed behind it.
         unsafe { self.base.as_ptr().add(address as usize) }
     }
 
@@ -747,7 +736,10 @@ impl Drop for Memory {
         self.take_left(&mut Vec::new());
         poison::allow(self.base.as_ptr(), self.opened());
         let bytes = match &self.backing {
-            Backing::Live(_) => live::mapped_bytes(self.reserved),
+            Backing::Live(_) => {
+                let own = live::mapped_bytes(self.reserved);
+                self.borrowed.as_ref().map_or(own, Borrowed::end)
+            }
             Backing::Private | Backing::Image(_) => {
                 // SAFETY: the words were leaked when this memory was reserved, and nobody has them.
                 drop(unsafe { Box::from_raw(self.words.as_ptr()) });

@@ -71,6 +71,20 @@ impl<'v> Reached<'v> {
     pub(crate) fn new(version: SchemaVersion, schemas: &'v SchemaSet) -> Self {
         Self { version, schema: schemas.get(version).map(|schema| &**schema) }
     }
+
+    /// As [`Reached::new`]; where another process has brought a partition to a definition that is
+    /// not known here yet, as the newest one before it: as if it had been asked a moment earlier.
+    #[inline(always)]
+    pub(crate) fn as_known(version: SchemaVersion, schemas: &'v SchemaSet) -> Self {
+        let reached = Self::new(version, schemas);
+        match reached.schema {
+            None if version > SchemaVersion(0) => {
+                let newest = schemas.newest();
+                Self { version: newest.definition.version, schema: Some(newest) }
+            }
+            _ => reached,
+        }
+    }
 }
 
 /// One document at one version, as it was found: whatever is read of it belongs together.

@@ -39,6 +39,7 @@
 //! Each step takes its chunks before it changes anything, and gives them back when it cannot get
 //! all of them. So a write that fails leaves the document as it was, and the table whole.
 
+mod borrowing;
 mod copied;
 mod directory;
 mod entry;
@@ -66,6 +67,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
 
+pub(crate) use borrowing::{Borrowing, Document};
 pub(crate) use copied::{Reused, keys_copied_from};
 pub(crate) use directory::Root;
 use directory::{DEPTH_MAX, ENTRY_BYTES};

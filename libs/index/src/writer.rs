@@ -8,16 +8,16 @@ use std::borrow::Cow;
 use std::sync::{Arc, PoisonError};
 
 use forebay_core::fold::{Applied, Documents, PartitionState};
-use forebay_core::id::PartitionId;
+use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::row::{Row, row_schema_version};
 use forebay_core::{Error, ErrorCode, Result};
 
 use crate::budget::Budget;
-use crate::generation::{Generation, Tried};
+use crate::generation::{Generation, Tried, has_most};
 use crate::header::{Following, Held, PartitionPhase, Progress, Published, Words};
 use crate::image::{self, Image, ImageAbout, ImageSink};
 use crate::index::Inner;
-use crate::live::Spaces;
+use crate::live::{Lender, Spaces};
 use crate::memory::Memory;
 use crate::storage::{Partition, SeededHash, Space};
 
@@ -262,7 +262,9 @@ impl PartitionWriter {
         let reserved = writer.live.space.memory.reserved();
         let fresh = match &writer.source {
             Source::Private(addresses) => Generation::private(*addresses, hash)?,
-            Source::Live(spaces) => Generation::within(spaces.create(number, hash, reserved)?),
+            Source::Live(spaces) => {
+                Generation::within(spaces.create(number, hash, reserved, None)?)
+            }
         };
         fresh.space.memory.charge_to(&index.budget);
         writer.rebuilt = Some(fresh);
@@ -281,6 +283,46 @@ impl PartitionWriter {
     /// `Unsupported` for an image of another partition; `Corrupt` for one that cannot be a table,
     /// or is damaged; `LimitExceeded`, `Unavailable`. No generation is under construction then.
     pub fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
+        self.start_of(image, state, None)
+    }
+
+    /// As [`PartitionWriter::start_rebuild_of`], of a partition of which another version has a live
+    /// copy in the same directory. Where that has most of the documents alike, byte by byte, its
+    /// records are used in place of copies, and stay as they are in its memory until this
+    /// generation goes, or [stands alone](PartitionWriter::stand_alone).
+    ///
+    /// # Errors
+    /// As [`PartitionWriter::start_rebuild_of`].
+    pub fn start_rebuild_beside(
+        &mut self,
+        image: &Image,
+        state: &PartitionState,
+        beside: StoreId,
+    ) -> Result<()> {
+        let lender = self.lender(image, beside);
+        if let Some(lender) = &lender {
+            match self.start_of(image, state, Some(lender)) {
+                // The lender may have ended, or its directory may have no second names.
+                Err(error) if error.code() != ErrorCode::Corrupt => {}
+                started => return started,
+            }
+        }
+        self.start_of(image, state, None)
+    }
+
+    /// The live copy of another version of this partition, if most of an image is there alike.
+    fn lender(&self, image: &Image, beside: StoreId) -> Option<Lender> {
+        let directory = self.index.live.as_ref()?;
+        let lender = Lender::open(directory, beside, self.id).ok()?;
+        has_most(&lender.space, image).ok()?.then_some(lender)
+    }
+
+    fn start_of(
+        &mut self,
+        image: &Image,
+        state: &PartitionState,
+        lender: Option<&Lender>,
+    ) -> Result<()> {
         let at = self.partition_ref().at;
         let partitions = self.index.schemas.newest().definition.partitions;
         image.about().check_is_of(at, partitions)?;
@@ -293,15 +335,49 @@ impl PartitionWriter {
                 Generation::of_image(image, *addresses, index.spill_place())
             }
             Source::Live(spaces) => {
-                let space = spaces.create(number, hash, reserved)?;
+                let space = spaces.create(number, hash, reserved, lender)?;
                 let number = space.generation;
-                Generation::of_image_copied(image, space, state, index)
-                    .inspect_err(|_| spaces.remove(number))
+                let made = match lender {
+                    Some(lender) => {
+                        Generation::of_image_beside(image, &lender.space, space, state, index)
+                    }
+                    None => Generation::of_image_copied(image, space, state, index),
+                };
+                made.inspect_err(|_| spaces.remove(number))
             }
         };
         let generation = generation.map_err(|error| error.with_partition(at.partition))?;
         generation.space.memory.charge_to(&index.budget);
         writer.rebuilt = Some(generation);
+        Ok(())
+    }
+
+    /// Whether the generation that is written uses records of another version's memory.
+    pub fn is_borrowing(&self) -> bool {
+        self.state().target().space.memory.borrowed().is_some()
+    }
+
+    /// Makes the generation that readers see, which is of this state, one that uses no other
+    /// version's memory; one that does not stays as it is. One under construction is thrown away.
+    /// Costs time and memory in proportion to the documents.
+    ///
+    /// # Errors
+    /// `LimitExceeded`, `Unavailable`, `Corrupt`; readers see the one that they saw before.
+    pub fn stand_alone(&mut self, state: &PartitionState) -> Result<()> {
+        let (index, _, writer) = self.split();
+        writer.abandon();
+        let Source::Live(spaces) = &writer.source else { return Ok(()) };
+        let live = &writer.live;
+        if live.space.memory.borrowed().is_none() {
+            return Ok(());
+        }
+        let (hash, number) = (live.space.hash, live.space.generation);
+        let space = spaces.create(number, hash, live.space.memory.reserved(), None)?;
+        let number = space.generation;
+        space.memory.charge_to(&index.budget);
+        let alone = live.alone(space, state, index).inspect_err(|_| spaces.remove(number))?;
+        writer.rebuilt = Some(alone);
+        self.publish_rebuild();
         Ok(())
     }
 
@@ -396,9 +472,14 @@ impl PartitionWriter {
     /// proportion to the documents, and nothing else can be applied meanwhile; readers go on.
     ///
     /// # Errors
+    /// `Unsupported` for one that uses another version's memory: an image has all that it names.
     /// Those of the sink; `LimitExceeded` for what is too large for an image; `Corrupt` when this
     /// generation is of an image itself that was found damaged.
     pub fn write_image(&self, state: Vec<u8>, sink: &mut dyn ImageSink) -> Result<u64> {
+        if self.is_borrowing() {
+            let message = "a copy that uses another version's memory has no image of its own";
+            return Err(Error::unsupported(message));
+        }
         let Generation { space, table, progress, held, .. } = self.state().target();
         let partitions = self.index.schemas.newest().definition.partitions;
         let partition = self.partition_ref().at;

@@ -119,8 +119,10 @@ impl Follower {
     fn show(&self) -> Result<()> {
         let status = self.index.status(self.partition.at.partition)?;
         let version = status.progress.schema_version;
-        if self.index.schemas().get(version).is_none() && version.0 > 0 {
-            self.shared.learn_definitions(version)?;
+        let is_known = version.0 == 0 || self.index.schemas().get(version).is_some();
+        if !is_known && !self.shared.learn_definitions(version)? {
+            // Shown once it can be read: a wait ends with what is shown.
+            return Ok(());
         }
         if let Some(micros) = status.following.clock_error_us {
             self.partition.board.set_clock_error(micros);

@@ -10,7 +10,7 @@
 
 use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, Blocked, PartitionState, Record};
-use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion};
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::key::Key;
 use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
 use forebay_core::{Error, ErrorCode, Result};
@@ -66,6 +66,8 @@ pub(crate) struct Generation {
     shown: Served,
     /// Blocks of its checkpoint that were mended, as last told.
     blocks_mended: u64,
+    /// The version of the documents that readers have until this one takes its place.
+    beside: Option<StoreId>,
 }
 
 /// A record's effect that waits for room.
@@ -94,7 +96,14 @@ impl Generation {
             waiting: None,
             shown: Served::default(),
             blocks_mended: 0,
+            beside: None,
         }
+    }
+
+    /// Says which version of the documents readers have until this one takes its place: most of
+    /// them may be alike.
+    pub(crate) fn set_beside(&mut self, beside: Option<StoreId>) {
+        self.beside = beside;
     }
 
     /// The copy that another reader has kept until now.
@@ -208,7 +217,10 @@ impl Generation {
     /// What a checkpoint holds beside the rows; `None` while there is nothing worth one, or while
     /// the copy is broken or built beside another.
     pub(crate) fn checkpoint_head(&self, clock_error_us: Option<i64>) -> Option<ImageState> {
-        let is_kept = self.is_at_rest() && self.state.log_id.is_some();
+        // One that uses another version's memory has no image of its own; the snapshot that it has
+        // begun with was fetched, and is its checkpoint until it stands alone.
+        let is_whole = self.is_at_rest() && !self.writer.is_borrowing();
+        let is_kept = is_whole && self.state.log_id.is_some();
         let opened = self.opened.filter(|_| is_kept)?;
         let (state, append_time) = (self.state.clone(), self.append_time);
         let opened = Some((opened.start, opened.end));
@@ -246,7 +258,10 @@ impl Generation {
     /// # Errors
     /// Those of [`PartitionWriter::start_rebuild_of`]; the copy is as it was.
     pub(crate) fn begin_with(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
-        self.writer.start_rebuild_of(image, state)
+        match self.beside {
+            Some(beside) => self.writer.start_rebuild_beside(image, state, beside),
+            None => self.writer.start_rebuild_of(image, state),
+        }
     }
 
     /// Lays documents over what it has begun with, of this state.
@@ -276,6 +291,19 @@ impl Generation {
         let sources = state.sources.keys().copied().collect();
         let applied = Applied { clients, sources, ..Applied::default() };
         self.writer.apply(&applied, state)
+    }
+
+    /// Whether it is in service, and uses another version's memory.
+    pub(crate) fn is_borrowing(&self) -> bool {
+        self.is_at_rest() && self.writer.is_borrowing()
+    }
+
+    /// Makes it one that uses no other version's memory.
+    ///
+    /// # Errors
+    /// Those of [`CopyWriter::stand_alone`]; it is as it was.
+    pub(crate) fn stand_alone(&mut self) -> Result<()> {
+        if self.is_at_rest() { self.writer.stand_alone(&self.state) } else { Ok(()) }
     }
 
     /// Gives up what was begun: the copy is empty.

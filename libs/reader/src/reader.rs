@@ -98,7 +98,7 @@ impl Reader {
             }
         };
         let opening = Opening { options, parts, directory };
-        let followed = opening.open(versions, ahead, None).await.map_err(at_store)?;
+        let followed = opening.open(versions, ahead, None, None).await.map_err(at_store)?;
         let reader = Self::over(followed);
         tokio::spawn(change_versions(Arc::downgrade(&reader.handle.versions), opening));
         Ok(reader)
@@ -252,7 +252,7 @@ pub(crate) struct Opening {
 
 impl Opening {
     /// Begins to follow the version of these definitions, in so many bytes of memory, if that is
-    /// told.
+    /// told, beside the one that readers have until then.
     ///
     /// # Errors
     /// Those of [`Reader::open`].
@@ -261,12 +261,13 @@ impl Opening {
         versions: Vec<Arc<SchemaAt>>,
         ahead: Option<Ahead>,
         memory: Option<u64>,
+        beside: Option<StoreId>,
     ) -> Result<Followed> {
         let (mut options, parts) = (self.options.clone(), self.parts.clone());
         options.memory_budget = memory.or(options.memory_budget);
         let (shared, index) = match self.directory.clone() {
             Some(directory) if directory.is_shared() && !options.keep_outcomes => {
-                open_shared(options, parts, versions, directory, ahead).await
+                open_shared(options, parts, versions, directory, ahead, beside).await
             }
             directory => open_alone(options, parts, versions, directory),
         }?;
@@ -307,6 +308,7 @@ async fn open_shared(
     versions: Vec<Arc<SchemaAt>>,
     directory: Arc<CheckpointDirectory>,
     ahead: Option<Ahead>,
+    beside: Option<StoreId>,
 ) -> Result<(Arc<Shared>, Index)> {
     let named = named_by(&versions)?;
     options.partitions.check(named.partitions)?;
@@ -325,7 +327,7 @@ async fn open_shared(
         Err(Error::conflict(message))
     })?;
     let Begun { beginnings, mut kept } = begun;
-    let live = Some((directory.live(), beginnings));
+    let live = Some(SharedCopies { live: directory.live(), beginnings, beside });
     let (shared, index) = share(options, parts, versions, live, budget)?;
     let follower = |partition: &Arc<Partition>| {
         let (at, directory) = (Arc::clone(partition), Arc::clone(&directory));
@@ -440,12 +442,20 @@ pub(crate) fn versions_of(parts: &ReaderParts, store: StoreId) -> Vec<Arc<Schema
     catalog.store(store).into_iter().flat_map(|history| history.versions().cloned()).collect()
 }
 
+/// Copies that other readers of a directory answer from too.
+pub(crate) struct SharedCopies {
+    live: LiveDirectory,
+    beginnings: BTreeMap<PartitionId, Beginning>,
+    /// The version of the documents that readers have until this one takes its place.
+    beside: Option<StoreId>,
+}
+
 /// What the parts of a reader share, and its index, before anything follows a log.
 pub(crate) fn share(
     options: ReaderOptions,
     parts: ReaderParts,
     versions: Vec<Arc<SchemaAt>>,
-    live: Option<(LiveDirectory, BTreeMap<PartitionId, Beginning>)>,
+    copies: Option<SharedCopies>,
     budget: Option<MemoryBudget>,
 ) -> Result<(Arc<Shared>, Index)> {
     let newest = versions.last().ok_or_else(closed)?;
@@ -455,9 +465,11 @@ pub(crate) fn share(
         followed.filter(|partition| options.partitions.follows(*partition)).collect();
     let count = followed.len();
     let (of_index, seed) = (versions.iter().cloned(), parts.entropy.next_u64()?);
-    let index = match live {
-        Some((live, beginnings)) => Index::begin(of_index, beginnings, seed, live)?,
-        None => Index::new(of_index, followed, seed)?,
+    let (index, beside) = match copies {
+        Some(SharedCopies { live, beginnings, beside }) => {
+            (Index::begin(of_index, beginnings, seed, live)?, beside)
+        }
+        None => (Index::new(of_index, followed, seed)?, None),
     };
     if let Some(budget) = budget {
         let bytes = budget.bytes(count);
@@ -467,7 +479,7 @@ pub(crate) fn share(
     }
     spill_to_disk(&index, &options, &parts)?;
     let shared = Shared::over(options, parts, &newest.definition, Arc::new(index.clone()))?;
-    Ok((Arc::new(shared), index))
+    Ok((Arc::new(Shared { beside, ..shared }), index))
 }
 
 /// Says where documents are spilled, also those that a checkpoint holds of a reader that could.

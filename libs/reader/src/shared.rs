@@ -1,6 +1,7 @@
 //! What the tails, the reads and the waits of one reader share.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
@@ -46,6 +47,12 @@ pub(crate) struct Shared {
     pub progressed: Notify,
     /// Turns of those who fetch an image.
     pub fetches: Semaphore,
+    /// The version of the documents that readers have until this one takes its place.
+    pub beside: Option<StoreId>,
+    /// Whether the copies are to use no other version's memory any more.
+    pub stands_alone: AtomicBool,
+    /// The turn of the one that leaves that memory: together they would take twice as much.
+    pub leaving: Mutex<()>,
     pub schema: SchemaChanges,
 }
 
@@ -105,6 +112,9 @@ impl Shared {
             readiness: Mutex::new(Readiness::new(options.ready_age_max)),
             progressed: Notify::new(),
             fetches: Semaphore::new(READER_FETCHES_AT_ONCE),
+            beside: None,
+            stands_alone: AtomicBool::new(false),
+            leaving: Mutex::new(()),
             schema: SchemaChanges::new(),
             options,
             parts,

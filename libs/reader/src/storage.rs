@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use forebay_core::fold::{Applied, Documents, PartitionState};
-use forebay_core::id::{Offset, PartitionId, PartitionRef};
+use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
 use forebay_core::key::Key;
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::state_rows::SkippedRecord;
@@ -73,6 +73,36 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
     fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
         let _ = (image, state);
         Err(Error::unsupported("this copy goes on from no image"))
+    }
+
+    /// As [`CopyWriter::start_rebuild_of`]; of what another version of the documents has alike its
+    /// memory may be used, where that is of the same host.
+    ///
+    /// # Errors
+    /// As [`CopyWriter::start_rebuild_of`].
+    fn start_rebuild_beside(
+        &mut self,
+        image: &Image,
+        state: &PartitionState,
+        beside: StoreId,
+    ) -> Result<()> {
+        let _ = beside;
+        self.start_rebuild_of(image, state)
+    }
+
+    /// Whether it uses another version's memory.
+    fn is_borrowing(&self) -> bool {
+        false
+    }
+
+    /// Makes the copy that readers see, which is of this state, one that uses no other version's
+    /// memory.
+    ///
+    /// # Errors
+    /// Where there is no room for it; it is as it was then.
+    fn stand_alone(&mut self, state: &PartitionState) -> Result<()> {
+        let _ = state;
+        Ok(())
     }
 
     /// Lays documents over a copy that has begun with an image, of this state: none of it counts
@@ -182,6 +212,23 @@ impl CopyWriter for PartitionWriter {
 
     fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
         self.start_rebuild_of(image, state)
+    }
+
+    fn start_rebuild_beside(
+        &mut self,
+        image: &Image,
+        state: &PartitionState,
+        beside: StoreId,
+    ) -> Result<()> {
+        self.start_rebuild_beside(image, state, beside)
+    }
+
+    fn is_borrowing(&self) -> bool {
+        self.is_borrowing()
+    }
+
+    fn stand_alone(&mut self, state: &PartitionState) -> Result<()> {
+        self.stand_alone(state)
     }
 
     fn abandon_rebuild(&mut self) -> Result<()> {

@@ -14,6 +14,7 @@ use std::panic::AssertUnwindSafe;
 use std::path::Path;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use forebay_core::backoff::Backoff;
@@ -119,9 +120,10 @@ impl Tail {
         shared: Arc<Shared>,
         partition: Arc<Partition>,
         checkpoints: Option<Checkpoints>,
-        following: Generation,
+        mut following: Generation,
         running: Running,
     ) -> Self {
+        following.set_beside(shared.beside);
         Self {
             shared,
             partition,
@@ -191,6 +193,7 @@ impl Tail {
             // What reads of many keys find, and scans, they ask nobody about.
             self.following.writer().check_sound().map_err(Pause::Rebuild)?;
             self.note_mended();
+            self.stand_alone();
             let (shared, partition) = (Arc::clone(&self.shared), Arc::clone(&self.partition));
             let wait_max = Duration::from_millis(READER_READ_WAIT_MS);
             let from = self.following.state().offset_applied;
@@ -244,6 +247,23 @@ impl Tail {
                     move || while closing.check().is_ok() && upkeep.run() {},
                 )
             });
+        }
+    }
+
+    /// Makes the copy one that uses no other version's memory, where that is wanted, and no other
+    /// partition's is at it: what is there by then is copied, and nothing applied meanwhile.
+    fn stand_alone(&mut self) {
+        if !self.shared.stands_alone.load(Ordering::Relaxed) || !self.following.is_borrowing() {
+            return;
+        }
+        let shared = Arc::clone(&self.shared);
+        let Some(_turn) = shared.leaving.try_lock() else { return };
+        match in_place(|| self.following.stand_alone()) {
+            Ok(()) => {
+                let (at, name) = (self.partition.at, &shared.name);
+                tracing::info!(store = %name, partition = %at.partition, "has memory of its own");
+            }
+            Err(error) => self.note_trouble(error),
         }
     }
 

@@ -5,13 +5,15 @@
 //! come as far as those that it answers from: with one store, so that all partitions change at the
 //! same moment, and a call that has begun ends with what it began with.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
+use forebay_core::clock::Timestamp;
 use forebay_core::id::StoreId;
-use forebay_core::limits::{READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS};
-use forebay_core::versions::StoreVersions;
+use forebay_core::limits::{READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_LEAVE_WAIT_MS};
+use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
 use forebay_index::Index;
 use parking_lot::Mutex;
@@ -46,6 +48,10 @@ pub(crate) struct Versions {
     others: Mutex<Others>,
     /// Bytes of memory that they may take together.
     memory: Option<u64>,
+    /// Since when another one waits until the one that is answered from has memory of its own.
+    waiting: Mutex<Option<Timestamp>>,
+    /// How many of those that are gone are still to be removed.
+    leftovers: Arc<AtomicUsize>,
 }
 
 #[derive(Default)]
@@ -57,7 +63,9 @@ struct Others {
 impl Versions {
     pub(crate) fn of(first: Followed) -> Self {
         let memory = first.index.memory().limit;
-        Self { now: ArcSwap::from_pointee(first), others: Mutex::default(), memory }
+        let now = ArcSwap::from_pointee(first);
+        let (waiting, leftovers) = (Mutex::default(), Arc::default());
+        Self { now, others: Mutex::default(), memory, waiting, leftovers }
     }
 
     /// The one that is answered from.
@@ -114,6 +122,18 @@ impl Versions {
         Ok(())
     }
 
+    /// Whether the one that is answered from is about to have memory of its own, of which another
+    /// one may then use what both have. For want of room that may never come.
+    fn waits_to_stand_alone(&self, now: Timestamp) -> bool {
+        let mut waiting = self.waiting.lock();
+        if !self.now().index.is_borrowing() {
+            *waiting = None;
+            return false;
+        }
+        let since = *waiting.get_or_insert(now);
+        now.micros_since(since).unsigned_abs() < READER_LEAVE_WAIT_MS * 1_000
+    }
+
     /// Answers from another one from now on.
     fn change_to(&self, next: &Arc<Followed>) {
         let mut others = self.others.lock();
@@ -124,21 +144,23 @@ impl Versions {
         others.followed.push(before);
     }
 
-    /// Follows those no more that the store has no longer.
-    fn let_go(&self, versions: &StoreVersions) {
+    /// Follows those no more that are not to be kept; answers which those are. With the last older
+    /// one the memory goes that the one which is answered from may have of it.
+    fn let_go(&self, is_kept: impl Fn(StoreId) -> bool) -> Vec<Arc<Followed>> {
         let mut others = self.others.lock();
-        others.followed.retain(|followed| {
-            let is_kept = versions.kept_as(followed.shared.store).is_some();
-            if !is_kept {
-                followed.shared.closing.close();
-            }
-            is_kept
-        });
+        let is_gone = |followed: &mut Arc<Followed>| !is_kept(followed.shared.store);
+        let gone: Vec<_> = others.followed.extract_if(.., is_gone).collect();
+        gone.iter().for_each(|followed| followed.shared.closing.close());
+        let lends = |shared: &Shared| self.now().shared.beside == Some(shared.store);
+        if !others.followed.iter().any(|followed| lends(&followed.shared)) {
+            self.now().shared.stands_alone.store(true, Ordering::Relaxed);
+        }
         if others.followed.is_empty()
             && let Some(memory) = self.memory
         {
             self.now().index.limit_memory(memory);
         }
+        gone
     }
 }
 
@@ -176,19 +198,63 @@ pub(crate) async fn change_versions(versions: Weak<Versions>, opening: Opening) 
     }
 }
 
+/// A version that is gone and still to be removed.
+struct Leftover(Arc<AtomicUsize>);
+
+impl Drop for Leftover {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// Removes what is kept of versions that are followed no more, once what follows them has ended.
+fn forget(versions: &Versions, opening: &Opening, gone: Vec<Arc<Followed>>) {
+    let Some(directory) = &opening.directory else { return };
+    for followed in gone {
+        let (directory, leftovers) = (Arc::clone(directory), Arc::clone(&versions.leftovers));
+        leftovers.fetch_add(1, Ordering::Relaxed);
+        tokio::spawn(async move {
+            let _leftover = Leftover(leftovers);
+            let wait_max = Duration::from_millis(READER_LEAVE_WAIT_MS);
+            if let Err(error) = followed.shared.shut_down(wait_max).await {
+                tracing::debug!(%error, "a version's copies stay until they are looked for");
+                return;
+            }
+            let forget = move || {
+                followed.shared.followed().for_each(|partition| directory.forget(partition.at));
+            };
+            drop(tokio::task::spawn_blocking(forget).await);
+        });
+    }
+}
+
 /// One look at the definition; answers whether there is nothing to wait for.
 async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result<bool> {
     let catalog = opening.parts.catalog.catalog();
     let newest = catalog.store(home).and_then(|history| history.newest());
     let Some(wanted) = newest.map(|schema| &schema.definition.versions) else { return Ok(true) };
-    versions.let_go(wanted);
     let live = wanted.live();
     // The live one, and what was pushed since and may be live soon.
-    for version in wanted.all().iter().filter(|version| version.number >= live.number) {
+    let is_wanted = |version: &&StoreVersion| version.number >= live.number;
+    let mut missing = wanted.all().iter().filter(is_wanted);
+    let is_newer = missing.any(|version| versions.get(version.kept_as).is_none());
+    // Until there is another one, those from before too.
+    let is_kept = |store: StoreId| {
+        let version = wanted.all().iter().find(|version| version.kept_as == store);
+        version.is_some_and(|version| !is_newer || is_wanted(&version))
+    };
+    forget(versions, opening, versions.let_go(is_kept));
+    // One of those may be wanted again, by a roll-back.
+    let is_clean = versions.leftovers.load(Ordering::Relaxed) == 0;
+    if !is_clean || is_newer && versions.waits_to_stand_alone(opening.parts.clock.now()) {
+        return Ok(false);
+    }
+    for version in wanted.all().iter().filter(is_wanted) {
         if versions.get(version.kept_as).is_none() {
             let definitions = versions_of(&opening.parts, version.kept_as);
             let left = versions.memory_left();
-            versions.add(opening.open(definitions, None, left).await?)?;
+            let beside = Some(versions.now().shared.store);
+            versions.add(opening.open(definitions, None, left, beside).await?)?;
         }
     }
     let before = versions.now.load_full();
@@ -208,6 +274,6 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
         drop(tokio::task::spawn_blocking(move || directory.note_store(&name, named)));
     }
     // The one before may be no longer kept.
-    versions.let_go(wanted);
+    forget(versions, opening, versions.let_go(is_kept));
     Ok(true)
 }

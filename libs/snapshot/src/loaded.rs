@@ -36,21 +36,23 @@ pub struct LoadedPartition {
 }
 
 impl LoadedPartition {
-    /// Without documents yet: of a store of this definition, in at most so many bytes of memory.
+    /// Without documents yet, in at most so many bytes of memory: of a store of these definitions,
+    /// ascending, the first of which the rows are made by.
     ///
     /// # Errors
-    /// Those of [`ImageBuilder::new`].
+    /// Those of [`ImageBuilder::new`]; `NotFound` without a definition.
     pub fn new(
-        definition: &Definition,
+        definitions: &[Definition],
         base: LoadBase,
         seed: u64,
         memory_bytes: u64,
     ) -> Result<Self> {
+        let none = || Error::not_found("the store has no definition");
+        let definition = definitions.first().ok_or_else(none)?;
         let (partitions, at) = (definition.partitions, base.state.state.partition);
         let schema = SchemaAt { definition: definition.clone(), layout: Layout::of(definition) };
         let schemas = SchemaSet::new([Arc::new(schema)])?;
-        let only = std::slice::from_ref(definition);
-        let builder = ImageBuilder::new(only, at, partitions, seed, memory_bytes)?;
+        let builder = ImageBuilder::new(definitions, at, partitions, seed, memory_bytes)?;
         let state = PartitionState {
             log_id: base.state.state.log_id,
             partition_time: base.state.state.partition_time,
@@ -168,7 +170,8 @@ mod tests {
     fn entries_without_a_log_become_an_image() {
         let definition = definition();
         let base = log().begins(&definition, Timestamp::from_micros(1_000));
-        let mut loaded = LoadedPartition::new(&definition, base, 3, 64 * MIB).unwrap();
+        let mut loaded =
+            LoadedPartition::new(std::slice::from_ref(&definition), base, 3, 64 * MIB).unwrap();
         for first in (0..ROWS).step_by(512) {
             let changes = (first..first + 512).map(|number| put(number, number + 1)).collect();
             let outcomes = loaded.add(entry(changes, &definition)).unwrap();
@@ -203,7 +206,8 @@ mod tests {
     fn documents_that_have_no_room_are_refused() {
         let definition = definition();
         let base = log().begins(&definition, Timestamp::from_micros(1_000));
-        let mut loaded = LoadedPartition::new(&definition, base, 3, 8 * MIB).unwrap();
+        let mut loaded =
+            LoadedPartition::new(std::slice::from_ref(&definition), base, 3, 8 * MIB).unwrap();
         let refused = (0..ROWS).step_by(512).find_map(|first| {
             let changes = (first..first + 512).map(|number| put(number, number + 1)).collect();
             loaded.add(entry(changes, &definition)).err()

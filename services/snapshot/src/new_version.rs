@@ -64,9 +64,30 @@ pub(crate) enum VersionBegun {
 }
 
 impl NewVersion<'_> {
-    /// The store's definition, as the version has it.
-    pub(crate) fn own_definition(&self) -> Definition {
-        Definition { store: self.kept_as, ..self.definition.clone() }
+    /// The definitions that it is made with, as the version has them: the one that its rows are
+    /// made by, and the newest.
+    pub(crate) fn definitions(&self) -> Vec<Definition> {
+        let newest = Definition { store: self.kept_as, ..self.definition.clone() };
+        let mut definitions = vec![self.definition_of_rows(), newest];
+        definitions.dedup();
+        definitions
+    }
+
+    /// The oldest definition that says the same of documents as the newest, as the version has it:
+    /// a row that is made by it is that of an unchanged document byte by byte, and readers need it
+    /// once. Each push adds definitions, which say nothing else of documents.
+    fn definition_of_rows(&self) -> Definition {
+        let alike = |it: &Definition| Definition {
+            version: self.definition.version,
+            versions: self.definition.versions.clone(),
+            ..it.clone()
+        };
+        let catalog = self.parts.catalog.catalog();
+        let history = catalog.store(self.definition.store);
+        let all = history.into_iter().flat_map(|history| history.versions());
+        let alike = all.map(|at| &at.definition).find(|it| alike(it) == self.definition);
+        let oldest = alike.unwrap_or(&self.definition);
+        Definition { store: self.kept_as, ..oldest.clone() }
     }
 
     fn at(&self, partition: PartitionId) -> PartitionRef {
@@ -134,7 +155,7 @@ impl NewVersion<'_> {
 
     /// Makes an image the snapshot that a partition of the version begins with.
     pub(crate) async fn publish(&self, builder: ImageBuilder, state: &ImageState) -> Result<Made> {
-        let (store, definitions) = (&self.definition.name, vec![self.own_definition()]);
+        let (store, definitions) = (&self.definition.name, self.definitions());
         let manifest = publish_first(self.parts, builder, state, store, definitions).await?;
         Ok(Made::of(&manifest))
     }

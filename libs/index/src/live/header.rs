@@ -22,7 +22,7 @@ const HEADER_BYTES: usize = 4_096;
 const ABOUT_AT: usize = 2_048;
 const MAGIC: [u8; 8] = *b"FBLIVE\0\0";
 /// Format of headers and spaces.
-const VERSION: u32 = 3;
+const VERSION: u32 = 4;
 /// Bytes of the longest name of a memory directory or a header.
 pub(super) const NAME_BYTES_MAX: usize = 1_024;
 

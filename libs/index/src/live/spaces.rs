@@ -16,7 +16,7 @@ use super::header::{About, HeaderFile, NAME_BYTES_MAX, boot_id};
 use super::takeover::begin_anew;
 use super::{LiveDirectory, refused};
 use crate::header::{Published, Status};
-use crate::memory::{Memory, SPACE_ABOUT_AT, SpillPlace};
+use crate::memory::{BORROWED, Memory, SPACE_ABOUT_AT, SpillPlace};
 use crate::storage::{SeededHash, Space};
 use crate::table::FIRST_SERIAL;
 
@@ -58,6 +58,12 @@ impl Spaces {
         self.memory_dir.as_ref().filter(|_| !is_beside).unwrap_or(dir).join(name)
     }
 
+    /// What a space's own name for what it has borrowed may be: beside the lender's.
+    fn borrowed(&self, generation: u64) -> Vec<PathBuf> {
+        let name = format!("{}-{}{BORROWED}", self.name, generation >> 1);
+        self.memory_dir.iter().chain([&self.dir]).map(|dir| dir.join(&name)).collect()
+    }
+
     /// What a space says of the header that leads to it.
     fn about(&self) -> &[u8] {
         let name = self.header.to_str().unwrap_or("").as_bytes();
@@ -70,15 +76,17 @@ impl Spaces {
         SpillPlace::Named(path, self.about().to_vec())
     }
 
-    /// Makes an empty space with the number behind this one, with at most so many addresses.
+    /// Makes an empty space with the number behind this one, with at most so many addresses, and
+    /// with all that a lender has.
     ///
     /// # Errors
-    /// Those of [`Memory::create_live`].
+    /// Those of [`Memory::create_live`]; `NotFound` where the lender is gone.
     pub(crate) fn create(
         &self,
         behind: u64,
         hash: SeededHash,
         addresses: u64,
+        lender: Option<&Lender>,
     ) -> Result<Arc<Space>> {
         let number = (behind >> 1) + 1;
         let has_room = |dir: &PathBuf| {
@@ -87,20 +95,36 @@ impl Spaces {
         };
         let in_memory = !self.is_memory_full && self.memory_dir.as_ref().is_some_and(has_room);
         if in_memory {
-            match self.create_as(number << 1, hash, addresses) {
+            match self.create_as(number << 1, hash, addresses, lender) {
                 Err(error) if error.code() == ErrorCode::LimitExceeded => {}
                 made => return made,
             }
         }
-        self.create_as(number << 1 | 1, hash, addresses)
+        self.create_as(number << 1 | 1, hash, addresses, lender)
     }
 
-    fn create_as(&self, generation: u64, hash: SeededHash, addresses: u64) -> Result<Arc<Space>> {
+    fn create_as(
+        &self,
+        generation: u64,
+        hash: SeededHash,
+        addresses: u64,
+        lender: Option<&Lender>,
+    ) -> Result<Arc<Space>> {
         let path = self.path(generation);
         // Left by a holder that was killed before anybody could come to it.
         self.remove(generation);
-        let made = Memory::create_live(&path, addresses);
-        let memory = made.inspect_err(|_| drop(std::fs::remove_file(&path)))?;
+        let made = match lender {
+            None => Memory::create_live(&path, addresses),
+            Some(lender) => {
+                let beside = lender.path.parent();
+                let mut names = self.borrowed(generation).into_iter();
+                let name = names.find(|name| name.parent() == beside).ok_or_else(|| {
+                    Error::unsupported("nothing is borrowed of another reader's directory")
+                })?;
+                Memory::create_borrowing(&path, addresses, &name, |name| lender.lend(name))
+            }
+        };
+        let memory = made.inspect_err(|_| self.remove(generation))?;
         memory.note_about(self.about());
         memory.spill_to(self.spill(generation));
         let words = memory.words();
@@ -122,7 +146,8 @@ impl Spaces {
     /// # Errors
     /// Those of [`Memory::open_live`].
     pub(crate) fn open(&self, generation: u64, is_written: bool) -> Result<Arc<Space>> {
-        let memory = Memory::open_live(&self.path(generation), is_written)?;
+        let borrowed = self.borrowed(generation);
+        let memory = Memory::open_live(&self.path(generation), is_written, &borrowed)?;
         memory.spill_to(self.spill(generation));
         let hash = SeededHash::of_seed(memory.words().hash_seed.load(Ordering::Acquire));
         Ok(Arc::new(Space { memory, hash, generation }))
@@ -132,9 +157,46 @@ impl Spaces {
     pub(crate) fn remove(&self, generation: u64) {
         // What stays goes when the next holder sweeps.
         drop(std::fs::remove_file(self.path(generation)));
+        for borrowed in self.borrowed(generation) {
+            drop(std::fs::remove_file(borrowed));
+        }
         if let SpillPlace::Named(spill, _) = self.spill(generation) {
             drop(std::fs::remove_file(spill));
         }
+    }
+}
+
+/// A space of another version of the same partition, of which a new one borrows what both have.
+#[derive(Debug)]
+pub(crate) struct Lender {
+    /// As its readers have it.
+    pub(crate) space: Arc<Space>,
+    path: PathBuf,
+    /// What its own name for what it has borrowed itself may be.
+    borrowed: Vec<PathBuf>,
+}
+
+impl Lender {
+    /// The space that is live now of a partition.
+    ///
+    /// # Errors
+    /// `NotFound` without a live copy; those of [`Attach::space`].
+    pub(crate) fn open(at: &LiveDirectory, store: StoreId, partition: PartitionId) -> Result<Self> {
+        let (_, space, attach) = Attach::open(at, store, partition)?;
+        let path = attach.spaces.path(space.generation);
+        let borrowed = attach.spaces.borrowed(space.generation);
+        Ok(Self { space, path, borrowed })
+    }
+
+    /// Gives its file one more name, and lends all that it has; answers how many bytes.
+    fn lend(&self, name: &Path) -> Result<u64> {
+        let gone = || Error::not_found("what was to be borrowed is gone");
+        std::fs::hard_link(&self.path, name).map_err(|error| match error.kind() {
+            std::io::ErrorKind::NotFound => gone(),
+            _ => refused("link", &self.path, &error),
+        })?;
+        // Its words are written, nothing else.
+        Ok(Memory::open_live(name, true, &self.borrowed)?.lend())
     }
 }
 
@@ -211,7 +273,7 @@ pub(crate) fn make(
     let memory_dir = at.memory_dir.clone();
     let about = About { boot: boot_id(), token: xxh3_64(&salt), memory_dir };
     let spaces = Spaces::new(at, &about, store, partition);
-    let space = spaces.create(0, hash, addresses)?;
+    let space = spaces.create(0, hash, addresses, None)?;
     let aside = path.with_extension("new");
     let header = HeaderFile::create(&aside, about)?;
     let words = header.words();
@@ -259,7 +321,7 @@ pub(super) fn sweep(at: &LiveDirectory) {
             let modified = name.metadata().and_then(|at| at.modified());
             // One that was just made may not have its header yet.
             let is_old = modified.is_ok_and(|at| at + ORPHAN_AGE_MIN < now);
-            if is_space && is_own && is_old && !is_led_to(&name.path()) {
+            if is_space && is_own && is_old && !is_in_use(at, &name.path()) {
                 drop(std::fs::remove_file(name.path()));
             }
         }
@@ -272,6 +334,18 @@ fn time_in(dir: &Path) -> std::io::Result<SystemTime> {
     let modified = File::create(&path).and_then(|file| file.metadata()?.modified());
     std::fs::remove_file(&path)?;
     modified
+}
+
+/// Whether a file is of use: a space, or the name that one has for what it borrowed.
+fn is_in_use(at: &LiveDirectory, path: &Path) -> bool {
+    let name = path.file_name().and_then(|name| name.to_str()).unwrap_or("");
+    match name.strip_suffix(BORROWED) {
+        Some(borrower) => {
+            let mut dirs = at.memory_dir.iter().chain([&at.dir]);
+            dirs.any(|dir| dir.join(borrower).exists())
+        }
+        None => is_led_to(path),
+    }
 }
 
 /// Whether the header that a space belongs to is there, and is of the same token.

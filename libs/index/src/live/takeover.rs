@@ -70,7 +70,7 @@ pub(super) fn begin_anew(
     addresses: u64,
 ) -> Result<Generation> {
     let before = published.load_generation();
-    let live = Generation::within(spaces.create(before, hash, addresses)?);
+    let live = Generation::within(spaces.create(before, hash, addresses, None)?);
     published.store_phase_release(PartitionPhase::Bootstrapping);
     let turn = published.prepare(&live.status());
     published.store_generation(live.space.generation);

@@ -107,6 +107,22 @@ impl Free {
         None
     }
 
+    /// Takes all that begins below an address.
+    pub(super) fn take_below(&mut self, end: u64) -> Vec<Chunk> {
+        let mut taken = Vec::new();
+        for (order, free) in (0..).zip(&mut self.by_order) {
+            let above = free.split_off(&end);
+            let below = std::mem::replace(free, above);
+            taken.extend(below.into_iter().map(|address| Chunk { address, order }));
+        }
+        let warm = std::mem::take(&mut self.warm).into_iter();
+        let (below, above) = warm.partition(|address| *address < end);
+        let below: Vec<u64> = below;
+        self.warm = above;
+        taken.extend(below.into_iter().map(|address| Chunk { address, order: BLOCK_ORDER }));
+        taken
+    }
+
     /// Keeps a free block with its pages, if there is room for it; else hands it back.
     pub(super) fn keep_warm(&mut self, block: Chunk) -> Option<Chunk> {
         if block.order > BLOCK_ORDER || self.warm.len() >= WARM_BLOCKS_MAX {

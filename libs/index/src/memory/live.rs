@@ -17,7 +17,9 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay_core::{Error, Result};
-use rustix::fs::{FallocateFlags, OFlags, StatFs, fallocate, fstatfs, fstatvfs};
+use rustix::fs::{
+    FallocateFlags, FlockOperation, OFlags, StatFs, fallocate, flock, fstatfs, fstatvfs,
+};
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::process::{Resource, getrlimit};
 
@@ -160,6 +162,18 @@ impl LiveFile {
         failed == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
     }
 
+    /// Whether somebody reads what it has lent: its file has another name, or is locked.
+    pub(super) fn is_lent(&self) -> bool {
+        // Of its own names it has one, or none once another space has taken its place.
+        let has_other_name = self.file.metadata().map_or(true, |at| at.nlink() > 1);
+        if has_other_name || flock(&self.file, FlockOperation::NonBlockingLockExclusive).is_err() {
+            return true;
+        }
+        // What is not unlocked here ends with the file.
+        let _refused = flock(&self.file, FlockOperation::Unlock);
+        false
+    }
+
     pub(super) fn is_written(&self) -> bool {
         self.is_written
     }
@@ -244,6 +258,25 @@ impl LiveFile {
         }
         found
     }
+}
+
+/// Maps the borrowed part of another space's file, to be read.
+///
+/// # Safety
+/// As many bytes are reserved from `base` on, and nobody uses them.
+pub(super) unsafe fn map_borrowed(file: &File, base: NonNull<u8>, bytes: u64) -> Result<()> {
+    let flags = MapFlags::SHARED | MapFlags::FIXED | MapFlags::NORESERVE;
+    let (start, bytes) = (base.as_ptr().cast(), bytes as usize);
+    // SAFETY: the range is the caller's and unused.
+    let mapped = unsafe { mmap(start, bytes, ProtFlags::READ, flags, file, 0) };
+    mapped.map_err(|error| {
+        Error::unavailable(format!(
+            "what a live copy has borrowed cannot be mapped: {error}; use another directory"
+        ))
+    })?;
+    // SAFETY: our own mapping; a core dump leaves it out, and it is read as before.
+    let _refused = unsafe { madvise(start, bytes, Advice::LinuxDontDump) };
+    Ok(())
 }
 
 /// Whether a file system is one of memory.

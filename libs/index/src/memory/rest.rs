@@ -15,6 +15,7 @@ impl Memory {
     /// A chunk where none that is free will do: of what rests, once that is much, else a fresh one;
     /// without room for that, of whatever can be had.
     pub(super) fn allocate_anew(&self, state: &mut State, order: u8) -> Result<Chunk> {
+        self.take_lent_back(state);
         let is_much = state.resting_bytes > self.used_bytes() / RESTING_SHARE;
         let has_addresses = self.fresh_end(state, order) <= self.reserved;
         if is_much || !has_addresses {
@@ -81,6 +82,7 @@ impl Memory {
     /// Brings back what is out of use, as far as readers have left it: for want of memory.
     pub(crate) fn take_back(&self) {
         let mut state = self.state();
+        self.take_lent_back(&mut state);
         self.wake(&mut state);
         self.settle_some(&mut state, usize::MAX);
     }

@@ -56,7 +56,15 @@ pub(crate) struct SpaceWords {
     redo: [AtomicU64; 4],
     swing_count: AtomicU64,
     swing: [AtomicU64; 2],
+    /// The blocks, from the first on, that another space has borrowed; in the upper half how often
+    /// that was asked for.
+    lent: AtomicU64,
+    /// How many bytes this space has borrowed of another.
+    pub(crate) borrowed: AtomicU64,
 }
+
+/// The bits of `lent` that say how many blocks.
+const LENT_BLOCKS: u64 = u32::MAX as u64;
 
 impl SpaceWords {
     /// Notes what is about to be shown; from here on it will be, by whomever.
@@ -105,6 +113,34 @@ impl SpaceWords {
     pub(crate) fn end_swing(&self) {
         schedule::store();
         self.swing_count.store(0, Ordering::Release);
+    }
+
+    /// Lends so many blocks: from here on nothing in them is used again, see [`super::lending`].
+    pub(super) fn lend(&self, blocks: u64) {
+        schedule::store();
+        let lend = |lent: u64| {
+            let asked = (lent >> 32).wrapping_add(1) << 32;
+            Some(asked | (lent & LENT_BLOCKS).max(blocks))
+        };
+        let _always = self.lent.fetch_update(Ordering::SeqCst, Ordering::SeqCst, lend);
+        // Pairs with that of `lent_blocks`: either whoever takes memory out of use sees that it is
+        // lent, or whoever borrows sees that nothing leads there any more.
+        fence(Ordering::SeqCst);
+    }
+
+    /// How many blocks are lent, and what to end that by.
+    pub(super) fn lent_blocks(&self) -> (u64, u64) {
+        fence(Ordering::SeqCst);
+        schedule::load();
+        let lent = self.lent.load(Ordering::SeqCst);
+        (lent & LENT_BLOCKS, lent)
+    }
+
+    /// Nothing is lent any more, unless that was asked for since; answers whether it is so.
+    pub(super) fn end_lending(&self, lent: u64) -> bool {
+        schedule::store();
+        let none = lent & !LENT_BLOCKS;
+        self.lent.compare_exchange(lent, none, Ordering::SeqCst, Ordering::SeqCst).is_ok()
     }
 
     /// Directory entries that an earlier writer may have left half stored.

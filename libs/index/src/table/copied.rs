@@ -43,7 +43,7 @@ impl Reused {
 ///
 /// # Errors
 /// `Corrupt` for what can be no record; then, most often, it is none any more.
-fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
+pub(super) fn copy<'s>(memory: &Memory, address: u64, scratch: &'s Scratch) -> Result<Record<'s>> {
     if is_spilled(address) {
         return spilled(memory, address, scratch);
     }

@@ -59,13 +59,42 @@ impl Table {
         expires: Option<Timestamp>,
         publishing: Publishing<'_>,
     ) -> Result<Option<Replaced>> {
+        self.prepare_by(hash, key, expires, publishing, |table, group| {
+            table.append(group, hash, key, row)
+        })
+    }
+
+    /// As [`Table::prepare`], with a record that lies in what the memory has borrowed: at this
+    /// address, and so long.
+    ///
+    /// # Errors
+    /// As [`Table::prepare`].
+    pub(crate) fn prepare_borrowed(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        record: (u64, u64),
+        expires: Option<Timestamp>,
+        publishing: Publishing<'_>,
+    ) -> Result<Option<Replaced>> {
+        self.prepare_by(hash, key, expires, publishing, |_, _| Ok(record))
+    }
+
+    fn prepare_by(
+        &mut self,
+        hash: u64,
+        key: &[u8],
+        expires: Option<Timestamp>,
+        publishing: Publishing<'_>,
+        record: impl FnOnce(&mut Self, GroupAt) -> Result<(u64, u64)>,
+    ) -> Result<Option<Replaced>> {
         let found = self.find_or_reserve(hash, key, publishing)?;
         let group = match &found {
             Some((held, _)) => Ok(held.group),
             None => self.group_at(hash),
         };
-        let appended = group.and_then(|group| self.append(group, hash, key, row));
-        let (address, bytes) = appended.inspect_err(|_| {
+        let placed = group.and_then(|group| record(self, group));
+        let (address, bytes) = placed.inspect_err(|_| {
             if found.is_none() {
                 let place = self.place_of(hash);
                 self.groups[place].reserved -= 1;

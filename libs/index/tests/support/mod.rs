@@ -98,7 +98,12 @@ impl Store {
 
     /// A store of which the partitions chosen are followed, and serving.
     pub fn following(spec: StoreSpec, follow: impl Fn(PartitionId) -> bool) -> Self {
-        let definition = spec.define(StoreId(1)).unwrap();
+        Self::kept_as(StoreId(1), spec, follow)
+    }
+
+    /// One that is kept under this id.
+    pub fn kept_as(store: StoreId, spec: StoreSpec, follow: impl Fn(PartitionId) -> bool) -> Self {
+        let definition = spec.define(store).unwrap();
         let followed = definition.partitions.partitions().filter(|id| follow(*id));
         let index = Index::new([schema_at(&definition)], followed, 42).unwrap();
         let partitions = index.followed().map(|id| (id, take(&index, &definition, id)));
@@ -108,7 +113,12 @@ impl Store {
 
     /// A store whose partitions are all live copies in this directory, held and serving.
     pub fn live(spec: StoreSpec, dir: &Path) -> Self {
-        let definition = spec.define(StoreId(1)).unwrap();
+        Self::live_as(StoreId(1), spec, dir)
+    }
+
+    /// As [`Store::live`], kept under this id.
+    pub fn live_as(store: StoreId, spec: StoreSpec, dir: &Path) -> Self {
+        let definition = spec.define(store).unwrap();
         let directory = LiveDirectory { dir: dir.to_owned(), memory_dir: None };
         let ids: Vec<_> = definition.partitions.partitions().collect();
         directory.make(definition.store, ids.iter().copied(), 42).unwrap();

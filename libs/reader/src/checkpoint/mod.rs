@@ -167,6 +167,16 @@ impl CheckpointDirectory {
         ))
     }
 
+    /// Removes what there is of a version of the documents that nobody follows any more: where
+    /// another reader keeps it still, that one does so when it has let go.
+    pub(crate) fn forget(self: &Arc<Self>, at: PartitionRef) {
+        match self.try_keep(at) {
+            Ok(Some(kept)) => kept.remove_all(),
+            Ok(None) => {}
+            Err(error) => tracing::debug!(%at, %error, "a version's copy was not removed"),
+        }
+    }
+
     /// The newest checkpoint of each partition of a store that has one, as their names tell.
     ///
     /// # Errors
@@ -443,6 +453,18 @@ impl Checkpoints {
             }
         }
         Ok(serials)
+    }
+
+    /// Removes all that is kept of the partition; the lock's file stays.
+    fn remove_all(&self) {
+        let (disk, dir) = (&self.directory.disk, &self.directory.options.dir);
+        if self.directory.is_of_host() {
+            self.directory.live().remove(self.at.store, [self.at.partition]);
+        }
+        let prefix = self.prefix();
+        let names = disk.list(dir).unwrap_or_default();
+        let own = names.iter().filter(|name| name.starts_with(&prefix));
+        own.for_each(|name| self.remove(&dir.join(name)));
     }
 
     fn remove(&self, path: &Path) {

@@ -67,10 +67,13 @@ impl World {
     }
 
     async fn start_with(&self, log_window_us: Option<i64>) -> (Served, PushParts) {
+        self.start_with_options(StoreOptions { log_window_us, ..spec().options }).await
+    }
+
+    async fn start_with_options(&self, options: StoreOptions) -> (Served, PushParts) {
         let snapshots = SnapshotStore::of(self.objects.clone(), ObjectPath::from("snapshots"));
         let (served, parts) = self.restart(snapshots).await;
-        let mut spec = spec();
-        spec.options.log_window_us = log_window_us;
+        let spec = StoreSpec { options, ..spec() };
         served.client().await.create_store(&spec).await.unwrap();
         (served, parts)
     }

@@ -6,7 +6,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use forebay::{KeyValue, Read, Reader, Store, Token, Value, WriteResult};
+use forebay::{
+    CheckpointOptions, KeyValue, Read, Reader, ReaderOptions, Store, StoreOptions, Token, Value,
+    WriteResult,
+};
 use forebay_core::ErrorCode;
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::outcome::Verdict;
@@ -337,4 +340,98 @@ async fn logs_are_trimmed_behind_all_versions() {
     assert!(
         reader(&served.address, "users").await.get(KeyValue::String("nobody")).unwrap().is_none()
     );
+}
+
+/// Documents of some hundred bytes, a twentieth of which is another in each version.
+fn long_name(number: u64, version: u64) -> String {
+    let version = if number % 20 == version % 20 { version } else { 0 };
+    format!("{number}.{version}.").repeat(40)
+}
+
+const LONG_NAMES: u64 = 30_000;
+
+/// All of them, as a file.
+fn long_names(files: &Files, version: u64) -> std::path::PathBuf {
+    let rows = (0..LONG_NAMES).map(|number| format!("u{number},{}\n", long_name(number, version)));
+    let text: String = std::iter::once("id,name\n".to_owned()).chain(rows).collect();
+    files.text(&format!("names-{version}.csv"), &text)
+}
+
+/// Waits until a reader answers from a version, and compares all documents.
+async fn has_names(reader: &Reader, version: u64) {
+    answers(reader, &format!("u{version}"), Some(name(&long_name(version, version)))).await;
+    for number in 0..LONG_NAMES {
+        let wanted = Some(name(&long_name(number, version)));
+        assert_eq!(held(reader, &format!("u{number}")), wanted, "u{number} in {version}");
+    }
+}
+
+/// Of how many versions of the documents there are copies in a reader's directory.
+fn versions_in(dir: &std::path::Path) -> usize {
+    let names = std::fs::read_dir(dir).unwrap();
+    let is_header = |name: &std::ffi::OsStr| name.to_str().unwrap().starts_with("live-");
+    let headers = names.filter(|name| is_header(&name.as_ref().unwrap().file_name())).count();
+    headers / PARTITIONS as usize
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn versions_that_are_mostly_alike_share_the_memory_of_a_reader() {
+    let (world, files, dir) = (World::new(), Files::new(), tempfile::tempdir().unwrap());
+    let (served, parts) = world.start_with_options(StoreOptions::default()).await;
+    let store = served.client().await.store("users").await.unwrap();
+    let mut token = None;
+    for number in 0..LONG_NAMES / 500 {
+        let mut batch = store.batch();
+        for number in number * 500..(number + 1) * 500 {
+            let text = long_name(number, 0);
+            batch.add(store.upsert(&*format!("u{number}")).set("name", text)).unwrap();
+        }
+        token = Some(batch.send().await.unwrap().token);
+    }
+    let options = ReaderOptions {
+        checkpoint: Some(CheckpointOptions::new(dir.path())),
+        ..ReaderOptions::new("users")
+    };
+    let first = Reader::open(&served.address, options.clone()).await.unwrap();
+    first.await_ready(LONG).await.unwrap();
+    let beside = Reader::open(&served.address, options.clone()).await.unwrap();
+    beside.await_ready(LONG).await.unwrap();
+    first.wait_token(&token.unwrap(), LONG).await.unwrap();
+    has_names(&first, 0).await;
+    // One of the two keeps a copy, whichever has its lock.
+    let used = || first.metrics().memory.used + beside.metrics().memory.used;
+    let alone = used();
+    for version in 1..4 {
+        parts.push(&replace(&long_names(&files, version)), quiet).await.unwrap();
+        has_names(&first, version).await;
+        has_names(&beside, version).await;
+        let own = used();
+        assert!(own * 4 < alone && own > 0, "version {version} has {own}, the first had {alone}");
+        // Both go on.
+        let write = store.upsert("more").set("name", format!("{version}")).send().await.unwrap();
+        first.wait_token(&write.token, LONG).await.unwrap();
+        assert_eq!(held(&first, "more"), Some(name(&version.to_string())));
+    }
+    // And back, and forth.
+    alter(&parts, 3).await;
+    has_names(&first, 2).await;
+    alter(&parts, 4).await;
+    has_names(&first, 3).await;
+
+    // Once there is no way back it has memory of its own, and of the others nothing stays.
+    parts.drop_version("users", VersionNumber(3)).await.unwrap();
+    let wait = async {
+        while versions_in(dir.path()) != 1 || used() * 2 < alone {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    let waited = tokio::time::timeout(LONG, wait).await;
+    let left = versions_in(dir.path());
+    waited.unwrap_or_else(|_| panic!("{left} versions, {:#?}", first.metrics()));
+    has_names(&first, 3).await;
+    has_names(&beside, 3).await;
+    drop((first, beside));
+    let again = Reader::open(&served.address, options).await.unwrap();
+    again.await_ready(LONG).await.unwrap();
+    has_names(&again, 3).await;
 }

@@ -1,7 +1,7 @@
 //! A push that runs: its files become kept rows, and those, partition by partition, images.
 
 use forebay_core::clock::Timestamp;
-use forebay_core::id::PartitionId;
+use forebay_core::id::{PartitionId, SchemaVersion};
 use forebay_core::outcome::{Outcome, Verdict};
 use forebay_core::schema::Definition;
 use forebay_core::versions::VersionNumber;
@@ -74,8 +74,7 @@ impl Pushing<'_> {
     ) -> Result<(Kept, Spill)> {
         let mut kept = self.place.kept()?;
         let (path, partitions) = (self.place.rows(), definition.partitions);
-        let mut spill =
-            in_place(|| Spill::open(&path, kept.bytes, definition.version, partitions))?;
+        let mut spill = in_place(|| Spill::open(&path, kept.bytes, partitions))?;
         for (number, input) in self.inputs.iter().enumerate() {
             if number >= kept.file_rows.len() {
                 let file = input.from.open_file(&input.file, &self.parts.scratch).await?;
@@ -114,7 +113,8 @@ impl Pushing<'_> {
                     Begun::Log(log) => log,
                 };
                 let own = Definition { store: store.id, ..rows.definition.clone() };
-                let loaded = in_place(|| self.load(&own, log.begins(&own, time), &rows))?;
+                let base = log.begins(&own, time);
+                let loaded = in_place(|| self.load(&[own], base, &rows))?;
                 let (builder, state) = loaded.finish();
                 store.publish(log, builder, &state).await
             }
@@ -123,22 +123,23 @@ impl Pushing<'_> {
                     VersionBegun::Made(made) => return Ok(made),
                     VersionBegun::Base(base) => base,
                 };
-                let own = version.own_definition();
-                let loaded = in_place(|| self.load(&own, base, &rows))?;
+                let loaded = in_place(|| self.load(&version.definitions(), base, &rows))?;
                 let (builder, state) = loaded.finish();
                 version.publish(builder, &state).await
             }
         }
     }
 
-    fn load(&self, own: &Definition, base: LoadBase, rows: &Rows<'_>) -> Result<LoadedPartition> {
+    /// Folds a partition's rows, by the first of these definitions.
+    fn load(&self, own: &[Definition], base: LoadBase, rows: &Rows<'_>) -> Result<LoadedPartition> {
         let SnapshotParts { entropy, options, .. } = &self.parts.kept;
         let (seed, memory) = (entropy.next_u64()?, options.memory_bytes);
         let state = &base.state.state;
         let (partition, log_id) = (state.partition.partition, state.log_id);
         let log_id = log_id.ok_or_else(|| Error::internal("a partition without a log"))?;
+        let version = own.first().map_or(SchemaVersion(0), |own| own.version);
         let mut loaded = LoadedPartition::new(own, base, seed, memory)?;
-        for entry in rows.spill.entries(partition, log_id) {
+        for entry in rows.spill.entries(partition, log_id, version) {
             let outcomes = loaded.add(entry?)?;
             if let Some(refused) = outcomes.iter().find(|it| it.verdict != Verdict::Applied) {
                 return Err(self.refused(refused, rows.kept));

@@ -20,13 +20,13 @@ use super::columns::ReadRow;
 
 /// Bytes before a block's entry.
 const HEADER_BYTES: u64 = 8;
-/// Of the entries while they lie here: they belong to no log yet.
+/// Of the entries while they lie here: they belong to no log yet, and to no schema version.
 const NO_LOG: LogId = LogId(1);
+const NO_VERSION: SchemaVersion = SchemaVersion(1);
 
 /// The rows of a push.
 pub(crate) struct Spill {
     file: File,
-    version: SchemaVersion,
     /// Bytes that are written.
     bytes: u64,
     /// Of each partition, where its blocks lie, and how long they are.
@@ -48,12 +48,7 @@ impl Spill {
     ///
     /// # Errors
     /// Those of the disk; `Internal` where that are no whole blocks.
-    pub(crate) fn open(
-        path: &Path,
-        bytes: u64,
-        version: SchemaVersion,
-        partitions: PartitionCount,
-    ) -> Result<Self> {
+    pub(crate) fn open(path: &Path, bytes: u64, partitions: PartitionCount) -> Result<Self> {
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create(true).truncate(false).open(path);
         let file = file.map_err(|error| refused(&error))?;
@@ -77,7 +72,7 @@ impl Spill {
         let block_bytes = (PUSH_BLOCKS_BYTES / count).min(PUSH_BLOCK_BYTES);
         let mut open = Vec::new();
         open.resize_with(count, OpenBlock::default);
-        Ok(Self { file, version, bytes, blocks, open, block_bytes })
+        Ok(Self { file, bytes, blocks, open, block_bytes })
     }
 
     /// Adds a row.
@@ -116,7 +111,7 @@ impl Spill {
         let entry = encode_entry(&Entry {
             log_id: NO_LOG,
             epoch: Epoch(0),
-            schema_version: self.version,
+            schema_version: NO_VERSION,
             source: None,
             body: EntryBody::Changes(vec![batch]),
         })?;
@@ -131,18 +126,19 @@ impl Spill {
         Ok(())
     }
 
-    /// The rows of a partition, as entries of this log.
+    /// The rows of a partition, as entries of this log at this schema version.
     pub(crate) fn entries(
         &self,
         partition: PartitionId,
         log_id: LogId,
+        schema_version: SchemaVersion,
     ) -> impl Iterator<Item = Result<Entry>> + '_ {
         let blocks = self.blocks.get(partition.0 as usize).into_iter().flatten();
         blocks.map(move |(at, length)| {
             let mut bytes = vec![0; *length as usize];
             self.file.read_exact_at(&mut bytes, *at).map_err(|error| refused(&error))?;
             let entry = decode_entry(&bytes).map_err(|_| broken())?;
-            Ok(Entry { log_id, schema_version: self.version, ..entry })
+            Ok(Entry { log_id, schema_version, ..entry })
         })
     }
 }
@@ -193,8 +189,13 @@ mod tests {
 
     fn sequences(spill: &Spill, partition: u32) -> Vec<u64> {
         let mut found = Vec::new();
-        for entry in spill.entries(PartitionId(partition), LogId(9)) {
-            let Entry { log_id: LogId(9), body: EntryBody::Changes(batches), .. } = entry.unwrap()
+        for entry in spill.entries(PartitionId(partition), LogId(9), SchemaVersion(7)) {
+            let Entry {
+                log_id: LogId(9),
+                schema_version: SchemaVersion(7),
+                body: EntryBody::Changes(batches),
+                ..
+            } = entry.unwrap()
             else {
                 panic!("an entry of changes, of the log")
             };
@@ -207,7 +208,7 @@ mod tests {
     fn what_was_flushed_is_there_again_and_nothing_else() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows");
-        let open = |bytes| Spill::open(&path, bytes, SchemaVersion(1), PartitionCount(3));
+        let open = |bytes| Spill::open(&path, bytes, PartitionCount(3));
         let mut spill = open(0).unwrap();
         (0..10_000).for_each(|number| spill.add(row(number)).unwrap());
         let bytes = spill.flush().unwrap();
@@ -224,11 +225,12 @@ mod tests {
     fn rows_that_were_damaged_are_not_taken() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("rows");
-        let mut spill = Spill::open(&path, 0, SchemaVersion(1), PartitionCount(3)).unwrap();
+        let mut spill = Spill::open(&path, 0, PartitionCount(3)).unwrap();
         (0..100).for_each(|number| spill.add(row(number)).unwrap());
         spill.flush().unwrap();
         spill.file.write_all_at(&[0xff; 4], 60).unwrap();
-        let read: Result<Vec<_>> = spill.entries(PartitionId(0), LogId(9)).collect();
+        let read: Result<Vec<_>> =
+            spill.entries(PartitionId(0), LogId(9), SchemaVersion(7)).collect();
         assert_eq!(read.unwrap_err().code(), ErrorCode::Internal);
     }
 }

@@ -1,0 +1,121 @@
+//! Live generations that are made beside another one: of an image, by the records that another
+//! version of the partition has alike, and the same once more, without anything borrowed.
+
+use std::sync::Arc;
+
+use forebay_core::Result;
+use forebay_core::fold::PartitionState;
+use forebay_core::row::row_expires_at;
+
+use super::{Generation, bytes_of, note_windows, prepare_one};
+use crate::image::Image;
+use crate::index::Inner;
+use crate::memory::{BLOCK_BYTES, image_end};
+use crate::storage::Space;
+use crate::table::{Borrowing, Document, PREFETCHED, Publishing, Table};
+
+/// Of how many documents it is seen whether another version has them alike, before all are.
+const TRIED: usize = 32 * PREFETCHED;
+/// It is worth it if it has at least this part of them: what is lent stays where it is meanwhile.
+const ALIKE_MIN: usize = TRIED / 2;
+
+/// Whether most of an image's documents are what a lender has.
+///
+/// # Errors
+/// `Corrupt`, `LimitExceeded`, `Unavailable`: those of the image.
+pub(crate) fn has_most(lender: &Space, image: &Image) -> Result<bool> {
+    if image.is_spilled() {
+        return Ok(false);
+    }
+    let (borrowing, table) = (Borrowing::of(lender, None), table_of(image)?);
+    let (mut tried, mut alike) = (0, 0);
+    table.visit_batches(|documents| {
+        tried += documents.len();
+        alike += borrowing.find(documents).iter().flatten().count();
+        Ok(tried < TRIED)
+    })?;
+    Ok(alike * TRIED >= ALIKE_MIN * tried && alike > 0)
+}
+
+/// The table of an image, mapped, to be read.
+fn table_of(image: &Image) -> Result<Table> {
+    let addresses = image_end(image, &[]).next_multiple_of(BLOCK_BYTES);
+    Table::of_image(image, addresses, None)
+}
+
+impl Generation {
+    /// One in a live space that is empty and has borrowed of this lender: of an image, each block
+    /// of which is proved, with the fold's state as of the image. What the lender has alike is
+    /// named there, all else is copied.
+    pub(crate) fn of_image_beside(
+        image: &Image,
+        lender: &Space,
+        space: Arc<Space>,
+        state: &PartitionState,
+        index: &Inner,
+    ) -> Result<Self> {
+        let mut made = Self::within(space);
+        let memory = made.space.memory.clone();
+        let borrowing = Borrowing::of(lender, Some(&memory));
+        table_of(image)?.visit_batches(|documents| {
+            made.fill(documents, Some(&borrowing), index)?;
+            Ok(true)
+        })?;
+        made.progress = image.about().progress;
+        made.mended = image.mended().clone();
+        // Whoever takes over before anything is applied goes on with this log.
+        made.following.log_id = state.log_id;
+        made.following.drop_all_count = state.drop_all_count;
+        made.finish(state, index)?;
+        Ok(made)
+    }
+
+    /// What this one has, of this state, in a space that is empty and has borrowed nothing.
+    pub(crate) fn alone(
+        &self,
+        space: Arc<Space>,
+        state: &PartitionState,
+        index: &Inner,
+    ) -> Result<Self> {
+        let mut made = Self::within(space);
+        self.table.visit_batches(|documents| {
+            made.fill(documents, None, index)?;
+            Ok(true)
+        })?;
+        (made.progress, made.following) = (self.progress, self.following);
+        made.mended = self.mended.clone();
+        made.finish(state, index)?;
+        Ok(made)
+    }
+
+    /// Adds documents, of which none is there and nobody reads yet.
+    fn fill(
+        &mut self,
+        documents: &[Document],
+        borrowing: Option<&Borrowing<'_>>,
+        index: &Inner,
+    ) -> Result<()> {
+        let found = borrowing.map(|borrowing| borrowing.find(documents)).unwrap_or_default();
+        let Self { space, table, held, .. } = self;
+        let publishing = Publishing { root: Some(space.root()), reclaim: &index.reclaim };
+        let hashes = table.prefetch(documents.iter().map(|(key, _)| key.as_slice()));
+        for (((key, row), hash), borrowed) in documents.iter().zip(hashes).zip(found) {
+            let Some(record) = borrowed else {
+                prepare_one(table, held, (hash, key), Some(row), publishing)?;
+                continue;
+            };
+            let expires = row_expires_at(row);
+            table.prepare_borrowed(hash, key, record, expires, publishing)?;
+            held.gain(key.len(), row.len());
+        }
+        table.show()
+    }
+
+    fn finish(&mut self, state: &PartitionState, index: &Inner) -> Result<()> {
+        if let Some(windows) = &mut self.windows {
+            note_windows(windows, state, index)?;
+        }
+        self.held.memory_bytes = bytes_of(&self.table, self.windows.as_ref());
+        Ok(())
+    }
+}

@@ -1,0 +1,119 @@
+//! Records that a table names where they lie in another table's memory, in place of copies: what
+//! two versions of a partition have alike.
+
+use forebay_core::Result;
+
+use super::copied::copy;
+use super::{PREFETCHED, Reused, Root, Search, Table, slot};
+use crate::memory::{Memory, is_spilled};
+use crate::storage::Space;
+use crate::table::Scratch;
+
+/// A key and its row.
+pub(crate) type Document = (Vec<u8>, Vec<u8>);
+
+/// Tries to find records while the lender uses memory again.
+const TRIES_MAX: usize = 8;
+
+/// What a table's memory has borrowed of a lender.
+pub(crate) struct Borrowing<'m> {
+    lender: &'m Space,
+    /// The address that the lender's address 0 has in the borrower.
+    at: u64,
+    /// How many bytes are borrowed.
+    bytes: u64,
+}
+
+impl<'m> Borrowing<'m> {
+    /// Of a lender that is read, what a memory has borrowed of it; without one, nothing yet.
+    pub(crate) fn of(lender: &'m Space, borrower: Option<&Memory>) -> Self {
+        let borrowed = borrower.and_then(Memory::borrowed);
+        let (at, bytes) = borrowed.unwrap_or((0, lender.memory.opened()));
+        Self { lender, at, bytes }
+    }
+
+    /// Which of these documents, [`PREFETCHED`] at most, the lender has alike: by their place,
+    /// where the record lies for the borrower, and its bytes. One that the lender is just moving
+    /// may be missed.
+    pub(crate) fn find(&self, documents: &[Document]) -> [Option<(u64, u64)>; PREFETCHED] {
+        let memory = &*self.lender.memory;
+        for _ in 0..TRIES_MAX {
+            let reused = Reused::before(memory);
+            let found = self.look(memory, documents);
+            if let (Ok(found), true) = (found, reused.is_unchanged(memory)) {
+                return found;
+            }
+        }
+        [None; PREFETCHED]
+    }
+
+    fn look(
+        &self,
+        memory: &Memory,
+        documents: &[Document],
+    ) -> Result<[Option<(u64, u64)>; PREFETCHED]> {
+        let root = Root::load(self.lender.root());
+        let mut all = [Search::default(); PREFETCHED];
+        for (search, (key, _)) in all.iter_mut().zip(documents) {
+            *search = Search::begin(memory, root, self.lender.hash.of(key));
+        }
+        for search in &mut all[..documents.len()] {
+            // SAFETY: the memory is live, and what is found is believed only where nothing of it
+            // was used again.
+            unsafe { search.ask_for_bucket(memory) };
+        }
+        for search in &mut all[..documents.len()] {
+            // SAFETY: as above.
+            unsafe { search.ask_for_record(memory) };
+        }
+        let (mut found, mut scratch) = ([None; PREFETCHED], Scratch::default());
+        for ((found, search), (key, row)) in found.iter_mut().zip(&all).zip(documents) {
+            // SAFETY: as above.
+            let record = unsafe {
+                search.end_by(memory, |group, word| {
+                    let address = slot::address(word);
+                    let is_inline = group.place().is_inline() && group.place().holds(address);
+                    // In the bucket of a group others may be written in its place.
+                    if is_spilled(address) || is_inline {
+                        return Ok(None);
+                    }
+                    let record = copy(memory, address, &scratch)?;
+                    let is_it = record.key == key;
+                    Ok(is_it.then_some((address, record.bytes, record.row == row)))
+                })
+            }?;
+            let lent = record
+                .filter(|(address, bytes, is_alike)| *is_alike && address + bytes <= self.bytes);
+            *found = lent.map(|(address, bytes, _)| (self.at + address, bytes));
+            scratch.clear();
+        }
+        Ok(found)
+    }
+}
+
+impl Table {
+    /// Visits all documents, [`PREFETCHED`] at once or fewer, for as long as the visit asks for
+    /// more.
+    ///
+    /// # Errors
+    /// As [`Table::visit_rows`].
+    pub(crate) fn visit_batches(
+        &self,
+        mut visit: impl FnMut(&[Document]) -> Result<bool>,
+    ) -> Result<()> {
+        let mut documents = Vec::new();
+        for kept in self.groups.iter() {
+            self.visit_records(kept, |_, record| {
+                documents.push((record.key.to_vec(), record.row.to_vec()));
+                Ok(())
+            })?;
+            for batch in documents.chunks(PREFETCHED) {
+                if !visit(batch)? {
+                    return Ok(());
+                }
+            }
+            documents.clear();
+        }
+        Ok(())
+    }
+}

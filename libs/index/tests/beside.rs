@@ -1,0 +1,288 @@
+//! A version of a partition whose live copy is made beside that of another one: it takes memory for
+//! what differs, and what it has borrowed stays as it is, whatever becomes of the lender.
+
+mod support;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use forebay_core::ErrorCode;
+use forebay_core::change::Change;
+use forebay_core::id::{PartitionId, StoreId};
+use forebay_core::value::Value;
+use forebay_index::{Image, Index, LiveDirectory};
+use support::{Bytes, INT64, STRING, Store, at, schema_at, spec};
+
+const PARTITION: PartitionId = PartitionId(0);
+const DOCUMENTS: u64 = 20_000;
+const BEFORE: StoreId = StoreId(1);
+const NEXT: StoreId = StoreId(2);
+
+fn spec_of_texts() -> forebay_core::schema::StoreSpec {
+    spec(1, &[("number", INT64), ("text", STRING)])
+}
+
+/// Some hundred bytes, as a key and a version have them.
+fn text(key: u64, version: u64) -> String {
+    format!("{key}.{version}.").repeat(30)
+}
+
+/// All documents as of this version: of every so many one differs from version 0.
+fn documents(store: &mut Store, version: u64, differing: u64) -> Vec<Change> {
+    let document = |key: u64| {
+        let version = if key.is_multiple_of(differing) { version } else { 0 };
+        let (number, text) = (Value::Int64(key as i64), Value::String(text(key, version)));
+        store.upsert(&format!("k{key}"), &[("number", Some(number)), ("text", Some(text))])
+    };
+    (0..DOCUMENTS).map(document).collect()
+}
+
+fn write_all(store: &mut Store, version: u64, differing: u64) {
+    let all = documents(store, version, differing);
+    all.chunks(500).for_each(|changes| store.write(changes.to_vec(), 1));
+}
+
+/// The version before, whose copy is live in a directory.
+fn lender(dir: &Path) -> Store {
+    let mut store = Store::live_as(BEFORE, spec_of_texts(), dir);
+    write_all(&mut store, 0, 1);
+    store
+}
+
+/// The next version, in this process's own memory: a twentieth of its documents are others, and one
+/// in a hundred is gone.
+fn next() -> Store {
+    let mut store = Store::kept_as(NEXT, spec_of_texts(), |_| true);
+    write_all(&mut store, 1, 20);
+    let gone: Vec<_> =
+        (0..DOCUMENTS / 100).map(|n| store.delete(&format!("k{}", n * 100))).collect();
+    store.write(gone, 1);
+    store
+}
+
+/// The live copy of the next version, made of its image beside the one before.
+fn beside(next: &Store, dir: &Path) -> Store {
+    let mut store = Store::live_as(NEXT, spec_of_texts(), dir);
+    let image = image_of(next);
+    let followed = store.partitions.get_mut(&PARTITION).unwrap();
+    followed.state = next.partitions[&PARTITION].state.clone();
+    followed.writer.start_rebuild_beside(&image, &followed.state, BEFORE).unwrap();
+    followed.writer.note_following(support::opened());
+    followed.writer.publish_rebuild();
+    store.write_as(next);
+    store
+}
+
+fn image_of(store: &Store) -> Image {
+    let mut bytes = Bytes::default();
+    store.partitions[&PARTITION].writer.write_image(Vec::new(), &mut bytes).unwrap();
+    Image::open(Arc::new(bytes)).unwrap()
+}
+
+fn is_borrowing(store: &Store) -> bool {
+    store.partitions[&PARTITION].writer.is_borrowing()
+}
+
+fn rows(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
+    let mut rows = BTreeMap::new();
+    let visit = |key: &[u8], row: &[u8]| {
+        rows.insert(key.to_vec(), row.to_vec());
+        Ok(())
+    };
+    store.partitions[&PARTITION].writer.visit_rows(visit).unwrap();
+    rows
+}
+
+fn assert_reads_as(index: &Index, other: &Index) {
+    let (view, other) = (index.view(at(1)), other.view(at(1)));
+    for key in (0..DOCUMENTS).map(|key| format!("k{key}")) {
+        let document = view.get_document(key.as_str()).unwrap();
+        assert_eq!(document, other.get_document(key.as_str()).unwrap(), "{key}");
+    }
+}
+
+/// An index that only reads, as another process has it.
+fn reader(dir: &Path) -> Index {
+    let definition = spec_of_texts().define(NEXT).unwrap();
+    let directory = LiveDirectory { dir: dir.to_owned(), memory_dir: None };
+    Index::live([schema_at(&definition)], [PARTITION], 7, directory).unwrap()
+}
+
+fn borrowed_names(dir: &Path) -> usize {
+    let names = std::fs::read_dir(dir).unwrap();
+    names
+        .filter(|name| name.as_ref().unwrap().path().to_str().unwrap().ends_with(".borrowed"))
+        .count()
+}
+
+fn used(store: &Store) -> u64 {
+    store.index.memory().used
+}
+
+#[test]
+fn a_version_beside_another_takes_memory_for_what_differs() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, next) = (lender(dir.path()), next());
+    let beside = beside(&next, dir.path());
+    assert!(is_borrowing(&beside) && !is_borrowing(&before));
+    assert_reads_as(&beside.index, &next.index);
+    assert_eq!(rows(&beside), rows(&next));
+    assert_eq!(
+        beside.index.status(PARTITION).unwrap().held.row_bytes,
+        next.index.status(PARTITION).unwrap().held.row_bytes
+    );
+    let (all, own) = (used(&before), used(&beside));
+    assert!(own * 5 < all, "{own} bytes beside {all}");
+}
+
+#[test]
+fn a_version_that_has_little_in_common_is_a_copy_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, mut next) = (lender(dir.path()), next());
+    write_all(&mut next, 2, 1);
+    let beside = beside(&next, dir.path());
+    assert!(!is_borrowing(&beside) && borrowed_names(dir.path()) == 0);
+    assert_eq!(rows(&beside), rows(&next));
+    drop(before);
+}
+
+#[test]
+fn without_the_other_version_it_is_a_copy_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let next = next();
+    let beside = beside(&next, dir.path());
+    assert!(!is_borrowing(&beside));
+    assert_eq!(rows(&beside), rows(&next));
+}
+
+#[test]
+fn what_is_borrowed_stays_whatever_the_lender_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut before, mut next) = (lender(dir.path()), next());
+    let mut beside = beside(&next, dir.path());
+    let elsewhere = reader(dir.path());
+    for round in 2..8 {
+        // All of its memory would be used again, several times over.
+        write_all(&mut before, round, 1);
+        if round % 2 == 0 {
+            before.take_over(PARTITION);
+        }
+        if round == 5 {
+            beside.take_over(PARTITION);
+        }
+        // Both go on, alike.
+        for store in [&mut next, &mut beside] {
+            let changes = (0..300).map(|n| {
+                let key = format!("k{}", n * 7 * round % DOCUMENTS);
+                match n % 5 {
+                    0 => store.delete(&key),
+                    _ => store.upsert(&key, &[("number", Some(Value::Int64(n as i64)))]),
+                }
+            });
+            let changes: Vec<_> = changes.collect();
+            store.write(changes, 1);
+        }
+        assert!(rows(&beside) == rows(&next), "round {round}");
+        assert_reads_as(&elsewhere, &next.index);
+    }
+    assert!(is_borrowing(&beside));
+
+    // The lender goes, and who comes then still finds what was borrowed.
+    drop(before);
+    let directory = LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
+    directory.remove(BEFORE, [PARTITION]);
+    assert_reads_as(&reader(dir.path()), &next.index);
+    beside.take_over(PARTITION);
+    assert!(rows(&beside) == rows(&next));
+
+    // Until it stands alone.
+    let followed = beside.partitions.get_mut(&PARTITION).unwrap();
+    let refused = followed.writer.write_image(Vec::new(), &mut Bytes::default()).unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::Unsupported);
+    followed.writer.stand_alone(&followed.state.clone()).unwrap();
+    assert!(!is_borrowing(&beside) && borrowed_names(dir.path()) == 0);
+    assert!(rows(&beside) == rows(&next));
+    assert_reads_as(&elsewhere, &next.index);
+    beside.take_over(PARTITION);
+    image_of(&beside).verify().unwrap();
+    assert!(rows(&beside) == rows(&next));
+}
+
+#[test]
+fn what_is_borrowed_stays_while_nobody_has_it_open() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut before, next) = (lender(dir.path()), next());
+    drop(beside(&next, dir.path()));
+    (2..6).for_each(|round| write_all(&mut before, round, 1));
+    assert_reads_as(&reader(dir.path()), &next.index);
+}
+
+#[test]
+fn a_lender_has_its_memory_again_once_nobody_reads_there() {
+    let (dir, other) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (mut before, next) = (lender(dir.path()), next());
+    // It does the same, and lends nothing.
+    let mut alone = lender(other.path());
+    let mut excess = |before: &mut Store, rounds: std::ops::Range<u64>| {
+        for round in rounds {
+            write_all(before, round, 1);
+            write_all(&mut alone, round, 1);
+        }
+        used(before) as f64 / used(&alone) as f64
+    };
+    let beside = beside(&next, dir.path());
+    let elsewhere = reader(dir.path());
+    assert_reads_as(&elsewhere, &next.index);
+    // What it had when it was asked, and no more.
+    let lending = excess(&mut before, 2..8);
+    assert!((1.3..2.2).contains(&lending), "{lending}");
+
+    drop(beside);
+    let directory = LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
+    directory.remove(NEXT, [PARTITION]);
+    let lending = excess(&mut before, 8..10);
+    assert!((1.3..2.2).contains(&lending), "another process reads there still: {lending}");
+    assert_reads_as(&elsewhere, &next.index);
+    drop(elsewhere);
+    // All but what a table of segments that were made meanwhile takes.
+    let again = excess(&mut before, 10..14);
+    assert!(again < 1.3 && again < lending - 0.2, "{again}, and {lending} before");
+}
+
+#[test]
+fn readers_see_whole_documents_while_the_lender_writes_and_the_borrower_leaves_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut before, next) = (lender(dir.path()), next());
+    let mut beside = beside(&next, dir.path());
+    let (done, reads) = (AtomicBool::new(false), AtomicU64::new(0));
+    std::thread::scope(|scope| {
+        let read = || {
+            let elsewhere = reader(dir.path());
+            let handle = elsewhere.handle_of_own_type("text").unwrap();
+            while !done.load(Ordering::Relaxed) {
+                for key in 0..DOCUMENTS {
+                    let name = format!("k{key}");
+                    let version = u64::from(key % 20 == 0);
+                    let expected = (key % 100 != 0).then(|| text(key, version));
+                    let found = elsewhere.view(at(1)).get_str_owned(&handle, name.as_str());
+                    assert_eq!(found.unwrap().value(), expected, "{name}");
+                    reads.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        scope.spawn(read);
+        for round in 2..10 {
+            write_all(&mut before, round, 1);
+            if round == 5 {
+                let followed = beside.partitions.get_mut(&PARTITION).unwrap();
+                followed.writer.stand_alone(&followed.state.clone()).unwrap();
+            }
+        }
+        while reads.load(Ordering::Relaxed) < 3 * DOCUMENTS {
+            std::thread::yield_now();
+        }
+        done.store(true, Ordering::Relaxed);
+    });
+}
