@@ -112,9 +112,7 @@ impl Generation {
         let mut windows = Windows::new(&space);
         note_windows(&mut windows, state, index)?;
         let mut copied = Self::of_table(space, table, Some(windows), image);
-        // Whoever takes over before anything is applied goes on with this log.
-        copied.following.log_id = state.log_id;
-        copied.following.drop_all_count = state.drop_all_count;
+        copied.note_log(state);
         Ok(copied)
     }
 
@@ -123,6 +121,12 @@ impl Generation {
         let mut status = Status { progress, held, ..Status::START };
         status.held.memory_bytes = table.bytes();
         Self { mended: image.mended().clone(), ..Self::of(space, table, windows, &status) }
+    }
+
+    /// Notes of which log it is: whoever takes over before anything is applied goes on with that.
+    fn note_log(&mut self, state: &PartitionState) {
+        self.following.log_id = state.log_id;
+        self.following.drop_all_count = state.drop_all_count;
     }
 
     /// How many blocks of the image that it goes on from were mended so far.

@@ -45,7 +45,8 @@
 //!
 //! A partition may lie in files that other processes read too (`live`). Then no reader holds a
 //! guard that its writer knows of; each copies what it finds and believes the copy if nothing was
-//! used again meanwhile. All else is as above.
+//! used again meanwhile. A partition of another version of the store may name records that lie in
+//! the files of the version before, which keeps those as they are. All else is as above.
 //!
 //! # What a read promises
 //!

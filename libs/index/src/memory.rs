@@ -199,12 +199,6 @@ impl Memory {
         }
     }
 
-    /// Writes down, in live memory, what belongs to it, where no chunk ever lies.
-    pub(crate) fn note_about(&self, about: &[u8]) {
-        // SAFETY: behind the words, in the first page, which is allocated and is in no chunk.
-        unsafe { self.write(SPACE_ABOUT_AT, about) };
-    }
-
     /// Takes over the chunks that an image's table uses, as start and bytes each: all else that is
     /// opened is free. One of them goes on being written, in this part.
     ///

@@ -108,6 +108,11 @@ impl Upkeep {
     }
 }
 
+/// Whether nothing can be borrowed, and an image can be copied all the same.
+fn is_of_lender(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::NotFound | ErrorCode::Unsupported | ErrorCode::Unavailable)
+}
+
 /// Blocks of 2 MiB that one call brings into huge pages, each in some ten milliseconds.
 const BLOCKS_COLLAPSED: usize = 8;
 
@@ -303,7 +308,7 @@ impl PartitionWriter {
         if let Some(lender) = &lender {
             match self.start_of(image, state, Some(lender)) {
                 // The lender may have ended, or its directory may have no second names.
-                Err(error) if error.code() != ErrorCode::Corrupt => {}
+                Err(error) if is_of_lender(&error) => {}
                 started => return started,
             }
         }
@@ -365,16 +370,15 @@ impl PartitionWriter {
     /// `LimitExceeded`, `Unavailable`, `Corrupt`; readers see the one that they saw before.
     pub fn stand_alone(&mut self, state: &PartitionState) -> Result<()> {
         let (index, _, writer) = self.split();
+        if writer.live.space.memory.borrowed().is_none() {
+            return Ok(());
+        }
         writer.abandon();
         let Source::Live(spaces) = &writer.source else { return Ok(()) };
         let live = &writer.live;
-        if live.space.memory.borrowed().is_none() {
-            return Ok(());
-        }
         let (hash, number) = (live.space.hash, live.space.generation);
         let space = spaces.create(number, hash, live.space.memory.reserved(), None)?;
         let number = space.generation;
-        space.memory.charge_to(&index.budget);
         let alone = live.alone(space, state, index).inspect_err(|_| spaces.remove(number))?;
         writer.rebuilt = Some(alone);
         self.publish_rebuild();

@@ -4,9 +4,12 @@
 mod support;
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
 
 use forebay_core::ErrorCode;
 use forebay_core::change::Change;
@@ -106,15 +109,19 @@ fn assert_reads_as(index: &Index, other: &Index) {
 /// An index that only reads, as another process has it.
 fn reader(dir: &Path) -> Index {
     let definition = spec_of_texts().define(NEXT).unwrap();
-    let directory = LiveDirectory { dir: dir.to_owned(), memory_dir: None };
-    Index::live([schema_at(&definition)], [PARTITION], 7, directory).unwrap()
+    Index::live([schema_at(&definition)], [PARTITION], 7, directory(dir)).unwrap()
+}
+
+fn directory(dir: &Path) -> LiveDirectory {
+    LiveDirectory { dir: dir.to_owned(), memory_dir: None }
+}
+
+fn names(dir: &Path) -> Vec<PathBuf> {
+    std::fs::read_dir(dir).unwrap().map(|name| name.unwrap().path()).collect()
 }
 
 fn borrowed_names(dir: &Path) -> usize {
-    let names = std::fs::read_dir(dir).unwrap();
-    names
-        .filter(|name| name.as_ref().unwrap().path().to_str().unwrap().ends_with(".borrowed"))
-        .count()
+    names(dir).iter().filter(|path| path.to_string_lossy().ends_with(".borrowed")).count()
 }
 
 fn used(store: &Store) -> u64 {
@@ -191,8 +198,7 @@ fn what_is_borrowed_stays_whatever_the_lender_does() {
 
     // The lender goes, and who comes then still finds what was borrowed.
     drop(before);
-    let directory = LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
-    directory.remove(BEFORE, [PARTITION]);
+    directory(dir.path()).remove(BEFORE, [PARTITION]);
     assert_reads_as(&reader(dir.path()), &next.index);
     beside.take_over(PARTITION);
     assert!(rows(&beside) == rows(&next));
@@ -208,6 +214,101 @@ fn what_is_borrowed_stays_whatever_the_lender_does() {
     beside.take_over(PARTITION);
     image_of(&beside).verify().unwrap();
     assert!(rows(&beside) == rows(&next));
+}
+
+/// Where the maker that this binary is started as makes versions.
+const MAKER_DIR: &str = "FOREBAY_BESIDE_MAKER";
+
+/// What the maker says once it has made a version.
+const MADE: &str = "a version was made";
+
+/// The maker: makes the next version, again and again, until it is killed.
+#[test]
+fn makes_versions_until_it_is_killed() {
+    let Some(dir) = std::env::var_os(MAKER_DIR) else { return };
+    let (dir, next) = (Path::new(&dir), next());
+    for round in 0..500 {
+        directory(dir).remove(NEXT, [PARTITION]);
+        assert!(is_borrowing(&beside(&next, dir)));
+        if round == 0 {
+            println!("{MADE}");
+        }
+    }
+}
+
+/// A process that makes versions, once it has made one.
+fn start_maker(dir: &Path) -> Child {
+    let mut maker = Command::new(std::env::current_exe().unwrap());
+    maker.args(["makes_versions_until_it_is_killed", "--exact", "--nocapture", "--test-threads=1"]);
+    let mut child = maker.env(MAKER_DIR, dir).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap().contains(MADE)), "the maker ended before it made one");
+    child
+}
+
+#[test]
+fn a_maker_that_is_killed_leaves_nothing_that_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let (mut before, next) = (lender(dir.path()), next());
+    for round in 0..8 {
+        let mut maker = start_maker(dir.path());
+        write_all(&mut before, round, 20);
+        std::thread::sleep(Duration::from_millis(7 * round % 40));
+        maker.kill().unwrap();
+        maker.wait().unwrap();
+    }
+    directory(dir.path()).remove(NEXT, [PARTITION]);
+    // What no header leads to goes once it is old.
+    let hour = Duration::from_secs(3_600);
+    for path in names(dir.path()) {
+        let file = std::fs::File::options().write(true).open(path).unwrap();
+        file.set_modified(file.metadata().unwrap().modified().unwrap() - hour).unwrap();
+    }
+    directory(dir.path()).sweep();
+    assert_eq!(borrowed_names(dir.path()), 0, "{:?}", names(dir.path()));
+    // What it had to keep for all of them is used again at once.
+    let kept = used(&before);
+    write_all(&mut before, 8, 20);
+    let used = used(&before);
+    assert!(used * 2 < kept, "{used} of {kept}");
+    let beside = beside(&next, dir.path());
+    assert!(is_borrowing(&beside) && rows(&beside) == rows(&next));
+    directory(dir.path()).sweep();
+    assert_eq!(borrowed_names(dir.path()), 1, "what is borrowed stays");
+}
+
+#[test]
+fn a_version_without_room_or_with_a_damaged_image_leaves_nothing_borrowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let (before, next) = (lender(dir.path()), next());
+    let mut store = Store::live_as(NEXT, spec_of_texts(), dir.path());
+    let state = next.partitions[&PARTITION].state.clone();
+    let mut begin = |image: &Image| {
+        let writer = &mut store.partitions.get_mut(&PARTITION).unwrap().writer;
+        let begun = writer.start_rebuild_beside(image, &state, BEFORE);
+        begun.map_err(|error| error.code())
+    };
+    let mut bytes = Bytes::default();
+    next.partitions[&PARTITION].writer.write_image(Vec::new(), &mut bytes).unwrap();
+    let (third, length) = (bytes.0.len() / 3, bytes.0.len());
+    bytes.0[third..length / 2].fill(0xee);
+    let damaged = Image::open(Arc::new(bytes)).unwrap();
+    assert_eq!(begin(&damaged), Err(ErrorCode::Corrupt));
+    assert_eq!(borrowed_names(dir.path()), 0);
+
+    let image = image_of(&next);
+    store.index.limit_memory(64 * 1_024);
+    let mut begin = |image: &Image| {
+        let writer = &mut store.partitions.get_mut(&PARTITION).unwrap().writer;
+        let begun = writer.start_rebuild_beside(image, &state, BEFORE);
+        begun.map_err(|error| error.code())
+    };
+    assert_eq!(begin(&image), Err(ErrorCode::LimitExceeded));
+    assert_eq!(borrowed_names(dir.path()), 0);
+    store.index.limit_memory(1 << 30);
+    assert_eq!(begin(&image), Ok(()));
+    assert_eq!(borrowed_names(dir.path()), 1);
+    drop(before);
 }
 
 #[test]
@@ -240,8 +341,7 @@ fn a_lender_has_its_memory_again_once_nobody_reads_there() {
     assert!((1.3..2.2).contains(&lending), "{lending}");
 
     drop(beside);
-    let directory = LiveDirectory { dir: dir.path().to_owned(), memory_dir: None };
-    directory.remove(NEXT, [PARTITION]);
+    directory(dir.path()).remove(NEXT, [PARTITION]);
     let lending = excess(&mut before, 8..10);
     assert!((1.3..2.2).contains(&lending), "another process reads there still: {lending}");
     assert_reads_as(&elsewhere, &next.index);

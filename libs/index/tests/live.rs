@@ -564,3 +564,28 @@ fn a_copy_that_goes_into_huge_pages_stays_what_it_is() {
     assert!(store.partitions[&PARTITION].writer.upkeep().is_none(), "a part is left");
     println!("{} bytes of the copy's mappings lie in huge pages", huge_bytes(dir.path()));
 }
+
+#[test]
+fn a_reader_answers_by_the_definition_before_until_it_knows_the_newer_one() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut store = Store::live(spec(1, &[("a", INT64), ("b", INT64)]), dir.path());
+    let [a, b] = [("a", Some(Value::Int64(1))), ("b", Some(Value::Int64(2)))];
+    let written = store.upsert("old", &[a.clone(), b.clone()]);
+    store.write(vec![written], 1);
+    let first = schema_at(&store.definition);
+    let reader = Index::live([first], [PARTITION], 7, directory(dir.path())).unwrap();
+    let get = |key: &str| reader.view(at(1)).get_document(key).map(|found| found.is_some());
+    store.alter(&[Alteration::DropField("b".to_owned())], 2);
+    // As it was a moment before.
+    assert_eq!(get("old"), Ok(true));
+    assert_eq!(get("nobody"), Ok(false));
+    let written = store.upsert("new", &[a]);
+    store.write(vec![written], 3);
+    assert_eq!(get("new").unwrap_err().code(), ErrorCode::Unavailable);
+    let handle = reader.handle_of_own_type("b").unwrap();
+    let read = || reader.view(at(1)).get_scalar::<i64>(&handle, "old").unwrap();
+    assert_eq!(read().value(), Some(2));
+    reader.schemas().add(schema_at(&store.definition)).unwrap();
+    assert_eq!(get("new"), Ok(true));
+    assert_eq!(read().value(), None, "the field was dropped");
+}

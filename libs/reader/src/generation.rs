@@ -258,10 +258,7 @@ impl Generation {
     /// # Errors
     /// Those of [`PartitionWriter::start_rebuild_of`]; the copy is as it was.
     pub(crate) fn begin_with(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
-        match self.beside {
-            Some(beside) => self.writer.start_rebuild_beside(image, state, beside),
-            None => self.writer.start_rebuild_of(image, state),
-        }
+        self.writer.start_rebuild_of(image, state, self.beside)
     }
 
     /// Lays documents over what it has begun with, of this state.
@@ -298,12 +295,12 @@ impl Generation {
         self.is_at_rest() && self.writer.is_borrowing()
     }
 
-    /// Makes it one that uses no other version's memory.
+    /// Makes it, at rest, one that uses no other version's memory.
     ///
     /// # Errors
     /// Those of [`CopyWriter::stand_alone`]; it is as it was.
     pub(crate) fn stand_alone(&mut self) -> Result<()> {
-        if self.is_at_rest() { self.writer.stand_alone(&self.state) } else { Ok(()) }
+        self.writer.stand_alone(&self.state)
     }
 
     /// Gives up what was begun: the copy is empty.

@@ -49,6 +49,8 @@ pub(crate) struct Shared {
     pub fetches: Semaphore,
     /// The version of the documents that readers have until this one takes its place.
     pub beside: Option<StoreId>,
+    /// Whether this is a version of the documents that is followed no more: nothing of it stays.
+    pub is_gone: AtomicBool,
     /// Whether the copies are to use no other version's memory any more.
     pub stands_alone: AtomicBool,
     /// The turn of the one that leaves that memory: together they would take twice as much.
@@ -113,6 +115,7 @@ impl Shared {
             progressed: Notify::new(),
             fetches: Semaphore::new(READER_FETCHES_AT_ONCE),
             beside: None,
+            is_gone: AtomicBool::new(false),
             stands_alone: AtomicBool::new(false),
             leaving: Mutex::new(()),
             schema: SchemaChanges::new(),

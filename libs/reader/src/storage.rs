@@ -66,28 +66,19 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
     /// Where there is no room for it; nothing has changed then.
     fn start_rebuild(&mut self) -> Result<()>;
 
-    /// As [`CopyWriter::start_rebuild`], with a copy that goes on from an image.
+    /// As [`CopyWriter::start_rebuild`], with a copy that goes on from an image. Of what a version
+    /// of the documents beside it has alike it may use the memory.
     ///
     /// # Errors
     /// `Unsupported` where there are no images, else why it cannot be.
-    fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
-        let _ = (image, state);
-        Err(Error::unsupported("this copy goes on from no image"))
-    }
-
-    /// As [`CopyWriter::start_rebuild_of`]; of what another version of the documents has alike its
-    /// memory may be used, where that is of the same host.
-    ///
-    /// # Errors
-    /// As [`CopyWriter::start_rebuild_of`].
-    fn start_rebuild_beside(
+    fn start_rebuild_of(
         &mut self,
         image: &Image,
         state: &PartitionState,
-        beside: StoreId,
+        beside: Option<StoreId>,
     ) -> Result<()> {
-        let _ = beside;
-        self.start_rebuild_of(image, state)
+        let _ = (image, state, beside);
+        Err(Error::unsupported("this copy goes on from no image"))
     }
 
     /// Whether it uses another version's memory.
@@ -210,17 +201,16 @@ impl CopyWriter for PartitionWriter {
         self.start_rebuild()
     }
 
-    fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
-        self.start_rebuild_of(image, state)
-    }
-
-    fn start_rebuild_beside(
+    fn start_rebuild_of(
         &mut self,
         image: &Image,
         state: &PartitionState,
-        beside: StoreId,
+        beside: Option<StoreId>,
     ) -> Result<()> {
-        self.start_rebuild_beside(image, state, beside)
+        match beside {
+            Some(beside) => self.start_rebuild_beside(image, state, beside),
+            None => self.start_rebuild_of(image, state),
+        }
     }
 
     fn is_borrowing(&self) -> bool {

@@ -19,12 +19,14 @@ use std::time::Duration;
 
 use forebay_core::backoff::Backoff;
 use forebay_core::change::Entry;
+use forebay_core::clock::Timestamp;
 use forebay_core::fold::Record;
 use forebay_core::id::{LogId, Offset, SchemaVersion};
 use forebay_core::limits::{
     CHECKPOINT_CLOSE_MS, CHECKPOINT_FILES_MAX, READER_BACKOFF_MS_MAX, READER_BACKOFF_MS_MIN,
     READER_CLOCK_CHECK_MS, READER_CLOCK_CHECK_SOON_MS, READER_CLOCK_EXCHANGE_SLOW_US,
-    READER_DEFINITION_WAIT_MS, READER_POISONED_COPIES_MAX, READER_READ_WAIT_MS,
+    READER_DEFINITION_WAIT_MS, READER_LEAVE_WAIT_MS, READER_POISONED_COPIES_MAX,
+    READER_READ_WAIT_MS,
 };
 use forebay_core::outcome::Outcome;
 use forebay_core::state_rows::SkippedRecord;
@@ -83,6 +85,8 @@ pub(crate) struct Tail {
     skipped_before: BTreeMap<Offset, SkippedRecord>,
     /// What the memory of the copy needs, done beside the tail.
     upkeep: Option<JoinHandle<()>>,
+    /// When there was last no room to leave another version's memory.
+    leave_failed: Option<Timestamp>,
     /// Goes behind everything above, the lock of the checkpoints' directory too.
     _running: Running,
 }
@@ -138,6 +142,7 @@ impl Tail {
             begin_attempts: 0,
             skipped_before: BTreeMap::new(),
             upkeep: None,
+            leave_failed: None,
             _running: running,
         }
     }
@@ -151,7 +156,9 @@ impl Tail {
             () = closing.closed() => {}
             () = self.follow() => {}
         }
-        self.checkpoint(Some(Duration::from_millis(CHECKPOINT_CLOSE_MS)));
+        if !self.shared.is_gone.load(Ordering::Relaxed) {
+            self.checkpoint(Some(Duration::from_millis(CHECKPOINT_CLOSE_MS)));
+        }
     }
 
     async fn follow(&mut self) {
@@ -256,14 +263,22 @@ impl Tail {
         if !self.shared.stands_alone.load(Ordering::Relaxed) || !self.following.is_borrowing() {
             return;
         }
-        let shared = Arc::clone(&self.shared);
+        let (shared, now) = (Arc::clone(&self.shared), self.shared.parts.clock.now());
+        let rest_us = READER_LEAVE_WAIT_MS * 1_000;
+        let is_soon = |tried: Timestamp| now.micros_since(tried).unsigned_abs() < rest_us;
         let Some(_turn) = shared.leaving.try_lock() else { return };
+        if self.leave_failed.is_some_and(is_soon) {
+            return;
+        }
         match in_place(|| self.following.stand_alone()) {
             Ok(()) => {
                 let (at, name) = (self.partition.at, &shared.name);
                 tracing::info!(store = %name, partition = %at.partition, "has memory of its own");
             }
-            Err(error) => self.note_trouble(error),
+            Err(error) => {
+                self.leave_failed = Some(now);
+                self.note_trouble(error);
+            }
         }
     }
 

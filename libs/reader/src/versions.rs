@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use forebay_core::clock::Timestamp;
-use forebay_core::id::StoreId;
+use forebay_core::id::{PartitionRef, StoreId};
 use forebay_core::limits::{READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_LEAVE_WAIT_MS};
 use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
@@ -150,7 +150,10 @@ impl Versions {
         let mut others = self.others.lock();
         let is_gone = |followed: &mut Arc<Followed>| !is_kept(followed.shared.store);
         let gone: Vec<_> = others.followed.extract_if(.., is_gone).collect();
-        gone.iter().for_each(|followed| followed.shared.closing.close());
+        for followed in &gone {
+            followed.shared.is_gone.store(true, Ordering::Relaxed);
+            followed.shared.closing.close();
+        }
         let lends = |shared: &Shared| self.now().shared.beside == Some(shared.store);
         if !others.followed.iter().any(|followed| lends(&followed.shared)) {
             self.now().shared.stands_alone.store(true, Ordering::Relaxed);
@@ -168,6 +171,7 @@ impl Versions {
 pub(crate) async fn change_versions(versions: Weak<Versions>, opening: Opening) {
     let Some(home) = versions.upgrade().map(|versions| versions.now().shared.home) else { return };
     let mut trouble: Option<Error> = None;
+    forget_dropped(&opening, home).await;
     loop {
         let changed = opening.parts.catalog.changes();
         let Some(versions) = versions.upgrade() else { return };
@@ -217,7 +221,7 @@ fn forget(versions: &Versions, opening: &Opening, gone: Vec<Arc<Followed>>) {
             let _leftover = Leftover(leftovers);
             let wait_max = Duration::from_millis(READER_LEAVE_WAIT_MS);
             if let Err(error) = followed.shared.shut_down(wait_max).await {
-                tracing::debug!(%error, "a version's copies stay until they are looked for");
+                tracing::debug!(%error, "a version's copies stay until a reader is opened");
                 return;
             }
             let forget = move || {
@@ -226,6 +230,24 @@ fn forget(versions: &Versions, opening: &Opening, gone: Vec<Arc<Followed>>) {
             drop(tokio::task::spawn_blocking(forget).await);
         });
     }
+}
+
+/// Removes what a reader that was killed has left of versions that the store has no longer.
+async fn forget_dropped(opening: &Opening, home: StoreId) {
+    let Some(directory) = opening.directory.clone() else { return };
+    let catalog = opening.parts.catalog.catalog();
+    let newest = catalog.store(home).and_then(|history| history.newest());
+    let Some(definition) = newest.map(|schema| schema.definition.clone()) else { return };
+    let forget = move || {
+        for store in directory.stores() {
+            let is_of_store = catalog.home_of(store) == home;
+            if is_of_store && definition.versions.kept_as(store).is_none() {
+                let partitions = definition.partitions.partitions();
+                partitions.for_each(|id| directory.forget(PartitionRef { store, partition: id }));
+            }
+        }
+    };
+    drop(tokio::task::spawn_blocking(forget).await);
 }
 
 /// One look at the definition; answers whether there is nothing to wait for.
@@ -245,8 +267,9 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
     };
     forget(versions, opening, versions.let_go(is_kept));
     // One of those may be wanted again, by a roll-back.
-    let is_clean = versions.leftovers.load(Ordering::Relaxed) == 0;
-    if !is_clean || is_newer && versions.waits_to_stand_alone(opening.parts.clock.now()) {
+    let is_clean = || versions.leftovers.load(Ordering::Relaxed) == 0;
+    let is_alone = || !versions.waits_to_stand_alone(opening.parts.clock.now());
+    if is_newer && !(is_clean() && is_alone()) {
         return Ok(false);
     }
     for version in wanted.all().iter().filter(is_wanted) {

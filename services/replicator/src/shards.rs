@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::fold::{Applied, Documents, PartitionState};
-use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef};
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_core::key::Key;
 use forebay_core::key_order::KeyOrder;
 use forebay_core::outcome::OutcomeTable;
@@ -207,7 +207,12 @@ impl CopyWriter for Copy {
         Ok(())
     }
 
-    fn start_rebuild_of(&mut self, image: &Image, state: &PartitionState) -> Result<()> {
+    fn start_rebuild_of(
+        &mut self,
+        image: &Image,
+        state: &PartitionState,
+        _beside: Option<StoreId>,
+    ) -> Result<()> {
         self.start_rebuild()?;
         let index = Index::new(self.shards.0.schemas.all().cloned(), [self.at.partition], 0)?;
         let mut rows = index.writer(self.at.partition)?;

@@ -74,8 +74,8 @@ impl NewVersion<'_> {
     }
 
     /// The oldest definition that says the same of documents as the newest, as the version has it:
-    /// a row that is made by it is that of an unchanged document byte by byte, and readers need it
-    /// once. Each push adds definitions, which say nothing else of documents.
+    /// a row names its definition, and one that is made by it is that of an unchanged document byte
+    /// by byte, so readers need it once. Each push adds definitions that say nothing of documents.
     fn definition_of_rows(&self) -> Definition {
         let alike = |it: &Definition| Definition {
             version: self.definition.version,

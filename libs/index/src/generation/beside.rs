@@ -16,10 +16,9 @@ use crate::table::{Borrowing, Document, PREFETCHED, Publishing, Table};
 
 /// Of how many documents it is seen whether another version has them alike, before all are.
 const TRIED: usize = 32 * PREFETCHED;
-/// It is worth it if it has at least this part of them: what is lent stays where it is meanwhile.
-const ALIKE_MIN: usize = TRIED / 2;
 
-/// Whether most of an image's documents are what a lender has.
+/// Whether a lender has at least half of an image's documents alike, as the first of them tell:
+/// what is lent stays where it is, so fewer are not worth it.
 ///
 /// # Errors
 /// `Corrupt`, `LimitExceeded`, `Unavailable`: those of the image.
@@ -34,7 +33,7 @@ pub(crate) fn has_most(lender: &Space, image: &Image) -> Result<bool> {
         alike += borrowing.find(documents).iter().flatten().count();
         Ok(tried < TRIED)
     })?;
-    Ok(alike * TRIED >= ALIKE_MIN * tried && alike > 0)
+    Ok(alike > 0 && 2 * alike >= tried)
 }
 
 /// The table of an image, mapped, to be read.
@@ -56,6 +55,7 @@ impl Generation {
     ) -> Result<Self> {
         let mut made = Self::within(space);
         let memory = made.space.memory.clone();
+        memory.charge_to(&index.budget);
         let borrowing = Borrowing::of(lender, Some(&memory));
         table_of(image)?.visit_batches(|documents| {
             made.fill(documents, Some(&borrowing), index)?;
@@ -63,9 +63,7 @@ impl Generation {
         })?;
         made.progress = image.about().progress;
         made.mended = image.mended().clone();
-        // Whoever takes over before anything is applied goes on with this log.
-        made.following.log_id = state.log_id;
-        made.following.drop_all_count = state.drop_all_count;
+        made.note_log(state);
         made.finish(state, index)?;
         Ok(made)
     }
@@ -78,6 +76,7 @@ impl Generation {
         index: &Inner,
     ) -> Result<Self> {
         let mut made = Self::within(space);
+        made.space.memory.charge_to(&index.budget);
         self.table.visit_batches(|documents| {
             made.fill(documents, None, index)?;
             Ok(true)

@@ -114,18 +114,18 @@ impl Spaces {
         // Left by a holder that was killed before anybody could come to it.
         self.remove(generation);
         let made = match lender {
-            None => Memory::create_live(&path, addresses),
+            None => Memory::create_live(&path, addresses, self.about()),
             Some(lender) => {
                 let beside = lender.path.parent();
                 let mut names = self.borrowed(generation).into_iter();
                 let name = names.find(|name| name.parent() == beside).ok_or_else(|| {
                     Error::unsupported("nothing is borrowed of another reader's directory")
                 })?;
-                Memory::create_borrowing(&path, addresses, &name, |name| lender.lend(name))
+                let lend = |name: &Path| lender.lend(name);
+                Memory::create_borrowing(&path, addresses, self.about(), &name, lend)
             }
         };
         let memory = made.inspect_err(|_| self.remove(generation))?;
-        memory.note_about(self.about());
         memory.spill_to(self.spill(generation));
         let words = memory.words();
         words.hash_seed.store(hash.seed(), Ordering::Relaxed);
@@ -311,21 +311,32 @@ pub(super) fn remove(at: &LiveDirectory, store: StoreId, partition: PartitionId)
 /// Removes spaces that no header leads to: of directories that were removed, of an earlier boot, of
 /// holders that were killed. What cannot be removed stays for another time.
 pub(super) fn sweep(at: &LiveDirectory) {
-    let own = rustix::process::geteuid().as_raw();
-    for dir in at.memory_dir.iter().chain([&at.dir]) {
-        let Ok(names) = std::fs::read_dir(dir) else { continue };
-        let Ok(now) = time_in(dir) else { continue };
-        for name in names.flatten() {
-            let is_space = name.file_name().to_str().is_some_and(|name| name.starts_with(PREFIX));
-            let is_own = name.metadata().is_ok_and(|at| at.is_file() && at.uid() == own);
-            let modified = name.metadata().and_then(|at| at.modified());
-            // One that was just made may not have its header yet.
-            let is_old = modified.is_ok_and(|at| at + ORPHAN_AGE_MIN < now);
-            if is_space && is_own && is_old && !is_in_use(at, &name.path()) {
-                drop(std::fs::remove_file(name.path()));
-            }
+    // What a space has borrowed is free once that space is gone.
+    for is_borrowed in [false, true] {
+        for dir in at.memory_dir.iter().chain([&at.dir]) {
+            drop(sweep_one(at, dir, is_borrowed));
         }
     }
+}
+
+/// Of one directory, the spaces, or the names that spaces have for what they borrowed.
+fn sweep_one(at: &LiveDirectory, dir: &Path, is_borrowed: bool) -> std::io::Result<()> {
+    let own = rustix::process::geteuid().as_raw();
+    let (names, now) = (std::fs::read_dir(dir)?, time_in(dir)?);
+    for entry in names.flatten() {
+        let name = entry.file_name();
+        let is_asked = name.to_str().is_some_and(|name| {
+            name.starts_with(PREFIX) && name.ends_with(BORROWED) == is_borrowed
+        });
+        let is_own = entry.metadata().is_ok_and(|at| at.is_file() && at.uid() == own);
+        let modified = entry.metadata().and_then(|at| at.modified());
+        // One that was just made may not have its header yet.
+        let is_old = modified.is_ok_and(|at| at + ORPHAN_AGE_MIN < now);
+        if is_asked && is_own && is_old && !is_in_use(at, &entry.path()) {
+            drop(std::fs::remove_file(entry.path()));
+        }
+    }
+    Ok(())
 }
 
 /// The time by which files are dated in a directory.

@@ -15,13 +15,14 @@ use super::live::{self, LiveFile};
 use super::{Backing, Memory, SpaceWords, refused};
 
 impl Memory {
-    /// Makes live memory in a new file of this name, with at most this many addresses.
+    /// Makes live memory in a new file of this name, with at most this many addresses; the file says
+    /// what it is part of.
     ///
     /// # Errors
     /// `LimitExceeded` without room or addresses; `Unsupported` on a file system that cannot hold
     /// it; `Unavailable`.
-    pub(crate) fn create_live(path: &Path, most: u64) -> Result<Arc<Self>> {
-        let (file, reserved) = live::create(path, most)?;
+    pub(crate) fn create_live(path: &Path, most: u64, about: &[u8]) -> Result<Arc<Self>> {
+        let (file, reserved) = live::create(path, most, about)?;
         let memory = Self::of_file(file, reserved, true, None)?;
         memory.words().opened.store(BLOCK_BYTES, Ordering::Release);
         Ok(Arc::new(memory))
@@ -35,10 +36,11 @@ impl Memory {
     pub(crate) fn create_borrowing(
         path: &Path,
         most: u64,
+        about: &[u8],
         name: &Path,
         lend: impl FnOnce(&Path) -> Result<u64>,
     ) -> Result<Arc<Self>> {
-        let (file, reserved) = live::create(path, most)?;
+        let (file, reserved) = live::create(path, most, about)?;
         let bytes = lend(name)?;
         let at = std::mem::offset_of!(SpaceWords, borrowed) as u64;
         let written = file.write_all_at(&bytes.to_le_bytes(), at);

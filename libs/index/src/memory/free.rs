@@ -115,11 +115,8 @@ impl Free {
             let below = std::mem::replace(free, above);
             taken.extend(below.into_iter().map(|address| Chunk { address, order }));
         }
-        let warm = std::mem::take(&mut self.warm).into_iter();
-        let (below, above) = warm.partition(|address| *address < end);
-        let below: Vec<u64> = below;
-        self.warm = above;
-        taken.extend(below.into_iter().map(|address| Chunk { address, order: BLOCK_ORDER }));
+        let warm = self.warm.extract_if(.., |address| *address < end);
+        taken.extend(warm.map(|address| Chunk { address, order: BLOCK_ORDER }));
         taken
     }
 

@@ -11,7 +11,7 @@
 
 use std::fs::File;
 use std::io;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -24,7 +24,7 @@ use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap};
 use rustix::process::{Resource, getrlimit};
 
 use super::words::SpaceWords;
-use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES_MIN};
+use super::{BLOCK_BYTES, CHUNK_BYTES_MIN, Chunk, RESERVED_BYTES_MIN, SPACE_ABOUT_AT};
 use crate::schedule;
 
 /// Bytes of the map for each smallest chunk.
@@ -71,11 +71,12 @@ fn reserved_of(mapped: u64) -> Option<u64> {
     fits.then_some(reserved)
 }
 
-/// Makes the file of a space of at most this many addresses; answers it with how many it has.
+/// Makes the file of a space of at most this many addresses, that says what it is part of; answers
+/// it with how many it has.
 ///
 /// # Errors
 /// `Unavailable`, `LimitExceeded`.
-pub(super) fn create(path: &Path, most: u64) -> Result<(File, u64)> {
+pub(super) fn create(path: &Path, most: u64, about: &[u8]) -> Result<(File, u64)> {
     let file = File::options()
         .read(true)
         .write(true)
@@ -96,6 +97,8 @@ pub(super) fn create(path: &Path, most: u64) -> Result<(File, u64)> {
     }
     file.set_len(mapped_bytes(reserved)).map_err(|error| refused("make", path, &error))?;
     allocate(&file, 0, PAGE_BYTES)?;
+    // At once: without it nobody could tell that it was left by one that was killed.
+    file.write_all_at(about, SPACE_ABOUT_AT).map_err(|error| refused("write", path, &error))?;
     Ok((file, reserved))
 }
 

@@ -22,7 +22,7 @@ mod file;
 mod round_trip_test;
 mod store_file;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -165,6 +165,17 @@ impl CheckpointDirectory {
             "could not use {} for checkpoints: {error}; correct the directory",
             self.options.dir.display()
         ))
+    }
+
+    /// What those are kept as of which there is a copy or a checkpoint here.
+    pub(crate) fn stores(&self) -> BTreeSet<StoreId> {
+        let names = self.disk.list(&self.options.dir).unwrap_or_default();
+        let store = |name: &String| {
+            let (store, _) = name.strip_prefix("live-").unwrap_or(name).split_once('-')?;
+            let id = u64::from_str_radix(store, 16).ok().filter(|_| store.len() == 16)?;
+            Some(StoreId(id))
+        };
+        names.iter().filter(|name| !name.ends_with(SUFFIX_LOCK)).filter_map(store).collect()
     }
 
     /// Removes what there is of a version of the documents that nobody follows any more: where

@@ -17,7 +17,7 @@ use forebay_core::versions::VersionNumber;
 use forebay_snapshot_service::{PushParts, SnapshotOptions};
 
 use crate::files::{Files, ROWS, expected};
-use crate::served::is_caught_up;
+use crate::served::{Served, is_caught_up};
 use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, push, quiet, reader};
 
 /// A push in the place of the store's documents.
@@ -374,64 +374,132 @@ fn versions_in(dir: &std::path::Path) -> usize {
     headers / PARTITIONS as usize
 }
 
+/// A store of which most documents stay the same over its versions, and readers with a directory.
+struct LongNames {
+    files: Files,
+    dir: tempfile::TempDir,
+    served: Served,
+    parts: PushParts,
+    store: Store,
+    token: Token,
+    _world: World,
+}
+
+impl LongNames {
+    async fn new() -> Self {
+        let (world, files, dir) = (World::new(), Files::new(), tempfile::tempdir().unwrap());
+        let (served, parts) = world.start_with_options(StoreOptions::default()).await;
+        let store = served.client().await.store("users").await.unwrap();
+        let mut token = None;
+        for first in (0..LONG_NAMES).step_by(500) {
+            let mut batch = store.batch();
+            for number in first..first + 500 {
+                let text = long_name(number, 0);
+                batch.add(store.upsert(&*format!("u{number}")).set("name", text)).unwrap();
+            }
+            token = Some(batch.send().await.unwrap().token);
+        }
+        Self { files, dir, served, parts, store, token: token.unwrap(), _world: world }
+    }
+
+    async fn reader(&self) -> Reader {
+        let options = ReaderOptions {
+            checkpoint: Some(CheckpointOptions::new(self.dir.path())),
+            ..ReaderOptions::new("users")
+        };
+        let reader = Reader::open(&self.served.address, options).await.unwrap();
+        reader.await_ready(LONG).await.unwrap();
+        reader.wait_token(&self.token, LONG).await.unwrap();
+        reader
+    }
+
+    async fn push(&self, version: u64) {
+        self.parts.push(&replace(&long_names(&self.files, version)), quiet).await.unwrap();
+    }
+
+    /// Waits until there are copies of one version alone.
+    async fn has_one_version(&self) {
+        let wait = async {
+            while versions_in(self.dir.path()) != 1 {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let waited = tokio::time::timeout(LONG, wait).await;
+        waited.unwrap_or_else(|_| panic!("{} versions", versions_in(self.dir.path())));
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn versions_that_are_mostly_alike_share_the_memory_of_a_reader() {
-    let (world, files, dir) = (World::new(), Files::new(), tempfile::tempdir().unwrap());
-    let (served, parts) = world.start_with_options(StoreOptions::default()).await;
-    let store = served.client().await.store("users").await.unwrap();
-    let mut token = None;
-    for number in 0..LONG_NAMES / 500 {
-        let mut batch = store.batch();
-        for number in number * 500..(number + 1) * 500 {
-            let text = long_name(number, 0);
-            batch.add(store.upsert(&*format!("u{number}")).set("name", text)).unwrap();
-        }
-        token = Some(batch.send().await.unwrap().token);
-    }
-    let options = ReaderOptions {
-        checkpoint: Some(CheckpointOptions::new(dir.path())),
-        ..ReaderOptions::new("users")
-    };
-    let first = Reader::open(&served.address, options.clone()).await.unwrap();
-    first.await_ready(LONG).await.unwrap();
-    let beside = Reader::open(&served.address, options.clone()).await.unwrap();
-    beside.await_ready(LONG).await.unwrap();
-    first.wait_token(&token.unwrap(), LONG).await.unwrap();
+    let names = LongNames::new().await;
+    let (first, beside) = (names.reader().await, names.reader().await);
     has_names(&first, 0).await;
     // One of the two keeps a copy, whichever has its lock.
     let used = || first.metrics().memory.used + beside.metrics().memory.used;
     let alone = used();
     for version in 1..4 {
-        parts.push(&replace(&long_names(&files, version)), quiet).await.unwrap();
+        names.push(version).await;
         has_names(&first, version).await;
         has_names(&beside, version).await;
         let own = used();
         assert!(own * 4 < alone && own > 0, "version {version} has {own}, the first had {alone}");
         // Both go on.
-        let write = store.upsert("more").set("name", format!("{version}")).send().await.unwrap();
+        let write = names.store.upsert("more").set("name", format!("{version}"));
+        let write = write.send().await.unwrap();
         first.wait_token(&write.token, LONG).await.unwrap();
         assert_eq!(held(&first, "more"), Some(name(&version.to_string())));
     }
     // And back, and forth.
-    alter(&parts, 3).await;
+    alter(&names.parts, 3).await;
     has_names(&first, 2).await;
-    alter(&parts, 4).await;
+    alter(&names.parts, 4).await;
     has_names(&first, 3).await;
 
     // Once there is no way back it has memory of its own, and of the others nothing stays.
-    parts.drop_version("users", VersionNumber(3)).await.unwrap();
+    names.parts.drop_version("users", VersionNumber(3)).await.unwrap();
+    names.has_one_version().await;
     let wait = async {
-        while versions_in(dir.path()) != 1 || used() * 2 < alone {
+        while used() * 2 < alone {
             tokio::time::sleep(Duration::from_millis(20)).await;
         }
     };
     let waited = tokio::time::timeout(LONG, wait).await;
-    let left = versions_in(dir.path());
-    waited.unwrap_or_else(|_| panic!("{left} versions, {:#?}", first.metrics()));
+    waited.unwrap_or_else(|_| panic!("{:#?}", first.metrics()));
     has_names(&first, 3).await;
     has_names(&beside, 3).await;
     drop((first, beside));
-    let again = Reader::open(&served.address, options).await.unwrap();
-    again.await_ready(LONG).await.unwrap();
-    has_names(&again, 3).await;
+    has_names(&names.reader().await, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_that_borrows_outlives_a_restart_of_the_machine_and_nothing_else_stays() {
+    let names = LongNames::new().await;
+    let reader = names.reader().await;
+    has_names(&reader, 0).await;
+    names.push(1).await;
+    has_names(&reader, 1).await;
+    let write = names.store.upsert("more").set("name", "more").send().await.unwrap();
+    reader.wait_token(&write.token, LONG).await.unwrap();
+    reader.shut_down(LONG).await.unwrap();
+    // Another boot: what was in memory is gone, and of what is on disk none borrows.
+    for entry in std::fs::read_dir(names.dir.path()).unwrap() {
+        let path = entry.unwrap().path();
+        if path.file_name().unwrap().to_str().unwrap().starts_with("live-") {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+    let reader = names.reader().await;
+    has_names(&reader, 1).await;
+    reader.wait_token(&write.token, LONG).await.unwrap();
+    assert_eq!(held(&reader, "more"), Some(name("more")));
+
+    // A version that is dropped while nobody is there goes with the next reader.
+    names.push(2).await;
+    has_names(&reader, 2).await;
+    reader.shut_down(LONG).await.unwrap();
+    assert_eq!(versions_in(names.dir.path()), 2);
+    names.parts.drop_version("users", VersionNumber(2)).await.unwrap();
+    let reader = names.reader().await;
+    names.has_one_version().await;
+    has_names(&reader, 2).await;
 }
