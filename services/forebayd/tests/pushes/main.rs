@@ -7,6 +7,8 @@ mod files;
 mod processes;
 #[path = "../served/mod.rs"]
 mod served;
+#[path = "../small_disk/mod.rs"]
+mod small_disk;
 mod versions;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -31,6 +33,7 @@ use object_store::path::Path as ObjectPath;
 use served::Served;
 
 use files::{Files, ROWS, expected};
+use small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
 
 const LONG: Duration = Duration::from_secs(60);
 const PARTITIONS: u32 = 3;
@@ -288,4 +291,56 @@ async fn a_push_that_broke_off_is_gone_on_with_and_never_seen() {
     client.delete_store("new").await.unwrap();
     parts.push(&ask, quiet).await.unwrap();
     assert_is_whole(&reader(&served.address, "new").await, |_| true);
+}
+
+const DISK_BYTES: usize = 16 << 20;
+/// Leaves room for less than the rows.
+const FILLER_BYTES: usize = DISK_BYTES - (64 << 10);
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_without_room_for_its_rows_says_so_and_is_made_once_there_is_some() {
+    let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
+        let test = "a_push_without_room_for_its_rows_says_so_and_is_made_once_there_is_some";
+        return run_again_where_mounting_is_permitted(test);
+    };
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let parts = PushParts { scratch: disk.path().to_owned(), ..parts };
+    let ask = push("new", &[&files.parts(4)]);
+    disk.fill(FILLER_BYTES);
+    let refused = parts.push(&ask, quiet).await.unwrap_err();
+    assert_eq!(refused.code(), ErrorCode::LimitExceeded, "{refused}");
+    assert!(refused.message().contains("look at the disk"), "{refused}");
+    let left = std::fs::read_dir(disk.path()).unwrap().count();
+    assert_eq!(left, 1, "but for what fills the disk, what was kept of it is gone");
+    let client = served.client().await;
+    assert_eq!(client.store("new").await.unwrap_err().code(), ErrorCode::NotFound);
+    disk.free();
+    assert_eq!(parts.push(&ask, quiet).await.unwrap().documents, ROWS);
+    assert_is_whole(&reader(&served.address, "new").await, |_| true);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_one_push_on_two_hosts_a_store_comes_about_once_and_its_versions_are_whole() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let other = tempfile::tempdir().unwrap();
+    let elsewhere = PushParts { scratch: other.path().to_owned(), ..parts.clone() };
+    let folder = files.parts(3);
+    let ask = push("new", &[&folder]);
+    let both = tokio::join!(parts.push(&ask, quiet), elsewhere.push(&ask, quiet));
+    let (first, second) = match both {
+        (Ok(pushed), refused) | (refused, Ok(pushed)) => (pushed, refused.unwrap_err()),
+        both => panic!("{both:?}"),
+    };
+    assert_eq!((first.documents, second.code()), (ROWS, ErrorCode::Conflict), "{second}");
+    assert_is_whole(&reader(&served.address, "new").await, |_| true);
+
+    let ask = Push { push_as: None, ..ask };
+    let (first, second) = tokio::join!(parts.push(&ask, quiet), elsewhere.push(&ask, quiet));
+    let mut numbers = [first.unwrap(), second.unwrap()].map(|pushed| pushed.version.0);
+    numbers.sort_unstable();
+    assert_eq!(numbers, [2, 3], "each is a version of its own");
+    assert_is_whole(&reader(&served.address, "users").await, |_| true);
+    assert_eq!((world.left(), std::fs::read_dir(other.path()).unwrap().count()), (0, 0));
 }

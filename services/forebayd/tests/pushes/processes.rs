@@ -83,6 +83,62 @@ async fn a_push_goes_on_over_kills() {
     assert_is_whole(&reader(&node.address, "users-2").await, |_| true);
 }
 
+/// Pushes a version, and kills the node once the definition tells of it and before it is live;
+/// answers where the node listened, or `None` where it was live too soon.
+async fn killed_before_it_is_live(node: Daemon, files: &Path) -> Result<String, Daemon> {
+    let users = store(&node.address, "users").await.unwrap();
+    let mut client = PushesClient::connect(format!("http://{}", node.address)).await.unwrap();
+    let ask = v1::PushRequest { push_as: None, ..request(files) };
+    let mut told = client.push(ask).await.unwrap().into_inner();
+    // It goes on while somebody listens.
+    let listening = tokio::spawn(async move { while told.message().await.is_ok_and(|it| it.is_some()) {} });
+    let before = users.definition().versions.clone();
+    let is_known = loop {
+        let now = users.refresh().await.unwrap().versions.clone();
+        if now.live() != before.live() {
+            break false;
+        }
+        if now.all().len() > before.all().len() {
+            break true;
+        }
+    };
+    let killed = if is_known { Ok(node.kill()) } else { Err(node) };
+    listening.await.unwrap();
+    killed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_that_is_killed_before_its_version_is_live_goes_on_and_makes_no_second_one() {
+    const ATTEMPTS: usize = 8;
+    let (folder, files) = (tempfile::tempdir().unwrap(), Files::new());
+    let parts = files.parts(2);
+    let mut node = start(folder.path(), "127.0.0.1:0");
+    let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
+    client.create_store(&spec()).await.unwrap();
+    let mut address = None;
+    for _ in 0..ATTEMPTS {
+        match killed_before_it_is_live(node, &parts).await {
+            Ok(killed) => {
+                address = Some(killed);
+                node = start(folder.path(), address.as_ref().unwrap());
+                break;
+            }
+            Err(alive) => node = alive,
+        }
+    }
+    assert!(address.is_some(), "each of {ATTEMPTS} pushes was live before it could be killed");
+    let before = store(&node.address, "users").await.unwrap().definition().versions.clone();
+    let known = before.all().last().unwrap();
+    let output = push(&node.address, &[parts.to_str().unwrap()]);
+    assert!(output.status.success(), "{output:?}");
+    let now = store(&node.address, "users").await.unwrap().definition().versions.clone();
+    assert_eq!((now.live(), now.next()), (known, before.next()), "the one that was begun");
+    assert_is_whole(&reader(&node.address, "users").await, |_| true);
+    let data = std::fs::read_dir(folder.path().join("data")).unwrap();
+    let names = data.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    assert_eq!(names.filter(|name| name.starts_with("push-")).count(), 0);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_command_says_what_is_wrong() {
     let (folder, files) = (tempfile::tempdir().unwrap(), Files::new());

@@ -4,7 +4,8 @@
 //! The files are read once, and their rows kept on disk by partitions ([`spill`]). Once all of them
 //! are what the store wants, each partition is folded into an image, which is its first snapshot.
 //! A push that broke off goes on behind the last file that was read whole, and the last partition
-//! that was made: the same push makes the same store.
+//! that was made: the same push makes the same store. On two hosts it is two pushes, neither of which
+//! touches what the other one makes.
 
 mod cells;
 mod columns;
@@ -129,7 +130,8 @@ impl PushParts {
         let inputs = inputs(push).await?;
         let words = words(push, &definition, &inputs);
         let place = Place::take(&self.scratch, xxh3_64(words.as_bytes()))?;
-        let id = id_of(&self.kept, &words, &definition);
+        let number = place.number(self.kept.entropy.next_u64()?)?;
+        let id = id_of(&self.kept, &format!("{words}\n{number}"), &definition);
         let target = match &push.push_as {
             Some(name) => Target::Store(NewStore {
                 parts: &self.kept,
@@ -240,7 +242,7 @@ async fn inputs(push: &Push) -> Result<Vec<Input>> {
     }
 }
 
-/// What tells a push from all others: the same words are the same push.
+/// What tells a push from all others of its host: the same words are the same push.
 fn words(push: &Push, definition: &Definition, inputs: &[Input]) -> String {
     let files = inputs.iter().map(|input| (&input.file, input.format));
     // It stays the same push while the version that it makes is made known.

@@ -1,5 +1,5 @@
-//! The folder of one push: the rows that were read, and up to where they count. It stays over a
-//! kill, and until the push has ended.
+//! The folder of one push: the rows that were read, up to where they count, and a number that no
+//! other folder has. It stays over a kill, and until the push has ended.
 
 use std::fs::{self, File, TryLockError};
 use std::path::{Path, PathBuf};
@@ -19,6 +19,8 @@ const LOCK: &str = "lock";
 const ROWS: &str = "rows";
 const KEPT: &str = "kept.json";
 const KEPT_NEW: &str = "kept.new";
+const NUMBER: &str = "number";
+const NUMBER_NEW: &str = "number.new";
 
 /// What was read to the end of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -61,6 +63,18 @@ impl Place {
         Ok(Self { folder, _lock: lock })
     }
 
+    /// A number that the push has for as long as its folder is there, this one where it has none
+    /// yet. The same push on another host has another: what the two make are two things, each of
+    /// which is whole.
+    pub(crate) fn number(&self, fresh: u64) -> Result<u64> {
+        let kept = fs::read_to_string(self.folder.join(NUMBER)).unwrap_or_default();
+        if let Ok(number) = kept.parse() {
+            return Ok(number);
+        }
+        self.replace(NUMBER, NUMBER_NEW, fresh.to_string().as_bytes())?;
+        Ok(fresh)
+    }
+
     /// Where its rows are.
     pub(crate) fn rows(&self) -> PathBuf {
         self.folder.join(ROWS)
@@ -79,9 +93,14 @@ impl Place {
     /// Notes what was read.
     pub(crate) fn keep(&self, kept: &Kept) -> Result<()> {
         let bytes = serde_json::to_vec(kept).map_err(|error| Error::internal(error.to_string()))?;
-        let new = self.folder.join(KEPT_NEW);
+        self.replace(KEPT, KEPT_NEW, &bytes)
+    }
+
+    /// Writes a file of the folder: at any moment it is the one before, or this.
+    fn replace(&self, name: &str, new: &str, bytes: &[u8]) -> Result<()> {
+        let new = self.folder.join(new);
         fs::write(&new, bytes).map_err(|error| refused(&error))?;
-        fs::rename(&new, self.folder.join(KEPT)).map_err(|error| refused(&error))
+        fs::rename(&new, self.folder.join(name)).map_err(|error| refused(&error))
     }
 
     /// Lets go of it.
@@ -129,8 +148,10 @@ mod tests {
         place.keep(&kept).unwrap();
         assert_eq!(place.kept().unwrap(), Kept::default(), "its rows are not there");
         fs::write(place.rows(), "rows").unwrap();
+        assert_eq!([5, 6].map(|fresh| place.number(fresh).unwrap()), [5, 5]);
         drop(place);
         let again = Place::take(scratch.path(), 7).unwrap();
+        assert_eq!(again.number(8).unwrap(), 5);
         assert_eq!(again.kept().unwrap(), kept);
         fs::write(again.rows(), "row").unwrap();
         assert_eq!(again.kept().unwrap(), Kept::default(), "some of its rows are gone");
