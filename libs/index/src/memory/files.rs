@@ -15,8 +15,8 @@ use super::live::{self, LiveFile};
 use super::{Backing, Memory, SpaceWords, refused};
 
 impl Memory {
-    /// Makes live memory in a new file of this name, with at most this many addresses; the file says
-    /// what it is part of.
+    /// Makes live memory in a new file of this name, with at most this many addresses; the file
+    /// says what it is part of.
     ///
     /// # Errors
     /// `LimitExceeded` without room or addresses; `Unsupported` on a file system that cannot hold

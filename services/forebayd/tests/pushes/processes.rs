@@ -91,7 +91,8 @@ async fn killed_before_it_is_live(node: Daemon, files: &Path) -> Result<String, 
     let ask = v1::PushRequest { push_as: None, ..request(files) };
     let mut told = client.push(ask).await.unwrap().into_inner();
     // It goes on while somebody listens.
-    let listening = tokio::spawn(async move { while told.message().await.is_ok_and(|it| it.is_some()) {} });
+    let listening =
+        tokio::spawn(async move { while told.message().await.is_ok_and(|it| it.is_some()) {} });
     let before = users.definition().versions.clone();
     let is_known = loop {
         let now = users.refresh().await.unwrap().versions.clone();

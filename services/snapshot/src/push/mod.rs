@@ -4,8 +4,8 @@
 //! The files are read once, and their rows kept on disk by partitions ([`spill`]). Once all of them
 //! are what the store wants, each partition is folded into an image, which is its first snapshot.
 //! A push that broke off goes on behind the last file that was read whole, and the last partition
-//! that was made: the same push makes the same store. On two hosts it is two pushes, neither of which
-//! touches what the other one makes.
+//! that was made: the same push makes the same store. On two hosts it is two pushes, neither of
+//! which touches what the other one makes.
 
 mod cells;
 mod columns;
