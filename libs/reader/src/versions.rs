@@ -16,6 +16,7 @@ use forebay_core::limits::{READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER
 use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
 use forebay_index::Index;
+use forebay_snapshot::in_place;
 use parking_lot::Mutex;
 
 use crate::begin::named_by;
@@ -171,7 +172,7 @@ impl Versions {
 pub(crate) async fn change_versions(versions: Weak<Versions>, opening: Opening) {
     let Some(home) = versions.upgrade().map(|versions| versions.now().shared.home) else { return };
     let mut trouble: Option<Error> = None;
-    forget_dropped(&opening, home).await;
+    forget_dropped(&opening, home);
     loop {
         let changed = opening.parts.catalog.changes();
         let Some(versions) = versions.upgrade() else { return };
@@ -224,21 +225,21 @@ fn forget(versions: &Versions, opening: &Opening, gone: Vec<Arc<Followed>>) {
                 tracing::debug!(%error, "a version's copies stay until a reader is opened");
                 return;
             }
-            let forget = move || {
+            in_place(|| {
                 followed.shared.followed().for_each(|partition| directory.forget(partition.at));
-            };
-            drop(tokio::task::spawn_blocking(forget).await);
+            });
         });
     }
 }
 
 /// Removes what a reader that was killed has left of versions that the store has no longer.
-async fn forget_dropped(opening: &Opening, home: StoreId) {
-    let Some(directory) = opening.directory.clone() else { return };
+fn forget_dropped(opening: &Opening, home: StoreId) {
+    let Some(directory) = &opening.directory else { return };
     let catalog = opening.parts.catalog.catalog();
     let newest = catalog.store(home).and_then(|history| history.newest());
-    let Some(definition) = newest.map(|schema| schema.definition.clone()) else { return };
-    let forget = move || {
+    let Some(definition) = newest.map(|schema| &schema.definition) else { return };
+    // On a thread beside it would end at a moment that no seed of the simulator tells.
+    in_place(|| {
         for store in directory.stores() {
             let is_of_store = catalog.home_of(store) == home;
             if is_of_store && definition.versions.kept_as(store).is_none() {
@@ -246,8 +247,7 @@ async fn forget_dropped(opening: &Opening, home: StoreId) {
                 partitions.for_each(|id| directory.forget(PartitionRef { store, partition: id }));
             }
         }
-    };
-    drop(tokio::task::spawn_blocking(forget).await);
+    });
 }
 
 /// One look at the definition; answers whether there is nothing to wait for.
