@@ -12,6 +12,7 @@ pub mod data;
 pub mod floor;
 pub mod freshness;
 pub mod latency;
+pub mod push;
 pub mod raw_kafka;
 pub mod server;
 pub mod watch;

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use forebay_bench_micro::push::{self, Shape};
 use forebay_bench_micro::{apply, bootstrap, freshness, writes};
 use forebay_bench_report::Row;
 
@@ -102,6 +103,34 @@ fn freshness_sees_every_probe_in_another_process() {
             "embedded, 1K writes/s, due to visible, p50, ms",
         ],
     );
+}
+
+#[test]
+fn push_sees_a_reader_change_its_version_and_let_the_one_before_go() {
+    let plan = push::Plan {
+        rounds: 2,
+        shapes: [350, 50].map(|text_bytes| Shape { documents: 2_000, text_bytes }).to_vec(),
+        partitions: 2,
+        steady: Duration::from_millis(200),
+        reader: PathBuf::from(env!("CARGO_BIN_EXE_push")),
+    };
+    let rows = push::run(&plan).unwrap();
+    for bytes in [350, 50] {
+        let measure = |what: &str| format!("push of 5 % changed, rows of {bytes} B, {what}");
+        let measures = [
+            "memory at its peak, bytes",
+            "memory with both versions, bytes",
+            "memory at its peak once the version before has gone, bytes",
+            "index of the new version beside it, bytes in use",
+            "rows/s",
+            "reads around the change, p99, us",
+            "a partition applies nothing once the version before has gone, longest, ms",
+        ]
+        .map(measure);
+        assert_whole(&rows, &measures.each_ref().map(String::as_str));
+        let failed = rows.iter().find(|row| row.measure == measure("reads that failed"));
+        assert_eq!(failed.map(|row| row.value.quartile_3), Some(0.0), "{rows:#?}");
+    }
 }
 
 #[test]

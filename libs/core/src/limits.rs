@@ -235,6 +235,9 @@ pub const READER_RECORDS_FOLDED_MAX: u64 = 100_000;
 /// Partitions whose images a reader fetches at once: the copies of those before them are made
 /// meanwhile, so that not all are still to be made when the last byte is there.
 pub const READER_FETCHES_AT_ONCE: usize = 2;
+/// Chunks that are fetched at once of a version beside the one that answers, one partition after
+/// the other: nobody waits for it as for a beginning, and what is on its way takes memory.
+pub const READER_BESIDE_CHUNKS_AT_ONCE: usize = 4;
 /// Times that a reader asks for a snapshot before it begins with a log that has all.
 pub const READER_SNAPSHOT_ATTEMPTS: u32 = 5;
 /// Ranges of hashes of keys whose documents have a digest each when two copies are compared.
@@ -288,6 +291,7 @@ pub const REMOTE_CALL_TIMEOUT_MS: u64 = 10_000;
 const _: () = assert!(VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX + 1024 * 1024 < ENTRY_BYTES_MAX);
 const _: () = assert!(VALUE_BYTES_MAX < ROW_BYTES_MAX);
 const _: () = assert!(SNAPSHOT_CHUNK_BYTES <= SNAPSHOT_CHUNK_BYTES_MAX);
+const _: () = assert!(READER_BESIDE_CHUNKS_AT_ONCE <= SNAPSHOT_CHUNKS_AT_ONCE);
 const _: () = assert!(SNAPSHOT_CONNECT_MS < SNAPSHOT_REQUEST_MS);
 const _: () = assert!(SNAPSHOT_BACKOFF_MS_MIN <= SNAPSHOT_BACKOFF_MS_MAX);
 const _: () = assert!(ROW_BYTES_MAX + KEY_BYTES_MAX < SNAPSHOT_CHUNK_BYTES_MAX);

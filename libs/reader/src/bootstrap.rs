@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use forebay_core::key_order::KeyOrder;
-use forebay_core::limits::{SNAPSHOT_CHUNKS_AT_ONCE, SNAPSHOT_SYNC_BYTES};
+use forebay_core::limits::SNAPSHOT_SYNC_BYTES;
 use forebay_core::{Error, Result};
 use forebay_index::{Image, ImageSink};
 use forebay_log::disk::{DiskFile, open_file};
@@ -114,6 +114,7 @@ impl ImageSink for Written<'_> {
 pub(crate) struct Bootstrap<'b> {
     pub snapshots: &'b PartitionSnapshots,
     pub manifest: &'b Manifest,
+    pub chunks_at_once: usize,
 }
 
 impl Bootstrap<'_> {
@@ -151,7 +152,7 @@ impl Bootstrap<'_> {
         let (from, to) = (self.snapshots.clone(), Arc::new(Fetched::to(place)));
         let fetches = stream::iter(chunks)
             .map(move |(id, at)| fetch_chunk(from.clone(), Arc::clone(&to), id, at, at < has));
-        let mut fetches = fetches.buffer_unordered(SNAPSHOT_CHUNKS_AT_ONCE);
+        let mut fetches = fetches.buffer_unordered(self.chunks_at_once);
         let mut fetching = Fetching { bytes: 0, bytes_in_all: base.bytes() };
         while let Some(bytes) = fetches.try_next().await? {
             fetching.bytes += bytes;

@@ -7,7 +7,8 @@ use std::time::Duration;
 use forebay_core::id::{Offset, SchemaVersion};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::{
-    READER_DEFINITION_WAIT_MS, READER_RECORDS_FOLDED_MAX, READER_SNAPSHOT_ATTEMPTS,
+    READER_BESIDE_CHUNKS_AT_ONCE, READER_DEFINITION_WAIT_MS, READER_FETCHES_AT_ONCE,
+    READER_RECORDS_FOLDED_MAX, READER_SNAPSHOT_ATTEMPTS, SNAPSHOT_CHUNKS_AT_ONCE,
 };
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{Image, Progress};
@@ -87,15 +88,23 @@ impl Tail {
         manifest: &Manifest,
     ) -> Result<()> {
         self.check_begins(&manifest.progress).await?;
-        let (board, bootstrap) = (&self.partition.board, Bootstrap { snapshots, manifest });
+        let is_beside = self.shared.beside.is_some();
+        let chunks_at_once =
+            if is_beside { READER_BESIDE_CHUNKS_AT_ONCE } else { SNAPSHOT_CHUNKS_AT_ONCE };
+        let bootstrap = Bootstrap { snapshots, manifest, chunks_at_once };
+        let board = &self.partition.board;
         let tell = |fetching| board.publish(|progress| progress.fetching = Some(fetching));
         tell(Fetching { bytes: 0, bytes_in_all: manifest.base.bytes() });
         // Never closed: an error would be no turn, and no reason not to fetch.
-        let turn = self.shared.fetches.acquire().await.ok();
-        let fetched = bootstrap.fetch(&self.checkpoints, turn, tell).await;
+        let turns = if is_beside { READER_FETCHES_AT_ONCE as u32 } else { 1 };
+        let mut turn = self.shared.fetches.acquire_many(turns).await.ok();
+        // Beside another version it lasts until the copy is made: the image is mapped meanwhile.
+        let until_fetched = if is_beside { None } else { turn.take() };
+        let fetched = bootstrap.fetch(&self.checkpoints, until_fetched, tell).await;
         board.publish(|progress| progress.fetching = None);
         let (image, state, file) = fetched?;
         bootstrap.take_over(&mut self.following, &image, state).await?;
+        drop((image, turn));
         self.note_begun(file, &manifest.name().to_string());
         Ok(())
     }

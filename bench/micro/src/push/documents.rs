@@ -1,0 +1,114 @@
+//! What is pushed: files of documents, of which each version changes and drops a few.
+
+use std::fmt::Write as _;
+use std::fs::File;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+
+use forebay_core::partition::xxh3_64;
+
+/// Of so many documents a version changes one.
+pub const CHANGED_ONE_IN: u64 = 20;
+/// Of so many documents a version drops one.
+pub const GONE_ONE_IN: u64 = 100;
+/// The first version that is pushed: the store begins with one that is empty.
+pub const FIRST: u64 = 2;
+/// Versions that may follow that one: of the documents behind theirs none goes.
+pub const MORE_MAX: u64 = 40;
+
+/// Whether a version has a document.
+#[must_use]
+pub fn has(version: u64, key: u64) -> bool {
+    let gone = key % GONE_ONE_IN;
+    gone >= MORE_MAX || gone >= version - FIRST
+}
+
+/// How many of so many documents a version has.
+#[must_use]
+pub fn count(version: u64, documents: u64) -> u64 {
+    (0..documents).filter(|key| has(version, *key)).count() as u64
+}
+
+/// In which version a document has last changed.
+#[must_use]
+pub fn changed_in(version: u64, key: u64) -> u64 {
+    let since = (version + CHANGED_ONE_IN - key % CHANGED_ONE_IN) % CHANGED_ONE_IN;
+    version.checked_sub(since).map_or(FIRST, |changed| changed.max(FIRST))
+}
+
+/// A document that is there in every version and changes in this one; of these the one with the
+/// lowest key.
+#[must_use]
+pub fn probe(version: u64) -> u64 {
+    (MORE_MAX..).find(|key| key % CHANGED_ONE_IN == version % CHANGED_ONE_IN).unwrap_or(MORE_MAX)
+}
+
+/// What a document's text begins with.
+#[must_use]
+pub fn beginning(version: u64, key: u64) -> String {
+    format!("{key}.{}.", changed_in(version, key))
+}
+
+/// The text of a document: so many characters that hardly any compression makes smaller.
+pub fn text(version: u64, key: u64, bytes: usize, text: &mut String) {
+    text.clear();
+    text.push_str(&beginning(version, key));
+    let mut part = xxh3_64(text.as_bytes());
+    while text.len() < bytes {
+        // Into memory: there is no error.
+        let _ = write!(text, "{part:016x}");
+        part = xxh3_64(&part.to_le_bytes());
+    }
+    text.truncate(bytes);
+}
+
+/// Writes a version's documents to a file of comma-separated values; answers how many there are.
+///
+/// # Errors
+/// It cannot be written.
+pub fn write(path: &Path, version: u64, documents: u64, bytes: usize) -> std::io::Result<u64> {
+    let mut file = BufWriter::new(File::create(path)?);
+    let (mut line, mut written) = (String::new(), 0);
+    file.write_all(b"id,text\n")?;
+    for key in (0..documents).filter(|key| has(version, *key)) {
+        text(version, key, bytes, &mut line);
+        writeln!(file, "{key},{line}")?;
+        written += 1;
+    }
+    file.flush()?;
+    Ok(written)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENTS: u64 = 10_000;
+
+    fn text_of(version: u64, key: u64) -> String {
+        let mut made = String::new();
+        text(version, key, 50, &mut made);
+        made
+    }
+
+    #[test]
+    fn each_version_changes_a_twentieth_and_drops_a_hundredth() {
+        assert_eq!(count(FIRST, DOCUMENTS), DOCUMENTS);
+        for version in FIRST + 1..FIRST + MORE_MAX {
+            let is_changed = |key: &u64| text_of(version, *key) != text_of(version - 1, *key);
+            let changed = (0..DOCUMENTS).filter(is_changed).count() as u64;
+            assert_eq!(changed * CHANGED_ONE_IN, DOCUMENTS, "version {version}");
+            let gone = count(version - 1, DOCUMENTS) - count(version, DOCUMENTS);
+            assert_eq!(gone * GONE_ONE_IN, DOCUMENTS, "version {version}");
+            assert!(is_changed(&probe(version)) && has(version + 1, probe(version)));
+        }
+    }
+
+    #[test]
+    fn a_text_has_its_length_and_tells_its_version() {
+        for (version, key) in [(FIRST, 0), (7, 40_000_007)] {
+            let text = text_of(version, key);
+            assert!(text.len() == 50 && text.starts_with(&beginning(version, key)), "{text}");
+        }
+    }
+}

@@ -1,0 +1,217 @@
+//! What a reader takes of the host's memory, looked at again and again: pages of its own, those of
+//! files that it maps, and the live copies that it maps or keeps, which lie in a memory file system.
+//!
+//! A live copy counts as much as its file has of memory, and once: two versions may map the same
+//! file, which the process's own count of resident pages has twice then.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::clock::nanos;
+
+/// How often the process is looked at.
+pub const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// What the names of live copies begin with in a memory file system.
+const LIVE: &str = "forebay-";
+
+/// Bytes at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Taken {
+    /// When.
+    pub nanos: u64,
+    /// Of the process's own.
+    pub own: u64,
+    /// Of files on disk that are mapped: the program, images.
+    pub mapped: u64,
+    /// Of live copies.
+    pub live: u64,
+}
+
+impl Taken {
+    /// What nobody else could have meanwhile.
+    #[must_use]
+    pub fn held(&self) -> f64 {
+        (self.own + self.live) as f64
+    }
+
+    /// The same with what the system may take away, and read again from the disk.
+    #[must_use]
+    pub fn all(&self) -> f64 {
+        self.held() + self.mapped as f64
+    }
+}
+
+/// Looks at one process.
+#[derive(Debug, Default)]
+struct Look {
+    /// Bytes of the live copies that were seen, by the numbers of their files.
+    copies: BTreeMap<u64, u64>,
+}
+
+impl Look {
+    fn at(&mut self, process: u32) -> Result<Taken, String> {
+        let read = |name: &str| {
+            let path = format!("/proc/{process}/{name}");
+            fs::read_to_string(&path).map_err(|error| format!("read {path}: {error}"))
+        };
+        let (status, maps) = (read("status")?, read("maps")?);
+        let kilobytes = |name: &str| {
+            let words = status.lines().find_map(|line| line.strip_prefix(name));
+            words.and_then(|words| words.split_whitespace().next()?.parse().ok()).unwrap_or(0_u64)
+        };
+        let (own, mapped) = (kilobytes("RssAnon:") * 1_024, kilobytes("RssFile:") * 1_024);
+        Ok(Taken { nanos: nanos(), own, mapped, live: self.live_bytes(&maps) })
+    }
+
+    /// Bytes of the live copies that are mapped, and of all others of their directories. One that
+    /// was removed is there for as long as it is mapped, as large as it was.
+    fn live_bytes(&mut self, maps: &str) -> u64 {
+        let mapped: Vec<_> = maps.lines().filter_map(LiveMapping::of).collect();
+        let directories: BTreeSet<_> = mapped.iter().map(|it| (it.folder, it.directory)).collect();
+        let mut there: BTreeSet<u64> = mapped.iter().map(|it| it.file).collect();
+        for (folder, directory) in directories {
+            for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+                let is_copy = entry.file_name().to_string_lossy().starts_with(directory);
+                let Some(of) = entry.metadata().ok().filter(|_| is_copy) else { continue };
+                self.copies.insert(of.ino(), of.blocks() * 512);
+                there.insert(of.ino());
+            }
+        }
+        self.copies.retain(|file, _| there.contains(file));
+        self.copies.values().sum()
+    }
+}
+
+/// Names of all live copies of the directories of which a process maps one.
+///
+/// # Errors
+/// There is no such process, or it is another user's.
+pub fn copies(process: u32) -> Result<BTreeSet<String>, String> {
+    let path = format!("/proc/{process}/maps");
+    let maps = fs::read_to_string(&path).map_err(|error| format!("read {path}: {error}"))?;
+    let mut names = BTreeSet::new();
+    for mapping in maps.lines().filter_map(LiveMapping::of) {
+        for entry in fs::read_dir(mapping.folder).into_iter().flatten().flatten() {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            names.extend(Some(name).filter(|name| name.starts_with(mapping.directory)));
+        }
+    }
+    Ok(names)
+}
+
+/// A live copy that a process maps.
+#[derive(Debug, PartialEq)]
+struct LiveMapping<'m> {
+    /// The file's number.
+    file: u64,
+    folder: &'m Path,
+    /// What the names begin with of all copies of its directory: `forebay-TOKEN-`.
+    directory: &'m str,
+}
+
+impl<'m> LiveMapping<'m> {
+    /// Of a line of `/proc/PID/maps`, if it is one.
+    fn of(line: &'m str) -> Option<Self> {
+        let path = Path::new(&line[line.find('/')?..]);
+        let name = path.file_name()?.to_str()?;
+        let token = name.strip_prefix(LIVE)?.find('-')?;
+        let file = line.split_whitespace().nth(4)?.parse().ok()?;
+        let directory = &name[..=LIVE.len() + token];
+        Some(Self { file, folder: path.parent()?, directory })
+    }
+}
+
+/// Looks at a process until it goes.
+pub struct Watch {
+    taken: Arc<Mutex<Vec<Taken>>>,
+    ended: Arc<AtomicBool>,
+}
+
+impl Watch {
+    /// Begins.
+    ///
+    /// # Errors
+    /// There is no such process, or it is another user's.
+    pub fn start(process: u32) -> Result<Self, String> {
+        let mut look = Look::default();
+        let taken = Arc::new(Mutex::new(vec![look.at(process)?]));
+        let ended = Arc::new(AtomicBool::new(false));
+        thread::spawn({
+            let (taken, ended) = (Arc::clone(&taken), Arc::clone(&ended));
+            move || {
+                while !ended.load(Ordering::Relaxed) {
+                    // One that is gone has taken what it had.
+                    let now = look.at(process);
+                    taken.lock().extend(now);
+                    thread::sleep(LOOK_EVERY);
+                }
+            }
+        });
+        Ok(Self { taken, ended })
+    }
+
+    /// What was seen between two moments.
+    ///
+    /// # Errors
+    /// Nothing was.
+    pub fn between(&self, from: u64, to: u64) -> Result<Vec<Taken>, String> {
+        let taken = self.taken.lock();
+        let within = |taken: &&Taken| (from..=to).contains(&taken.nanos);
+        let seen: Vec<_> = taken.iter().filter(within).copied().collect();
+        if seen.is_empty() { Err("nobody looked at the memory".to_owned()) } else { Ok(seen) }
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.ended.store(true, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mapping_of_a_live_copy_is_one() {
+        let line = "7f00-7f10 rw-s 00000000 00:1a 51   /dev/shm/forebay-00ff-01-0000-1 (deleted)";
+        let mapping = LiveMapping::of(line).unwrap();
+        let folder = Path::new("/dev/shm");
+        assert_eq!(mapping, LiveMapping { file: 51, folder, directory: "forebay-00ff-" });
+        for other in ["7f00-7f10 rw-p 00000000 00:00 0", "7f00-7f10 r-xp 0 08:01 9 /bin/forebayd"] {
+            assert_eq!(LiveMapping::of(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_live_copy_counts_once_and_for_as_long_as_it_is_mapped() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("forebay-00ff-01-0000-1");
+        fs::write(&path, [7; 10_000]).unwrap();
+        let of = fs::metadata(&path).unwrap();
+        let line = format!("7f00-7f10 rw-s 0 00:1a {} {}\n", of.ino(), path.display());
+        let (mut look, bytes) = (Look::default(), of.blocks() * 512);
+        assert!(bytes > 0);
+        assert_eq!(look.live_bytes(&line.repeat(2)), bytes);
+        fs::remove_file(&path).unwrap();
+        assert_eq!(look.live_bytes(&line.replace('\n', " (deleted)\n")), bytes);
+        assert_eq!(look.live_bytes(""), 0);
+    }
+
+    #[test]
+    fn what_this_process_takes_is_seen() {
+        let began = nanos();
+        let watch = Watch::start(std::process::id()).unwrap();
+        let seen = watch.between(began, nanos()).unwrap();
+        assert!(seen[0].held() > 0.0 && seen[0].all() > seen[0].held(), "{seen:?}");
+        assert!(watch.between(0, 1).is_err());
+    }
+}

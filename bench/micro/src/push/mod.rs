@@ -1,0 +1,406 @@
+//! What a push of a version costs a reader: of documents most of which stay what they are, beside
+//! the version that is live. The node, the reader and the push are processes of their own; documents
+//! are read, and some are written, all the time.
+//!
+//! A round is one push and what follows: the version is live, the reader answers from it, the one
+//! before is dropped as it is behind the time to go back, and the reader's copies leave its memory.
+
+pub mod documents;
+mod memory;
+mod process;
+pub mod reads;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, FieldType, KeyType, ScalarType, Store, StoreSpec};
+use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
+use tempfile::TempDir;
+use tokio::runtime::Runtime;
+use tokio::task::JoinHandle;
+
+use self::memory::{Taken, Watch};
+use self::process::{ReaderProcess, forebayd};
+use self::reads::Stretch;
+use crate::clock::nanos;
+use crate::server::{Log, Server, scratch};
+use crate::{Failure, runtime};
+
+const STORE: &str = "users";
+/// The time that one step may take before the benchmark fails.
+const PATIENCE: Duration = Duration::from_secs(40 * 60);
+/// How often is looked whether something has happened.
+const LOOK_EVERY: Duration = Duration::from_millis(5);
+/// The same of whether a version is live.
+const LOOK_SOON: Duration = Duration::from_millis(1);
+/// Time between two batches of writes, each of which goes to all partitions, most likely.
+const WRITE_EVERY: Duration = Duration::from_millis(20);
+/// Documents of a batch: always the same, and none of them is pushed.
+const WRITTEN: i64 = 64;
+
+/// How much.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rounds.
+    pub rounds: usize,
+    /// What is pushed, one after the other.
+    pub shapes: Vec<Shape>,
+    /// Partitions of the store.
+    pub partitions: u32,
+    /// How long all stays as it is before a push, and before the version before goes.
+    pub steady: Duration,
+    /// The program that reads when its first argument says so.
+    pub reader: PathBuf,
+}
+
+/// Documents of one kind.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// How many.
+    pub documents: u64,
+    /// Bytes of each text.
+    pub text_bytes: usize,
+}
+
+impl Shape {
+    fn measure(&self, what: &str) -> String {
+        format!("push of 5 % changed, rows of {} B, {what}", self.text_bytes)
+    }
+}
+
+/// Measures and forms the rows.
+///
+/// # Errors
+/// A push fails, or the reader does not follow; the shape and the round are in the message.
+pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+    let runtime = runtime()?;
+    let mut rows = Vec::new();
+    for shape in &plan.shapes {
+        let side = runtime.block_on(Side::start(plan, *shape));
+        let mut side = side.map_err(|failure| failure.to_string())?;
+        let name = format!("rows of {} B", shape.text_bytes);
+        let round = || side.round(&runtime, plan);
+        let rounds = interleave(plan.rounds, &mut [Contender::several(&name, round)])?;
+        rows.extend(rows_of(shape, &rounds)?);
+    }
+    Ok(rows)
+}
+
+/// A node with a store, and a reader of it.
+struct Side {
+    shape: Shape,
+    server: Server,
+    store: Store,
+    /// The version that is live.
+    version: u64,
+    reader: ReaderProcess,
+    watch: Watch,
+    files: TempDir,
+    _folders: [TempDir; 2],
+}
+
+/// What one round has measured.
+#[derive(Debug, Default)]
+struct Measured {
+    rows_per_s: f64,
+    flip_ms: f64,
+    before: Stretch,
+    pushed: Stretch,
+    around: Stretch,
+    leaving: Stretch,
+    /// Longest batch of writes before the push, and while it was made.
+    writes_ms: [f64; 2],
+    memory: [Vec<Taken>; 4],
+}
+
+impl Side {
+    async fn start(plan: &Plan, shape: Shape) -> Result<Self, Failure> {
+        let (snapshots, directory, files) = (scratch()?, scratch()?, scratch()?);
+        let url = format!("file://{}", snapshots.path().display());
+        let server = Server::start_with(scratch()?, Log::Buffered, &["--snapshots", &url])?;
+        let client = Client::connect(server.address(), ClientOptions::default()).await?;
+        let spec = StoreSpec::documents(STORE, KeyType::Int64, plan.partitions)
+            .field("text", FieldType::Scalar(ScalarType::String));
+        let store = client.create_store(&spec).await?;
+        let version = documents::FIRST;
+        push(&server, shape, version, files.path()).await?;
+        drop_version(&server, version - 1).await?;
+        let arguments = [
+            server.address(),
+            STORE,
+            &url,
+            &directory.path().display().to_string(),
+            &shape.documents.to_string(),
+        ];
+        let reader = ReaderProcess::start(&plan.reader, &arguments).await?;
+        let watch = Watch::start(reader.id())?;
+        let _folders = [snapshots, directory];
+        Ok(Self { shape, server, store, version, reader, watch, files, _folders })
+    }
+
+    fn round(&mut self, runtime: &Runtime, plan: &Plan) -> Result<Values, String> {
+        let measured = runtime.block_on(async {
+            let writes = Writes::start(&self.store);
+            let measured = self.measure(plan, &writes).await?;
+            writes.end().await?;
+            Ok::<_, Failure>(measured)
+        });
+        let measured = measured.map_err(|failure| failure.to_string())?;
+        values(&self.shape, &measured)
+    }
+
+    async fn measure(&mut self, plan: &Plan, writes: &Writes) -> Result<Measured, Failure> {
+        let mut measured = Measured::default();
+        self.version += 1;
+        let (version, path) = (self.version, self.files.path());
+        let file = write_file(self.shape, version, path).await?;
+        self.reader.stretch().await?;
+        writes.longest_ms();
+        let steady = nanos();
+        tokio::time::sleep(plan.steady).await;
+        measured.before = self.reader.stretch().await?;
+        measured.writes_ms[0] = writes.longest_ms();
+
+        self.reader.expect(version)?;
+        let began = nanos();
+        let live = tokio::spawn(not_live_until(self.store.clone(), version));
+        push_file(&self.server, version, &file).await?;
+        measured.rows_per_s = file.documents as f64 / ((nanos() - began) as f64 / 1e9);
+        let flipped = self.reader.flip().await?;
+        measured.flip_ms = flipped.saturating_sub(live.await??) as f64 / 1e6;
+        measured.around = self.reader.around().await?;
+        let both = nanos();
+        tokio::time::sleep(plan.steady).await;
+        measured.pushed = self.reader.stretch().await?;
+        measured.writes_ms[1] = writes.longest_ms();
+
+        let leaving = nanos();
+        drop_version(&self.server, version - 1).await?;
+        self.reader.stands_alone(plan.partitions as usize).await?;
+        tokio::time::sleep(plan.steady).await;
+        measured.leaving = self.reader.stretch().await?;
+        let between = |from, to| self.watch.between(from, to);
+        measured.memory = [
+            between(steady, began)?,
+            between(began, leaving)?,
+            between(both, leaving)?,
+            between(leaving, nanos())?,
+        ];
+        Ok(measured)
+    }
+}
+
+/// A file of documents.
+struct Pushed {
+    path: PathBuf,
+    documents: u64,
+}
+
+async fn write_file(shape: Shape, version: u64, folder: &Path) -> Result<Pushed, Failure> {
+    let path = folder.join(format!("{version}.csv"));
+    let to = path.clone();
+    let write = move || documents::write(&to, version, shape.documents, shape.text_bytes);
+    let documents = tokio::task::spawn_blocking(write).await??;
+    Ok(Pushed { path, documents })
+}
+
+/// Pushes a file, as the next version, which the command waits for; and removes it.
+async fn push_file(server: &Server, version: u64, file: &Pushed) -> Result<(), Failure> {
+    let path = file.path.display().to_string();
+    let at = ["push", "--node", server.address(), "--store", STORE, "--key", "id", &path];
+    let told = forebayd(&at).await?;
+    std::fs::remove_file(&file.path)?;
+    let wanted = format!("pushed version {version} of {STORE} with {} documents", file.documents);
+    if told.contains(&wanted) { Ok(()) } else { Err(format!("{told:?}, not {wanted:?}").into()) }
+}
+
+async fn push(server: &Server, shape: Shape, version: u64, folder: &Path) -> Result<(), Failure> {
+    let file = write_file(shape, version, folder).await?;
+    push_file(server, version, &file).await
+}
+
+async fn drop_version(server: &Server, version: u64) -> Result<(), Failure> {
+    let number = version.to_string();
+    let at = ["versions", "drop", "--node", server.address(), "--store", STORE, &number];
+    forebayd(&at).await.map(drop)
+}
+
+/// When a version was last seen not to be live yet.
+async fn not_live_until(store: Store, version: u64) -> Result<u64, Failure> {
+    let wait = async {
+        let mut until = nanos();
+        loop {
+            let asked = nanos();
+            if u64::from(store.refresh().await?.versions.live().number.0) == version {
+                return Ok(until);
+            }
+            until = asked;
+            tokio::time::sleep(LOOK_SOON).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, wait).await?
+}
+
+/// Writes that go on until they are ended, so that there is something to apply.
+struct Writes {
+    ended: Arc<AtomicBool>,
+    /// Nanoseconds that the longest batch took since it was last asked.
+    longest: Arc<AtomicU64>,
+    writing: JoinHandle<forebay::Result<()>>,
+}
+
+impl Writes {
+    fn start(store: &Store) -> Self {
+        let (store, ended) = (store.clone(), Arc::new(AtomicBool::new(false)));
+        let longest = Arc::new(AtomicU64::new(0));
+        let writing = tokio::spawn({
+            let (ended, longest) = (Arc::clone(&ended), Arc::clone(&longest));
+            async move {
+                for number in 0_u64.. {
+                    if ended.load(Ordering::Relaxed) {
+                        break;
+                    }
+                    let mut batch = store.batch();
+                    for key in 1..=WRITTEN {
+                        batch.add(store.upsert(-key).set("text", format!("{number}")))?;
+                    }
+                    let began = nanos();
+                    let written = batch.send().await?;
+                    longest.fetch_max(nanos() - began, Ordering::Relaxed);
+                    written.results.into_iter().try_for_each(|result| result.map(drop))?;
+                    tokio::time::sleep(WRITE_EVERY).await;
+                }
+                Ok(())
+            }
+        });
+        Self { ended, longest, writing }
+    }
+
+    fn longest_ms(&self) -> f64 {
+        self.longest.swap(0, Ordering::Relaxed) as f64 / 1e6
+    }
+
+    async fn end(self) -> Result<(), Failure> {
+        self.ended.store(true, Ordering::Relaxed);
+        Ok(self.writing.await??)
+    }
+}
+
+const BEFORE: &str = "memory before, bytes";
+const PEAK: &str = "memory at its peak, bytes";
+const BOTH: &str = "memory with both versions, bytes";
+const LEAVING: &str = "memory at its peak once the version before has gone, bytes";
+const OWN_BEFORE: &str = "memory of the process's own before, bytes";
+const OWN_PEAK: &str = "memory of the process's own at its peak, bytes";
+const MAPPED_BEFORE: &str = "memory with mapped files before, bytes";
+const MAPPED_PEAK: &str = "memory with mapped files at its peak, bytes";
+const INDEX_BEFORE: &str = "index of the version before, bytes in use";
+const INDEX: &str = "index of the new version beside it, bytes in use";
+const RATE: &str = "rows/s";
+const FLIP: &str = "version live to the reader's change, at most, ms";
+const FAILED: &str = "reads that failed";
+const READS_BEFORE: &str = "reads before";
+const READS: &str = "reads around the change";
+const HELD_UP_BEFORE: &str = "a partition applies nothing before, longest, ms";
+const HELD_UP_PUSHED: &str = "a partition applies nothing while the push is made, longest, ms";
+const HELD_UP: &str = "a partition applies nothing once the version before has gone, longest, ms";
+const WRITE_BEFORE: &str = "a batch of writes before, longest, ms";
+const WRITE_PUSHED: &str = "a batch of writes while the push is made, longest, ms";
+const AGE: &str = "age of the reader once the version before has gone, highest, ms";
+const P99: &str = "p99, us";
+const LONGEST: &str = "longest, us";
+
+fn values(shape: &Shape, measured: &Measured) -> Result<Values, String> {
+    let [steady, pushed, both, leaving] = &measured.memory;
+    let most = |seen: &[Taken], of: fn(&Taken) -> f64| seen.iter().map(of).fold(0.0, f64::max);
+    let Measured { before, around, .. } = measured;
+    let failed = before.failed + measured.pushed.failed + measured.leaving.failed;
+    let values = [
+        (BEFORE.to_owned(), middle(steady, Taken::held)),
+        (PEAK.to_owned(), most(pushed, Taken::held)),
+        (BOTH.to_owned(), middle(both, Taken::held)),
+        (LEAVING.to_owned(), most(leaving, Taken::held)),
+        (OWN_BEFORE.to_owned(), middle(steady, |taken| taken.own as f64)),
+        (OWN_PEAK.to_owned(), most(pushed, |taken| taken.own as f64)),
+        (MAPPED_BEFORE.to_owned(), middle(steady, Taken::all)),
+        (MAPPED_PEAK.to_owned(), most(pushed, Taken::all)),
+        (INDEX_BEFORE.to_owned(), before.used),
+        (INDEX.to_owned(), measured.pushed.used),
+        (RATE.to_owned(), measured.rows_per_s),
+        (FLIP.to_owned(), measured.flip_ms),
+        (FAILED.to_owned(), failed as f64),
+        (format!("{READS_BEFORE}, {P99}"), before.p99_us),
+        (format!("{READS}, {P99}"), around.p99_us),
+        (format!("{READS_BEFORE}, {LONGEST}"), before.longest_us),
+        (format!("{READS}, {LONGEST}"), around.longest_us),
+        (HELD_UP_BEFORE.to_owned(), before.held_up_ms),
+        (HELD_UP_PUSHED.to_owned(), measured.pushed.held_up_ms),
+        (HELD_UP.to_owned(), measured.leaving.held_up_ms),
+        (WRITE_BEFORE.to_owned(), measured.writes_ms[0]),
+        (WRITE_PUSHED.to_owned(), measured.writes_ms[1]),
+        (AGE.to_owned(), measured.leaving.age_ms),
+    ];
+    Ok(values.into_iter().map(|(what, value)| (shape.measure(&what), value)).collect())
+}
+
+/// The median of what was seen.
+fn middle(seen: &[Taken], of: fn(&Taken) -> f64) -> f64 {
+    let mut all: Vec<f64> = seen.iter().map(of).collect();
+    all.sort_by(f64::total_cmp);
+    all.get(all.len() / 2).copied().unwrap_or_default()
+}
+
+fn rows_of(shape: &Shape, rounds: &Rounds) -> Result<Vec<Row>, String> {
+    let against = |unit, what: &str, peer: &str| {
+        let (what, peer) = (shape.measure(what), shape.measure(peer));
+        Row::against(&what, unit, rounds, &what, &peer)
+    };
+    let alone = |unit, what: &str| {
+        let what = shape.measure(what);
+        Row::alone(&what, unit, rounds, &what)
+    };
+    let (reads, before) = (|of| format!("{READS}, {of}"), |of| format!("{READS_BEFORE}, {of}"));
+    Ok(vec![
+        against(Unit::Bytes, PEAK, BEFORE)?,
+        against(Unit::Bytes, BOTH, BEFORE)?,
+        against(Unit::Bytes, LEAVING, BEFORE)?,
+        against(Unit::Bytes, OWN_PEAK, OWN_BEFORE)?,
+        against(Unit::Bytes, MAPPED_PEAK, MAPPED_BEFORE)?,
+        against(Unit::Bytes, INDEX, INDEX_BEFORE)?,
+        alone(Unit::PerSecond, RATE)?,
+        alone(Unit::Milliseconds, FLIP)?,
+        alone(Unit::Count, FAILED)?,
+        against(Unit::Microseconds, &reads(P99), &before(P99))?,
+        against(Unit::Microseconds, &reads(LONGEST), &before(LONGEST))?,
+        against(Unit::Milliseconds, HELD_UP_PUSHED, HELD_UP_BEFORE)?,
+        against(Unit::Milliseconds, HELD_UP, HELD_UP_BEFORE)?,
+        against(Unit::Milliseconds, WRITE_PUSHED, WRITE_BEFORE)?,
+        alone(Unit::Milliseconds, AGE)?,
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_bench_report::Goals;
+    use forebay_testkit::tree;
+
+    use super::*;
+
+    #[test]
+    fn the_goals_name_these_rows() {
+        let root = tree::root_of(Goals::FILE).unwrap();
+        let goals = Goals::load(&root).unwrap();
+        let of_goals: Vec<_> = goals.of("push").iter().map(|g| g.measure.clone()).collect();
+        let shapes = [350, 50].map(|text_bytes| Shape { documents: 1, text_bytes });
+        let of_shape = |shape: Shape| [PEAK, FAILED].map(|what| shape.measure(what));
+        assert_eq!(shapes.into_iter().flat_map(of_shape).collect::<Vec<_>>(), of_goals);
+    }
+
+    #[test]
+    fn the_middle_of_what_was_seen_is_its_median() {
+        let seen = [3, 9, 1].map(|own| Taken { own, ..Taken::default() });
+        assert_eq!(middle(&seen, Taken::held), 3.0);
+    }
+}

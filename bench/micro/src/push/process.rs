@@ -1,0 +1,148 @@
+//! The processes of the push benchmark that are neither its own nor the node: the reader, and the
+//! commands that push a version and drop one.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{ChildStdin, Command, Stdio};
+
+use forebay_testkit::child::OwnedChild;
+use forebay_testkit::tree;
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::memory::copies;
+use super::reads::{READ, Stretch, Told};
+use super::{LOOK_EVERY, PATIENCE};
+use crate::Failure;
+
+/// What the names of what a version has borrowed end with.
+const BORROWED: &str = ".borrowed";
+
+/// Runs a command of `forebayd` to its end; what it said.
+///
+/// # Errors
+/// It ends badly, or takes too long.
+pub(super) async fn forebayd(arguments: &[&str]) -> Result<String, Failure> {
+    let program = tree::built("forebayd")?;
+    let command = Command::new(&program)
+        .args(arguments)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .map_err(|error| format!("start {}: {error}", program.display()))?;
+    let mut child = OwnedChild(command);
+    let wait = async {
+        loop {
+            if let Some(status) = child.try_wait()? {
+                return Ok::<_, Failure>(status);
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let status = tokio::time::timeout(PATIENCE, wait).await??;
+    let mut said = String::new();
+    if let Some(mut output) = child.stdout.take() {
+        output.read_to_string(&mut said)?;
+    }
+    if status.success() { Ok(said) } else { Err(format!("{arguments:?}: {status}").into()) }
+}
+
+/// The process that reads; killed when it goes.
+pub(super) struct ReaderProcess {
+    child: OwnedChild,
+    asks: ChildStdin,
+    told: UnboundedReceiver<Told>,
+}
+
+impl ReaderProcess {
+    /// Starts it and waits until it answers.
+    pub(super) async fn start(program: &Path, arguments: &[&str]) -> Result<Self, Failure> {
+        let child = Command::new(program)
+            .arg(READ)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(|error| format!("start {}: {error}", program.display()))?;
+        let mut child = OwnedChild(child);
+        let said = child.stdout.take().ok_or("the reader has no standard output")?;
+        let asks = child.stdin.take().ok_or("the reader has no standard input")?;
+        let (sender, told) = unbounded_channel();
+        // Ends with the reader.
+        tokio::task::spawn_blocking(move || {
+            for told in BufReader::new(said).lines().map_while(Result::ok) {
+                if Told::of(&told).is_none_or(|told| sender.send(told).is_err()) {
+                    return;
+                }
+            }
+        });
+        let mut reader = Self { child, asks, told };
+        match reader.hear().await? {
+            Told::Ready => Ok(reader),
+            other => Err(format!("the reader said {other:?} before it was ready").into()),
+        }
+    }
+
+    /// The number of its process.
+    pub(super) fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    async fn hear(&mut self) -> Result<Told, Failure> {
+        let told = tokio::time::timeout(PATIENCE, self.told.recv()).await;
+        let told = told.map_err(|_| "the reader has said nothing")?;
+        Ok(told.ok_or("the reader has ended")?)
+    }
+
+    fn ask(&mut self, line: &str) -> Result<(), Failure> {
+        writeln!(self.asks, "{line}").map_err(|error| format!("ask the reader: {error}").into())
+    }
+
+    /// Tells it which version comes next.
+    pub(super) fn expect(&mut self, version: u64) -> Result<(), Failure> {
+        self.ask(&format!("version {version}"))
+    }
+
+    /// Waits until that answers; since when.
+    pub(super) async fn flip(&mut self) -> Result<u64, Failure> {
+        match self.hear().await? {
+            Told::Flip(nanos) => Ok(nanos),
+            other => Err(format!("the reader said {other:?} before the version came").into()),
+        }
+    }
+
+    /// What reads took around that moment.
+    pub(super) async fn around(&mut self) -> Result<Stretch, Failure> {
+        match self.hear().await? {
+            Told::Around(stretch) => Ok(stretch),
+            other => Err(format!("the reader said {other:?} for what reads took").into()),
+        }
+    }
+
+    /// What they took since this was last asked.
+    pub(super) async fn stretch(&mut self) -> Result<Stretch, Failure> {
+        self.ask("stretch")?;
+        match self.hear().await? {
+            Told::Since(stretch) => Ok(stretch),
+            other => Err(format!("the reader said {other:?} for what reads took").into()),
+        }
+    }
+
+    /// Waits until it has a copy of each partition, and none that uses another's memory.
+    pub(super) async fn stands_alone(&self, partitions: usize) -> Result<(), Failure> {
+        let is_alone = || {
+            let copies = copies(self.id())?;
+            let is_borrowing = copies.iter().any(|name| name.ends_with(BORROWED));
+            Ok::<_, String>(copies.len() == partitions && !is_borrowing)
+        };
+        let wait = async {
+            while !is_alone()? {
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+            Ok::<_, String>(())
+        };
+        match tokio::time::timeout(PATIENCE, wait).await {
+            Ok(is_alone) => Ok(is_alone?),
+            Err(_) => Err(format!("the reader keeps {:?}", copies(self.id())).into()),
+        }
+    }
+}

@@ -1,0 +1,352 @@
+//! The other process of the push benchmark: an embedded reader with a directory, whose documents
+//! are read all the time, from one thread.
+//!
+//! It is told on its standard input, a line each, and answers on its output: `version N` says which
+//! version comes next, and is answered by `flip NANOS`, when a read first finds it, and a second
+//! later by what the reads around that moment took; `stretch` is answered by all since the last
+//! such line. It ends when its input does.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, BufRead, Write};
+use std::str::FromStr;
+use std::sync::mpsc::{Receiver, TryRecvError, channel};
+use std::thread;
+use std::time::Duration;
+
+use forebay::{CheckpointOptions, PartitionId, Reader, ReaderOptions, SnapshotStore, Value};
+use forebay_bench_report::Unit;
+use forebay_core::id::{FieldId, Offset};
+use forebay_core::partition::xxh3_64;
+use tokio::runtime::Runtime;
+
+use super::documents;
+use crate::clock::nanos;
+use crate::latency::Latency;
+use crate::{Failure, runtime};
+
+/// The first argument of a program that is to read.
+pub const READ: &str = "read";
+/// Rest between two lots of reads.
+const REST: Duration = Duration::from_millis(1);
+/// Reads of a lot.
+const LOT: u64 = 16;
+/// Lots between two looks at how far the partitions are.
+const LOTS_PER_LOOK: u64 = 5;
+/// What counts as around a flip: this long before, and as long behind it, in so many parts.
+const AROUND_NANOS: u64 = 1_000_000_000;
+const PARTS: u64 = 4;
+/// The time that it may take to begin.
+const PATIENCE: Duration = Duration::from_secs(40 * 60);
+
+/// What reads took over some time, and how far behind their partitions were.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub struct Stretch {
+    /// How many there were.
+    pub reads: u64,
+    /// Those that failed, or found something else than there is.
+    pub failed: u64,
+    /// Microseconds that 99 of 100 stayed within.
+    pub p99_us: f64,
+    /// Microseconds of the longest.
+    pub longest_us: f64,
+    /// Longest time that a partition applied nothing, in milliseconds.
+    pub held_up_ms: f64,
+    /// Highest age of the reader, in milliseconds.
+    pub age_ms: f64,
+    /// Bytes that the index of the answering version has in use, at the end.
+    pub used: f64,
+}
+
+/// A line of the other process.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Told {
+    /// It answers.
+    Ready,
+    /// The next version answers, since then.
+    Flip(u64),
+    /// What reads took around that.
+    Around(Stretch),
+    /// What they took since this was last told.
+    Since(Stretch),
+}
+
+impl Told {
+    fn line(&self) -> String {
+        let (name, of) = match self {
+            Self::Ready => return "ready\n".to_owned(),
+            Self::Flip(nanos) => return format!("flip {nanos}\n"),
+            Self::Around(of) => ("around", of),
+            Self::Since(of) => ("since", of),
+        };
+        format!(
+            "{name} {} {} {} {} {} {} {}\n",
+            of.reads, of.failed, of.p99_us, of.longest_us, of.held_up_ms, of.age_ms, of.used
+        )
+    }
+
+    /// A line of the other process; `None` for one of somebody else's.
+    #[must_use]
+    pub fn of(line: &str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        match words.next()? {
+            "ready" => Some(Self::Ready),
+            "flip" => words.next()?.parse().ok().map(Self::Flip),
+            "around" => Stretch::of(words).map(Self::Around),
+            "since" => Stretch::of(words).map(Self::Since),
+            _ => None,
+        }
+    }
+}
+
+impl Stretch {
+    fn of<'w>(mut words: impl Iterator<Item = &'w str>) -> Option<Self> {
+        fn next<'w, T: FromStr>(words: &mut impl Iterator<Item = &'w str>) -> Option<T> {
+            words.next()?.parse().ok()
+        }
+        let words = &mut words;
+        let (reads, failed) = (next(words)?, next(words)?);
+        let (p99_us, longest_us) = (next(words)?, next(words)?);
+        let (held_up_ms, age_ms, used) = (next(words)?, next(words)?, next(words)?);
+        Some(Self { reads, failed, p99_us, longest_us, held_up_ms, age_ms, used })
+    }
+}
+
+/// Reads until standard input ends. Arguments: address, store, URL of the snapshots, directory,
+/// number of documents.
+///
+/// # Errors
+/// The reader does not begin, or nobody listens.
+pub fn run(arguments: &[String]) -> Result<(), Failure> {
+    let [address, store, snapshots, directory, documents] = arguments else {
+        return Err("read needs an address, a store, snapshots, a directory and a number".into());
+    };
+    let options = ReaderOptions {
+        checkpoint: Some(CheckpointOptions::new(directory)),
+        snapshots: Some(SnapshotStore::open(snapshots)?),
+        ..ReaderOptions::new(store)
+    };
+    let (runtime, documents) = (runtime()?, documents.parse()?);
+    let read = read(&runtime, address, options, documents);
+    runtime.shutdown_background();
+    read
+}
+
+fn read(
+    runtime: &Runtime,
+    address: &str,
+    options: ReaderOptions,
+    documents: u64,
+) -> Result<(), Failure> {
+    let reader = runtime.block_on(async {
+        let reader = Reader::open(address, options).await?;
+        reader.await_ready(PATIENCE).await?;
+        Ok::<_, Failure>(reader)
+    })?;
+    say(Told::Ready)?;
+    let asked = listen();
+    let mut reads = Reads::new(reader, documents)?;
+    loop {
+        reads.lot()?;
+        match asked.try_recv() {
+            Ok(Asked::Version(version)) => reads.next = Some(version),
+            Ok(Asked::Stretch) => {
+                let since = reads.since.stretch(&reads.reader)?;
+                reads.since = Counted::new()?;
+                say(Told::Since(since))?;
+            }
+            Err(TryRecvError::Empty) => {}
+            Err(TryRecvError::Disconnected) => return Ok(()),
+        }
+        thread::sleep(REST);
+    }
+}
+
+/// A line that this process was told.
+enum Asked {
+    Version(u64),
+    Stretch,
+}
+
+/// What is asked for; ends with standard input.
+fn listen() -> Receiver<Asked> {
+    let (sender, asked) = channel();
+    thread::spawn(move || {
+        for line in io::stdin().lock().lines().map_while(Result::ok) {
+            let asked = match line.strip_prefix("version ").map(str::parse) {
+                Some(Ok(version)) => Asked::Version(version),
+                _ => Asked::Stretch,
+            };
+            if sender.send(asked).is_err() {
+                return;
+            }
+        }
+    });
+    asked
+}
+
+fn say(told: Told) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(told.line().as_bytes())?;
+    out.flush()
+}
+
+/// Reads of a stretch of time.
+struct Counted {
+    took: Latency,
+    failed: u64,
+    held_up: u64,
+    age: Duration,
+    /// How far each partition is, and since when.
+    positions: BTreeMap<PartitionId, (Offset, u64)>,
+}
+
+impl Counted {
+    fn new() -> Result<Self, String> {
+        let (held_up, age, positions) = (0, Duration::ZERO, BTreeMap::new());
+        Ok(Self { took: Latency::new()?, failed: 0, held_up, age, positions })
+    }
+
+    /// Takes a read in.
+    fn count(&mut self, took: u64, is_right: bool) {
+        self.took.record(took);
+        self.failed += u64::from(!is_right);
+    }
+
+    fn add(&mut self, other: &Self) -> Result<(), String> {
+        self.failed += other.failed;
+        self.took.add(&other.took)
+    }
+
+    /// Looks how far the partitions are.
+    fn look(&mut self, reader: &Reader) {
+        let (status, now) = (reader.status(), nanos());
+        self.age = self.age.max(status.age.unwrap_or_default());
+        for partition in status.partitions {
+            let applied = partition.offset_applied;
+            let known = self.positions.entry(partition.partition).or_insert((applied, now));
+            self.held_up = self.held_up.max(now - known.1);
+            if known.0 != applied {
+                *known = (applied, now);
+            }
+        }
+    }
+
+    fn stretch(&self, reader: &Reader) -> Result<Stretch, String> {
+        Ok(Stretch {
+            reads: self.took.count(),
+            failed: self.failed,
+            p99_us: self.took.at(0.99, Unit::Microseconds),
+            longest_us: self.took.at(1.0, Unit::Microseconds),
+            held_up_ms: self.held_up as f64 / 1e6,
+            age_ms: self.age.as_secs_f64() * 1e3,
+            used: reader.metrics().memory.used as f64,
+        })
+    }
+}
+
+/// A part of the time around a flip.
+struct Part {
+    until: u64,
+    counted: Counted,
+}
+
+/// The reads, and what they have found.
+struct Reads {
+    reader: Reader,
+    documents: u64,
+    lots: u64,
+    since: Counted,
+    /// The last parts of time, the one that it is last.
+    parts: VecDeque<Part>,
+    /// The version that is to come, until it is there.
+    next: Option<u64>,
+    /// Parts that are to come before what was around a flip is told.
+    parts_left: Option<u64>,
+}
+
+impl Reads {
+    fn new(reader: Reader, documents: u64) -> Result<Self, String> {
+        let (lots, since, parts) = (0, Counted::new()?, VecDeque::new());
+        Ok(Self { reader, documents, lots, since, parts, next: None, parts_left: None })
+    }
+
+    /// Some reads, and a look for the next version.
+    fn lot(&mut self) -> Result<(), Failure> {
+        self.turn()?;
+        for number in 0..LOT {
+            let key = self.key(number);
+            let began = nanos();
+            let found = text_of(&self.reader, key);
+            let took = nanos() - began;
+            let is_right = found.is_some_and(|text| text.starts_with(&format!("{key}.")));
+            let part = self.parts.back_mut().map(|part| &mut part.counted);
+            std::iter::once(&mut self.since).chain(part).for_each(|it| it.count(took, is_right));
+        }
+        self.lots += 1;
+        if self.lots.is_multiple_of(LOTS_PER_LOOK) {
+            self.since.look(&self.reader);
+        }
+        let Some(version) = self.next else { return Ok(()) };
+        let (key, began) = (documents::probe(version), nanos());
+        let wanted = documents::beginning(version, key);
+        if text_of(&self.reader, key).is_some_and(|text| text.starts_with(&wanted)) {
+            (self.next, self.parts_left) = (None, Some(PARTS));
+            say(Told::Flip(began))?;
+        }
+        Ok(())
+    }
+
+    /// A document that is there in every version, in an order without pattern.
+    fn key(&self, number: u64) -> u64 {
+        let any = xxh3_64(&(self.lots * LOT + number).to_le_bytes()) % self.documents;
+        let lasting = (any % documents::GONE_ONE_IN).max(documents::MORE_MAX);
+        any / documents::GONE_ONE_IN * documents::GONE_ONE_IN + lasting
+    }
+
+    /// Begins the next part of the time when the last one is over.
+    fn turn(&mut self) -> Result<(), Failure> {
+        let now = nanos();
+        if self.parts.back().is_some_and(|part| now < part.until) {
+            return Ok(());
+        }
+        self.parts_left = self.parts_left.map(|left| left.saturating_sub(1));
+        if self.parts_left == Some(0) {
+            let mut around = Counted::new()?;
+            self.parts.iter().try_for_each(|part| around.add(&part.counted))?;
+            self.parts_left = None;
+            say(Told::Around(around.stretch(&self.reader)?))?;
+        }
+        let until = now + AROUND_NANOS / PARTS;
+        self.parts.push_back(Part { until, counted: Counted::new()? });
+        if self.parts.len() as u64 > 2 * PARTS {
+            self.parts.pop_front();
+        }
+        Ok(())
+    }
+}
+
+/// What a document's text is.
+fn text_of(reader: &Reader, key: u64) -> Option<String> {
+    let document = reader.get(key as i64).ok()??;
+    match document.value(FieldId(1)) {
+        Some(Value::String(text)) => Some(text.clone()),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_read_as_they_are_told() {
+        let some =
+            Stretch { reads: 3, failed: 1, p99_us: 2.5, longest_us: 9.0, ..Stretch::default() };
+        for told in [Told::Ready, Told::Flip(7), Told::Around(some), Told::Since(some)] {
+            assert_eq!(Told::of(&told.line()), Some(told));
+        }
+        for other in ["", "flip", "flip x", "since 1 2 3", "hello"] {
+            assert_eq!(Told::of(other), None, "{other}");
+        }
+    }
+}
