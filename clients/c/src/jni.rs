@@ -137,6 +137,9 @@ calls! {
         crate::read::fb_reader_on_schema_change(reader as u64, at(sink), at(error));
     Java_io_forebay_JniCalls_readerMetrics(reader, metrics, error) =>
         crate::read::fb_reader_metrics(reader as u64, at(metrics), at(error));
+    Java_io_forebay_JniCalls_readerVerify(reader, partition, timeout_ms, verified, error) =>
+        crate::verify::fb_reader_verify(
+            reader as u64, partition as u32, timeout_ms as u64, at(verified), at(error));
     Java_io_forebay_JniCalls_readerGetMany(reader, field, keys, read, packed, error) =>
         crate::many::fb_reader_get_many(
             reader as u64, field as u64, at(keys), at(read), at(packed), at(error));

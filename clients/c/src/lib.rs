@@ -28,4 +28,5 @@ mod process;
 mod read;
 mod registry;
 mod status;
+mod verify;
 mod write;

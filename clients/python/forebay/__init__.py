@@ -69,6 +69,7 @@ if TYPE_CHECKING:
         ReaderMetrics,
         ReaderStatus,
         StreamSummary,
+        Verified,
         WriteOutcome,
     )
     from forebay._async_verbs import (
@@ -146,6 +147,7 @@ __all__ = [
     "UpgradeNeeded",
     "Value",
     "Vector",
+    "Verified",
     "WriteOutcome",
     "WriteStream",
     "delete",
@@ -165,7 +167,7 @@ _LATER = {
     "_aio": "AsyncClient",
     "_aio_reader": "AsyncReader",
     "_answers": "BatchOutcome CheckpointCounts Counts Definition Fetching Field PackedValues "
-    "PartitionStatus ReaderMetrics ReaderStatus StreamSummary WriteOutcome",
+    "PartitionStatus ReaderMetrics ReaderStatus StreamSummary Verified WriteOutcome",
     "_async_verbs": "AsyncAcknowledgement AsyncOrderedReads AsyncOrderedScan AsyncStore "
     "AsyncWriteStream",
     "_memory": "InMemoryReader",

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from forebay._answers import PackedValues
+    from forebay._answers import PackedValues, Verified
     from forebay._types import Document, FieldValue, Key, Keys
 
 Self = TypeVar("Self", bound="AsyncReader")
@@ -70,6 +70,11 @@ class AsyncReader:
         """Wait until everything that the token speaks of is here."""
         left = timeout - await self._attach(timeout)
         await self._calls.run(self.reader.wait_token_call(token, left))
+
+    async def verify(self, partition: int, timeout: float = 60.0) -> Verified:
+        """Compare a partition with the node's shard; see `Reader.verify`."""
+        left = timeout - await self._attach(timeout)
+        return await self._calls.run(self.reader.verify_call(partition, left))
 
     async def _attach(self, timeout: float | None) -> float:
         """Open the reader again where a fork made that due; return how much of the time it took."""

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     import numpy as np
     import numpy.typing as npt
 
-    from forebay._types import Value
+    from forebay._types import Key, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -237,6 +237,28 @@ class ReaderStatus:
     """The highest age of its partitions, in seconds; None while one is unknown."""
     schema_version: int
     partitions: tuple[PartitionStatus, ...]
+
+
+@dataclass(frozen=True)
+class Verified:
+    """What came of comparing a reader's copy of a partition with its node's, at one position."""
+
+    partition: int
+    documents_here: int
+    """Live documents of the reader."""
+    documents_there: int
+    """Live documents of the node's shard."""
+    differences: tuple[tuple[Key, Literal["only_here", "only_there", "contents"]], ...]
+    """The documents that are not the same, the first ones: each key, and how it differs."""
+    more: int
+    """How many more were found."""
+    ranges_left: int
+    """Ranges of 4,096 that differ, in which too many documents are to be compared one by one."""
+
+    @property
+    def is_same(self) -> bool:
+        """Whether both hold the same documents."""
+        return not self.differences and self.ranges_left == 0
 
 
 @dataclass(frozen=True)

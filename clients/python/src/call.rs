@@ -29,6 +29,7 @@ use crate::process::{self, ProcessOwned};
 use crate::python::model;
 use crate::schema::definition_object;
 use crate::stream::NativeAcknowledgement;
+use crate::verified::FoundVerified;
 
 /// What a call answers.
 pub(crate) enum Answer {
@@ -45,6 +46,7 @@ pub(crate) enum Answer {
     Reader(Box<Opened>),
     Documents(FoundDocuments),
     Scanned(ScannedDocuments),
+    Verified(FoundVerified),
 }
 
 impl Answer {
@@ -68,6 +70,7 @@ impl Answer {
             Self::Summary(summary) => summary_object(py, &summary)?,
             Self::Documents(found) => found.into_object(py)?,
             Self::Scanned(found) => found.into_object(py)?,
+            Self::Verified(found) => found.into_object(py)?,
             Self::Reader(opened) => Bound::new(py, OpenedReader::new(*opened))?.into_any(),
         })
     }

@@ -26,6 +26,7 @@ mod schema;
 mod status;
 mod stream;
 mod value;
+mod verified;
 
 /// The native side of the package `forebay`.
 #[pyo3::pymodule]

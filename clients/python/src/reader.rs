@@ -5,8 +5,9 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
-use forebay::{CopyOut, Error, FieldHandle, FieldRead, Reader, StoreId};
+use forebay::{CopyOut, Error, FieldHandle, FieldRead, PartitionId, Reader, StoreId};
 use forebay_wire::token::Token;
 use pyo3::prelude::*;
 use pyo3::types::{PyList, PyString};
@@ -30,6 +31,7 @@ use crate::python::class;
 use crate::scan::{NativeScan, Scanned};
 use crate::schema::{definition_object, duration_of, field_type_of};
 use crate::status::{metrics_object, status_object};
+use crate::verified::FoundVerified;
 
 /// A field as a reader holds it: resolved once, then bound to its id and type.
 #[pyclass(frozen, name = "FieldHandle", module = "forebay")]
@@ -522,6 +524,39 @@ impl NativeReader {
         entry(|| metrics_object(py, &self.reader(py)?.metrics()))
     }
 
+    /// Compares the copy of a partition that the reader answers from with the shard of the node that
+    /// it is connected to, at one position, and names the documents that are not the same. Waits at
+    /// most `timeout` seconds until the reader has come as far as the shard. Reads both whole, the
+    /// shard over the network; the partition applies nothing while its own copy is read, and
+    /// answers on. Raises `Unsupported` for a reader in memory, and where another reader of the
+    /// directory keeps the copy.
+    #[pyo3(signature = (partition, timeout=60.0))]
+    fn verify<'py>(
+        &self,
+        py: Python<'py>,
+        partition: u32,
+        timeout: f64,
+    ) -> Result<Bound<'py, PyAny>, Fault> {
+        entry(|| {
+            let (reader, left) = self.attached.reader(py, Some(timeout))?;
+            let (reader, timeout) = (reader.to_arc(), duration_of(left.unwrap_or(timeout))?);
+            let verified = wait_for(py, &reader, verified(&reader, partition, timeout))??;
+            verified.into_object(py)
+        })
+    }
+
+    /// The call that `verify` makes, for an event loop.
+    fn verify_call(&self, partition: u32, timeout: f64) -> Result<Call, Fault> {
+        entry(|| {
+            let (reader, timeout) = (self.attached.get()?.to_arc(), duration_of(timeout)?);
+            let is_local = reader.is_in_memory();
+            let call = Call::new(async move {
+                verified(&reader, partition, timeout).await.map(Answer::Verified)
+            });
+            Ok(call.local(is_local))
+        })
+    }
+
     /// Calls back with each schema version that the reader comes to from now on, in their order, on
     /// a thread of its own. What it raises goes to `sys.unraisablehook`.
     fn on_schema_change(&self, py: Python<'_>, callback: Py<PyAny>) -> Result<(), Fault> {
@@ -594,6 +629,15 @@ impl NativeReader {
         }
         Ok(handle.clone())
     }
+}
+
+async fn verified(
+    reader: &Reader,
+    partition: u32,
+    timeout: Duration,
+) -> forebay::Result<FoundVerified> {
+    let verified = reader.verify(PartitionId(partition), timeout).await?;
+    Ok(FoundVerified { verified, definition: reader.schema().definition.clone() })
 }
 
 /// Calls a Python callback, unless the interpreter is ending.

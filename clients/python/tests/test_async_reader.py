@@ -56,6 +56,20 @@ def test_the_loop_goes_on_while_reads_wait() -> None:
     run(main())
 
 
+def test_a_reader_is_compared_with_its_node(stores: Stores) -> None:
+    store, reader = stores.create({"a": "int64"}, partitions=1)
+
+    async def main() -> None:
+        users = forebay.AsyncReader(reader)
+        await users.wait_token(store.put("k", {"a": 1}).token, 30)
+        verified = await users.verify(0)
+        assert verified.is_same and (verified.documents_here, verified.documents_there) == (1, 1)
+        with pytest.raises(forebay.InvalidArgument):
+            await users.verify(1)
+
+    run(main())
+
+
 def test_waits_end_with_the_errors_of_the_reader() -> None:
     memory = forebay.Reader.in_memory(FIELDS, {"k": {"a": 1}})
 

@@ -84,9 +84,9 @@ pub use forebay_index::{
     RowRef, Scan, ScannedDocument, View,
 };
 pub use forebay_reader::{
-    CatchUp, CheckpointCounts, CheckpointOptions, Counts, Fetching, Forced, OnSchemaChange,
-    OnSkipped, PartitionFilter, PartitionStatus, Phase, Read, ReaderMetrics, ReaderOptions,
-    ReaderStatus, Rebuilding, Skipped,
+    CatchUp, CheckpointCounts, CheckpointOptions, Counts, Difference, Fetching, Forced,
+    OnSchemaChange, OnSkipped, PartitionFilter, PartitionStatus, Phase, Read, ReaderMetrics,
+    ReaderOptions, ReaderStatus, Rebuilding, Skipped, Verified,
 };
 pub use forebay_snapshot::SnapshotStore;
 pub use forebay_wire::token::Token;

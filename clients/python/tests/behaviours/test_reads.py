@@ -4,6 +4,7 @@ proto/vectors/behaviours.toml.
 
 import itertools
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import forebay
 import numpy as np
@@ -268,6 +269,24 @@ def test_partition_filter(stores: Stores) -> None:
     assert whole.get_many(keys, "a", latest=True) == [1] * 20
     with pytest.raises(forebay.InvalidArgument):
         stores.client.reader(store.definition.name, partitions=[2])
+
+
+def test_verified_with_its_node(stores: Stores) -> None:
+    store, reader = stores.create({"a": "int64"}, key="int64", partitions=2)
+    token = store.batch(forebay.upsert(at, {"a": at}) for at in range(200)).token
+    reader.wait_token(token, 30)
+    store.delete(0)
+    with ThreadPoolExecutor(1) as writer:
+        writing = writer.submit(store.upsert, 200, {"a": 200})
+        verified = [reader.verify(partition) for partition in (0, 1)]
+        writing.result()
+    assert all(one.is_same and one.documents_here == one.documents_there for one in verified)
+    assert [one.partition for one in verified] == [0, 1]
+    assert sum(one.documents_here for one in verified) in (199, 200)
+    with pytest.raises(forebay.InvalidArgument):
+        reader.verify(2)
+    with forebay.Reader.in_memory({"a": "int64"}) as memory, pytest.raises(forebay.Unsupported):
+        memory.verify(0)
 
 
 def test_bootstrap_from_the_start(stores: Stores) -> None:

@@ -303,6 +303,29 @@ pub async fn partition_filter() {
     refused(opened.client.reader(filtered(2)).await, ErrorCode::InvalidArgument);
 }
 
+pub async fn verified_with_its_node() {
+    let opened = Opened::create(keyed(KeyType::Int64, 2, [("a", INT64)])).await;
+    let (store, written) = (&opened.store, 200_i64);
+    let token = opened.write_all((0..written).map(|key| store.upsert(key).set("a", key))).await;
+    opened.reader.wait_token(&token, PATIENCE).await.unwrap();
+    sent(store.delete(0_i64)).await;
+    let mut documents = 0;
+    for partition in [0, 1].map(PartitionId) {
+        let key = written + i64::from(partition.0);
+        let writing = sent(store.upsert(key).set("a", key));
+        let (verified, _) = tokio::join!(opened.reader.verify(partition, PATIENCE), writing);
+        let verified = verified.unwrap();
+        assert!(verified.is_same() && verified.at.partition == partition, "{verified:?}");
+        assert_eq!(verified.documents.0, verified.documents.1);
+        documents += verified.documents.0;
+    }
+    assert!((199..=201).contains(&documents), "{documents} documents");
+    let unknown = opened.reader.verify(PartitionId(2), PATIENCE).await;
+    refused(unknown, ErrorCode::InvalidArgument);
+    let memory = Reader::in_memory(&keyed(KeyType::Int64, 1, [("a", INT64)]), []).unwrap();
+    refused(memory.verify(PartitionId(0), PATIENCE).await, ErrorCode::Unsupported);
+}
+
 pub async fn bootstrap_from_the_start() {
     let opened = Opened::create(keyed(KeyType::Int64, 4, [("a", INT64)])).await;
     for part in 0..4 {

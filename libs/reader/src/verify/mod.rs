@@ -7,6 +7,7 @@
 
 mod changes;
 mod copies;
+mod own;
 mod pass;
 
 use std::collections::BTreeMap;

@@ -316,6 +316,7 @@ async fn what_was_tampered_with_is_named() {
     served.replica(definition.store, is_caught_up).await;
     let known = world.known().await;
     let mut found = BTreeMap::new();
+    let fresh = open(&served, None, &token).await;
     for partition in 0..PARTITIONS {
         let shard = async || known.shard(&served, partition).await;
         let verified = known.compare(shard().await, known.snapshot(&world, partition).await).await;
@@ -328,6 +329,9 @@ async fn what_was_tampered_with_is_named() {
             (mirrored.documents.1, mirrored.documents.0)
         );
         assert_eq!(mirrored.differences.len(), verified.differences.len());
+        // A reader asks by itself, too.
+        let asked = fresh.verify(PartitionId(partition), LONG).await.unwrap();
+        assert_eq!(asked.differences, mirrored.differences);
         for ((key, what), (other, mirrored)) in
             verified.differences.iter().zip(&mirrored.differences)
         {

@@ -269,6 +269,31 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
     }
 
     /**
+     * Compares the copy of a partition that this reader answers from with the shard of the node
+     * that it is connected to, at one position, and names the documents that are not the same.
+     * Reads both whole, the shard over the network; the partition applies nothing while its own
+     * copy is read, and answers on.
+     *
+     * @param partition the partition
+     * @param timeout the longest wait until the reader has come as far as the shard
+     * @return what came of it
+     * @throws InvalidArgumentException for a partition that is not followed
+     * @throws UnsupportedException for a reader in memory, and where another reader of the
+     *     directory keeps the copy
+     */
+    public Verified verify(int partition, Duration timeout) {
+        CallBuffer call = CallBuffer.take();
+        try {
+            call.check(
+                    Native.CALLS.readerVerify(
+                            reader, partition, Read.millis(timeout), call.out(0), call.error()));
+            return Verified.unpack(partition, new Unpacker(call.takeBytes(0)));
+        } finally {
+            call.release();
+        }
+    }
+
+    /**
      * Ends the reader: reads in flight end, later ones throw {@link ClosedException}, and its
      * memory goes after the last of them. One that keeps checkpoints writes a last one of each
      * partition and waits for them, up to 10 s; one that takes longer leaves the one before. A

@@ -164,6 +164,10 @@ final class JniCalls implements NativeCalls {
     public native int readerMetrics(long reader, long metrics, long error);
 
     @Override
+    public native int readerVerify(
+            long reader, long partition, long timeoutMs, long verified, long error);
+
+    @Override
     public native int readerGetMany(
             long reader, long field, long keys, long read, long packed, long error);
 

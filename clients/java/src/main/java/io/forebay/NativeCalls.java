@@ -125,6 +125,8 @@ interface NativeCalls {
 
     int readerMetrics(long reader, long metrics, long error);
 
+    int readerVerify(long reader, long partition, long timeoutMs, long verified, long error);
+
     int readerGetMany(long reader, long field, long keys, long read, long packed, long error);
 
     int readerGetDocuments(long reader, long keys, long read, long documents, long error);

@@ -72,6 +72,7 @@ final class ForeignCalls implements NativeCalls {
     private static final MethodHandle READER_SCHEMA_VERSION = handle("readerSchemaVersion", 3);
     private static final MethodHandle READER_ON_SCHEMA_CHANGE = handle("readerOnSchemaChange", 3);
     private static final MethodHandle READER_METRICS = handle("readerMetrics", 3);
+    private static final MethodHandle READER_VERIFY = handle("readerVerify", 5);
     private static final MethodHandle READER_GET_MANY = handle("readerGetMany", 6);
     private static final MethodHandle READER_GET_DOCUMENTS = handle("readerGetDocuments", 5);
     private static final MethodHandle PLAN_OPEN = handle("planOpen", 8);
@@ -531,6 +532,17 @@ final class ForeignCalls implements NativeCalls {
     public int readerMetrics(long reader, long metrics, long error) {
         try {
             return (int) READER_METRICS.invokeExact(0L, 0L, reader, metrics, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int readerVerify(
+            long reader, long partition, long timeoutMs, long verified, long error) {
+        try {
+            return (int) READER_VERIFY.invokeExact(
+                    0L, 0L, reader, partition, timeoutMs, verified, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }

@@ -5,6 +5,7 @@ import static org.junit.jupiter.api.Assertions.assertArrayEquals;
 import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.nio.ByteBuffer;
@@ -266,6 +267,36 @@ class ReadBehavioursTest extends Behaviours {
                     }
                 }
                 assertTrue(followed > 0 && followed < 20);
+            }
+        }
+    }
+
+    @Test
+    void verifiedWithItsNode() throws Exception {
+        try (Opened at = open()) {
+            Batch batch = at.store().batch();
+            for (int place = 0; place < 200; place++) {
+                batch.add(at.store().put(Key.of("k" + place)).set("a", place));
+            }
+            at.reader().awaitToken(batch.send().requireComplete().token(), PATIENCE);
+            at.store().delete(Key.of("k0")).send();
+            Thread writing =
+                    new Thread(() -> at.store().put(Key.of("more")).set("a", 1).send());
+            writing.start();
+            long documents = 0;
+            for (int partition = 0; partition < 4; partition++) {
+                Verified verified = at.reader().verify(partition, PATIENCE);
+                assertTrue(verified.isSame(), verified.toString());
+                assertEquals(partition, verified.partition());
+                assertEquals(verified.documentsHere(), verified.documentsThere());
+                documents += verified.documentsHere();
+            }
+            writing.join();
+            assertTrue(documents == 199 || documents == 200, documents + " documents");
+            invalid(() -> at.reader().verify(4, PATIENCE));
+            try (InMemoryReader memory =
+                    ForebayReader.inMemory(StoreSpec.documents("m", KeyType.STRING, 1))) {
+                assertThrows(UnsupportedException.class, () -> memory.verify(0, PATIENCE));
             }
         }
     }

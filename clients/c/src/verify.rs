@@ -1,0 +1,101 @@
+//! Whether what a reader answers from is what its node has, packed as `fb_reader_verify` of the
+//! header says.
+
+use std::time::Duration;
+
+use forebay::{Definition, Difference, DocumentKey, PartitionId, Result, Verified};
+
+use crate::abi::{FbBytes, FbError};
+use crate::fault::entry;
+use crate::input::put;
+use crate::output::Packer;
+use crate::registry;
+
+impl Packer {
+    fn verified(&mut self, verified: &Verified, definition: &Definition) -> Result<()> {
+        let (here, there) = verified.documents;
+        for count in [here, there, verified.more, verified.ranges_left as u64] {
+            self.u64(count);
+        }
+        self.u32(verified.differences.len() as u32);
+        for (key, what) in &verified.differences {
+            self.u8(match what {
+                Difference::OnlyInFirst => 1,
+                Difference::OnlyInSecond => 2,
+                Difference::Contents => 3,
+            });
+            let key = DocumentKey::of_identity(key.as_bytes(), definition)?;
+            self.key(key.primary());
+            match key.partition_key() {
+                Some(partition_key) => self.key(partition_key),
+                None => self.u32(0),
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Compares a partition's copy, which the reader answers from, with the shard of its node.
+///
+/// # Safety
+/// Pointers are as the header says.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn fb_reader_verify(
+    reader: u64,
+    partition: u32,
+    timeout_ms: u64,
+    verified: *mut FbBytes,
+    error: *mut FbError,
+) -> i32 {
+    entry(error, || {
+        let open = registry::open(reader)?;
+        let open = open.reader()?;
+        let wait_max = Duration::from_millis(timeout_ms);
+        let found = open.wait(open.reader.verify(PartitionId(partition), wait_max))??;
+        let mut packer = Packer::default();
+        packer.verified(&found, &open.reader.schema().definition)?;
+        // SAFETY: the caller keeps the header's rules.
+        unsafe { put(verified, packer.finish()) };
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay::{KeyType, StoreId, StoreSpec};
+    use forebay_core::id::{PartitionRef, Position};
+    use forebay_core::key::Key;
+
+    use super::*;
+
+    #[test]
+    fn differences_are_packed_with_their_keys() {
+        let spec = StoreSpec::key_value("a", KeyType::String, 1);
+        let definition = spec.define(StoreId(1)).unwrap();
+        let key = |text: &str| Key::plain(text.as_bytes()).unwrap();
+        let verified = Verified {
+            at: PartitionRef { store: StoreId(1), partition: PartitionId(0) },
+            position: Position::default(),
+            documents: (7, 8),
+            differences: vec![
+                (key("u1"), Difference::OnlyInFirst),
+                (key("u2"), Difference::OnlyInSecond),
+                (key("u3"), Difference::Contents),
+            ],
+            more: 9,
+            ranges_left: 10,
+        };
+        let mut packer = Packer::default();
+        packer.verified(&verified, &definition).unwrap();
+        let mut expected: Vec<u8> = [7_u64, 8, 9, 10].map(u64::to_le_bytes).concat();
+        expected.extend(3_u32.to_le_bytes());
+        for (what, text) in [(1, "u1"), (2, "u2"), (3, "u3")] {
+            let mut one = Packer::default();
+            one.u8(what);
+            one.key(forebay::KeyValue::String(text));
+            one.u32(0);
+            expected.extend(one.into_bytes());
+        }
+        assert_eq!(packer.into_bytes(), expected);
+    }
+}
