@@ -556,13 +556,13 @@ int32_t fb_scan_next(
 int32_t fb_reader_metrics(uint64_t reader, fb_bytes *metrics, fb_error *error);
 /*
  * Compares the copy of a partition that the reader answers from with the shard of the node that it
- * is connected to, at one position; waits timeout_ms at most until the reader has come as far. Reads
- * both whole, the shard over the network; the partition applies nothing while its own copy is read,
- * and answers on. UNSUPPORTED without a node, and where another reader of the directory keeps the
- * copy. Packed: documents here u64 | there u64 | differences beyond those named u64 | ranges of 4,096
- * in which too many documents differ to be named u64 | differences u32, and per difference: what u8
- * (1 only here, 2 only there, 3 contents) | key type u32, key TEXT | partition key type u32, or 0
- * alone, partition key TEXT
+ * is connected to, at one position; waits timeout_ms at most for the shard, and then until the
+ * reader has come as far. Reads both whole, the shard over the network; the partition applies
+ * nothing while its own copy is read, and answers on. Unsupported without a node, and where another
+ * reader of the directory keeps the copy. Packed: documents here u64 | there u64 | differences
+ * beyond those named u64 | ranges of 4,096 in which too many documents differ to be named u64 |
+ * differences u32, and per difference: what u8 (1 only here, 2 only there, 3 contents) | key type
+ * u32, key TEXT | partition key type u32, or 0 alone, partition key TEXT
  */
 int32_t fb_reader_verify(
     uint64_t reader, uint32_t partition, uint64_t timeout_ms, fb_bytes *verified, fb_error *error);

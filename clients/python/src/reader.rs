@@ -524,12 +524,12 @@ impl NativeReader {
         entry(|| metrics_object(py, &self.reader(py)?.metrics()))
     }
 
-    /// Compares the copy of a partition that the reader answers from with the shard of the node that
-    /// it is connected to, at one position, and names the documents that are not the same. Waits at
-    /// most `timeout` seconds until the reader has come as far as the shard. Reads both whole, the
-    /// shard over the network; the partition applies nothing while its own copy is read, and
-    /// answers on. Raises `Unsupported` for a reader in memory, and where another reader of the
-    /// directory keeps the copy.
+    /// Compares the copy of a partition that the reader answers from with the shard of the node
+    /// that it is connected to, at one position, and names the documents that are not the same.
+    /// Waits at most `timeout` seconds for the shard, and then until the reader has come as far as
+    /// that. Reads both whole, the shard over the network; the partition applies nothing while its
+    /// own copy is read, and answers on. Raises `Unsupported` for a reader in memory, and where
+    /// another reader of the directory keeps the copy.
     #[pyo3(signature = (partition, timeout=60.0))]
     fn verify<'py>(
         &self,

@@ -1,5 +1,5 @@
 //! What a reader takes of the host's memory, looked at again and again: pages of its own, those of
-//! files that it maps, and the live copies that it maps or keeps, which lie in a memory file system.
+//! files that it maps, and the live copies that it maps or keeps, in a memory file system.
 //!
 //! A live copy counts as much as its file has of memory, and once: two versions may map the same
 //! file, which the process's own count of resident pages has twice then.

@@ -1,6 +1,6 @@
 //! What a push of a version costs a reader: of documents most of which stay what they are, beside
-//! the version that is live. The node, the reader and the push are processes of their own; documents
-//! are read, and some are written, all the time.
+//! the version that is live. The node, the reader and the push are processes of their own, and
+//! documents are read, and some are written, all the time.
 //!
 //! A round is one push and what follows: the version is live, the reader answers from it, the one
 //! before is dropped as it is behind the time to go back, and the reader's copies leave its memory.

@@ -275,7 +275,7 @@ public sealed class ForebayReader extends Reads implements AutoCloseable permits
      * copy is read, and answers on.
      *
      * @param partition the partition
-     * @param timeout the longest wait until the reader has come as far as the shard
+     * @param timeout the longest wait for the shard, and then until the reader has come as far
      * @return what came of it
      * @throws InvalidArgumentException for a partition that is not followed
      * @throws UnsupportedException for a reader in memory, and where another reader of the
