@@ -46,7 +46,7 @@ pub(crate) enum Answer {
     Reader(Box<Opened>),
     Documents(FoundDocuments),
     Scanned(ScannedDocuments),
-    Verified(FoundVerified),
+    Verified(Box<FoundVerified>),
 }
 
 impl Answer {

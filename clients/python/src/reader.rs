@@ -551,7 +551,8 @@ impl NativeReader {
             let (reader, timeout) = (self.attached.get()?.to_arc(), duration_of(timeout)?);
             let is_local = reader.is_in_memory();
             let call = Call::new(async move {
-                verified(&reader, partition, timeout).await.map(Answer::Verified)
+                let verified = verified(&reader, partition, timeout).await;
+                verified.map(|verified| Answer::Verified(Box::new(verified)))
             });
             Ok(call.local(is_local))
         })

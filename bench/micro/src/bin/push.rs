@@ -41,7 +41,8 @@ fn run() -> Result<Report, String> {
     let about = format!(
         "{long} documents with a text of 350 bytes, then {short} with one of 50, under int64 keys, \
          as files of comma-separated values; each push changes one in 20 and drops one in 100; \
-         {PARTITIONS} partitions; a reader of another process with a directory; 64 other documents are written every 20 ms"
+         {PARTITIONS} partitions; a reader of another process with a directory; 64 other documents \
+         are written every 20 ms"
     );
     let mut bench = Bench::start("push", &about)?;
     push::run(&plan)?.into_iter().for_each(|row| bench.add(row));
