@@ -186,7 +186,7 @@ impl Packer {
         self.u32(key_type_code(definition.key_type));
         let partition_key = definition.partition_key.and_then(|id| definition.field_by_id(id));
         self.text(partition_key.map_or("", |field| &field.name).as_bytes());
-        self.u32(definition.partitions.0);
+        self.u32(definition.written().partitions.0);
         self.i64(definition.options.ttl_us.unwrap_or(NONE));
         self.u32(definition.options.heartbeat_ms);
         self.u8(definition.options.versioned.into());

@@ -247,7 +247,7 @@ pub(crate) fn definition_object<'py>(
     parts.set_item("version", definition.version.0)?;
     parts.set_item("key", definition.key_type.name())?;
     parts.set_item("partition_key", partition_key.map(|field| field.name.as_str()))?;
-    parts.set_item("partitions", definition.partitions.0)?;
+    parts.set_item("partitions", definition.written().partitions.0)?;
     parts.set_item("fields", fields.to_tuple())?;
     parts.set_item("key_value", definition.key_value)?;
     parts.set_item("ttl", seconds_of(definition.options.ttl_us))?;

@@ -136,7 +136,7 @@ impl Draft {
                 (Key::partitioned(&given.bytes, &self.key.bytes)?, &given.bytes)
             }
         };
-        Ok((key, partition_of(hashed, definition.partitions)))
+        Ok((key, partition_of(hashed, definition.written().partitions)))
     }
 
     fn condition(&self, definition: &Definition) -> Result<Option<Condition>> {

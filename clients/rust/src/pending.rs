@@ -54,7 +54,7 @@ impl PendingWrite {
         let items = routed.iter().enumerate().map(item).collect::<Result<_>>();
         let settlement = Settlement::new(
             state.clone(),
-            definition.version,
+            (definition.version, definition.written()),
             Route::Calls,
             items.map_err(|error| error.with_store(state.name()))?,
             LastError::default(),

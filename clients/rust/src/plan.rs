@@ -8,7 +8,10 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 
 use forebay_core::id::PartitionId;
+use forebay_core::key::Key;
 use forebay_core::limits::{CLIENT_REQUEST_BYTES_AIM, ENTRY_BYTES_MAX, REQUEST_CHANGES_MAX};
+use forebay_core::partition::partition_of;
+use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use prost::Message;
@@ -37,6 +40,18 @@ impl Item {
             return Err(error.with_key_digest(routed.change.key.digest()));
         }
         Ok(Self { partition: routed.partition, change, bytes, place })
+    }
+
+    /// The same change, where its key is by this definition.
+    pub(crate) fn routed_by(self, definition: &Definition) -> Self {
+        let is_partitioned = definition.partition_key.is_some();
+        let hashed = match Key::split(&self.change.key, is_partitioned) {
+            Ok((partition_key, primary)) => partition_key.unwrap_or(primary),
+            // It was made by a definition of the same store.
+            Err(_) => &self.change.key,
+        };
+        let partition = partition_of(hashed, definition.written().partitions);
+        Self { partition, ..self }
     }
 }
 

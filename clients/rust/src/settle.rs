@@ -15,6 +15,7 @@ use forebay_core::backoff::Backoff;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::SchemaVersion;
 use forebay_core::limits::{CLIENT_RETRY_AGE_US, WRITE_QUEUE_BYTES_MAX, WRITE_QUEUE_REQUESTS_MAX};
+use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::outcome::{ChangeOutcome, ChangeResult};
 use forebay_wire::token::Token;
@@ -66,6 +67,8 @@ struct Heard {
 pub(crate) struct Settlement {
     store: Arc<StoreState>,
     schema_version: SchemaVersion,
+    /// Those that the changes are numbered for.
+    logs: StoreLogs,
     route: Route,
     waiting: VecDeque<Round>,
     unsettled: Vec<Sent>,
@@ -79,7 +82,7 @@ pub(crate) struct Settlement {
 impl Settlement {
     pub(crate) fn new(
         store: Arc<StoreState>,
-        schema_version: SchemaVersion,
+        (schema_version, logs): (SchemaVersion, StoreLogs),
         route: Route,
         items: Vec<Item>,
         last_error: LastError,
@@ -89,6 +92,7 @@ impl Settlement {
         Self {
             store,
             schema_version,
+            logs,
             route,
             waiting: rounds(items),
             unsettled: Vec::new(),
@@ -104,6 +108,9 @@ impl Settlement {
     pub(crate) async fn run(&mut self) {
         let mut backoff = self.store.client().backoff();
         loop {
+            if self.store.logs() != self.logs {
+                self.move_on();
+            }
             if self.unsettled.is_empty() {
                 if self.waiting.is_empty() {
                     return;
@@ -118,8 +125,38 @@ impl Settlement {
                 backoff.reset();
             } else {
                 self.pause(&mut backoff).await;
+                self.look_where().await;
             }
         }
+    }
+
+    /// Asks where writes go, if the writer has said that these go there no more.
+    async fn look_where(&self) {
+        let is_moved = |error: &Error| error.code() == ErrorCode::Conflict;
+        if self.last_error.lock().as_ref().is_some_and(is_moved) {
+            // The next attempt is refused alike, and asks again.
+            drop(self.store.refresh().await);
+        }
+    }
+
+    /// Has what is not settled go where writes go now. What may be in the log that they went to is
+    /// not known there, so that a repeat would happen once more.
+    fn move_on(&mut self) {
+        let definition = self.store.definition();
+        let mut items = Vec::new();
+        for sent in std::mem::take(&mut self.unsettled) {
+            if sent.maybe_in_log {
+                let message = "the store's partitions changed meanwhile; read the document";
+                self.settle(sent, Err(Error::unknown_outcome(message)));
+            } else {
+                items.push(sent.item);
+            }
+        }
+        items.extend(std::mem::take(&mut self.waiting).into_iter().flatten().flatten());
+        items.sort_by_key(|item| item.place);
+        self.waiting = rounds(items.into_iter().map(|it| it.routed_by(&definition)).collect());
+        self.token = Token::new(self.store.id());
+        (self.logs, self.since) = (definition.written(), None);
     }
 
     async fn pause(&self, backoff: &mut Backoff) {
@@ -133,7 +170,7 @@ impl Settlement {
         self.since = None;
         while let Some(chunk) = self.waiting.front().and_then(|round| round.front()) {
             let Some(first) = chunk.first() else { break };
-            let window = self.store.window(first.partition);
+            let Some(window) = self.store.window(self.logs, first.partition) else { return };
             let tickets = window.reserve(chunk.len()).await;
             let chunk = self.waiting.front_mut().and_then(|round| round.pop_front());
             self.since.get_or_insert_with(|| self.store.client().now());
@@ -188,6 +225,7 @@ impl Settlement {
             batch: Some(batch),
             partitions: changes.iter().map(|sent| sent.item.partition.0).collect(),
             outcome_wait_ms: self.store.client().outcome_wait_ms(),
+            moves: self.logs.moves.into(),
         }
     }
 
@@ -305,6 +343,11 @@ impl Settlement {
         error.with_store(self.store.name())
     }
 
+    /// The logs that the token is of.
+    pub(crate) fn logs(&self) -> StoreLogs {
+        self.logs
+    }
+
     /// The token of everything so far that is in the log.
     pub(crate) fn token(&self) -> &Token {
         &self.token
@@ -320,7 +363,8 @@ impl Settlement {
 
 /// Whether the same write may be sent again without asking the caller.
 fn is_retried(error: &Error) -> bool {
-    matches!(error.code(), ErrorCode::Unavailable | ErrorCode::UnknownOutcome)
+    use ErrorCode::{Conflict, Unavailable, UnknownOutcome};
+    matches!(error.code(), Conflict | Unavailable | UnknownOutcome)
 }
 
 /// Whether the writer pushed back because a partition's queue is full.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use forebay_core::change::Verb;
 use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::schema::{Definition, KEY_VALUE_FIELD};
+use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::DocumentKey;
 use parking_lot::RwLock;
@@ -53,7 +54,19 @@ pub(crate) struct KnownStore {
     definition: RwLock<Arc<Definition>>,
     /// The newest version that the writer has spoken of.
     newest_seen: AtomicU32,
-    windows: Vec<Arc<SequenceWindow>>,
+    windows: RwLock<Windows>,
+}
+
+/// The sequences of all partitions of the logs that take writes.
+struct Windows {
+    logs: StoreLogs,
+    partitions: Vec<Arc<SequenceWindow>>,
+}
+
+impl Windows {
+    fn new(logs: StoreLogs) -> Self {
+        Self { logs, partitions: logs.all().map(|_| Arc::default()).collect() }
+    }
 }
 
 impl Store {
@@ -177,7 +190,7 @@ impl fmt::Debug for Store {
 
 impl KnownStore {
     pub(crate) fn new(definition: Definition) -> Self {
-        let windows = definition.partitions.partitions().map(|_| Arc::default()).collect();
+        let windows = RwLock::new(Windows::new(definition.written()));
         Self {
             id: definition.store,
             name: definition.name.clone(),
@@ -192,6 +205,10 @@ impl KnownStore {
         self.notice_version(definition.version.0);
         let mut held = self.definition.write();
         if definition.version > held.version {
+            let mut windows = self.windows.write();
+            if windows.logs != definition.written() {
+                *windows = Windows::new(definition.written());
+            }
             *held = Arc::new(definition);
         }
     }
@@ -222,9 +239,20 @@ impl StoreState {
         Arc::clone(&self.known.definition.read())
     }
 
-    /// The sequences of a partition.
-    pub(crate) fn window(&self, partition: PartitionId) -> &Arc<SequenceWindow> {
-        &self.known.windows[partition.0 as usize]
+    /// The logs that take writes.
+    pub(crate) fn logs(&self) -> StoreLogs {
+        self.known.windows.read().logs
+    }
+
+    /// The sequences of a partition of these logs; `None` if writes have moved to others.
+    pub(crate) fn window(
+        &self,
+        logs: StoreLogs,
+        partition: PartitionId,
+    ) -> Option<Arc<SequenceWindow>> {
+        let windows = self.known.windows.read();
+        let of_logs = (windows.logs == logs).then_some(&windows.partitions)?;
+        of_logs.get(partition.0 as usize).cloned()
     }
 
     /// Keeps a definition if it is newer.
@@ -237,7 +265,7 @@ impl StoreState {
         self.known.notice_version(version);
     }
 
-    async fn refresh(&self) -> Result<Arc<Definition>> {
+    pub(crate) async fn refresh(&self) -> Result<Arc<Definition>> {
         let definition = self.client.describe(self.name(), 0).await?;
         if definition.store != self.id() {
             let message = "the store was deleted, and another one has its name; open that one";

@@ -13,6 +13,7 @@ use std::time::Duration;
 
 use forebay_core::id::{PartitionId, SchemaVersion};
 use forebay_core::limits::CLIENT_REQUEST_BYTES_AIM;
+use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, Result};
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
@@ -57,8 +58,10 @@ pub struct WriteStream {
     changes: Arc<Semaphore>,
     bytes: Arc<Semaphore>,
     requests: Arc<RequestStream>,
-    shared: Arc<Mutex<StreamSummary>>,
+    shared: Arc<Mutex<Told>>,
     last_error: LastError,
+    /// Those that the lanes are of.
+    logs: StoreLogs,
     lanes: BTreeMap<PartitionId, mpsc::UnboundedSender<Queued>>,
     tasks: JoinSet<()>,
 }
@@ -116,14 +119,16 @@ impl WriteStream {
             failed: 0,
             first_error: None,
         };
+        let logs = state.logs();
         Ok(Self {
             deadline: state.client().deadline(),
+            logs,
             state,
             options: StreamOptions { changes_max: changes, bytes_max: bytes },
             changes: Arc::new(Semaphore::new(changes)),
             bytes: Arc::new(Semaphore::new(bytes)),
             requests: Arc::default(),
-            shared: Arc::new(Mutex::new(summary)),
+            shared: Arc::new(Mutex::new(Told { logs, summary })),
             last_error: LastError::default(),
             lanes: BTreeMap::new(),
             tasks: JoinSet::new(),
@@ -150,16 +155,27 @@ impl WriteStream {
             return Err(Error::invalid_argument(message).with_store(state.name()));
         }
         let draft = write.into_draft();
+        let logs = self.logs;
         let prepare = async {
             let (definition, routed) = state.resolve(std::slice::from_ref(&draft)).await?;
+            if definition.written() != logs {
+                // Those before it go first, wherever they go now.
+                let all = self.options.changes_max as u32;
+                drop(self.changes.acquire_many(all).await);
+            }
             let no_change = || Error::internal("a draft gave no change");
             let item = Item::new(routed.first().ok_or_else(no_change)?, 0)
                 .map_err(|error| error.with_store(state.name()))?;
             let room = self.room(item.bytes).await?;
-            Ok::<_, Error>((definition.version, item, room))
+            Ok::<_, Error>((definition, item, room))
         };
         let prepared = tokio::time::timeout(self.deadline, prepare).await;
-        let (version, item, room) = prepared.map_err(|_| self.no_room())??;
+        let (definition, item, room) = prepared.map_err(|_| self.no_room())??;
+        if definition.written() != logs {
+            self.logs = definition.written();
+            self.lanes.clear();
+        }
+        let version = definition.version;
         let (reply, answer) = oneshot::channel();
         let partition = item.partition;
         let queued = Queued { item, version, reply, _room: room };
@@ -185,7 +201,7 @@ impl WriteStream {
             );
             return Err(Error::unknown_outcome(message).with_store(self.state.name()));
         }
-        let mut summary = self.shared.lock();
+        let summary = &mut self.shared.lock().summary;
         match summary.first_error.take() {
             Some(error) => Err(error),
             None => Ok(summary.clone()),
@@ -203,7 +219,7 @@ impl WriteStream {
 
     /// What became of the writes so far; does not wait.
     pub fn summary(&self) -> StreamSummary {
-        self.shared.lock().clone()
+        self.shared.lock().summary.clone()
     }
 
     async fn room(&self, bytes: usize) -> Result<(OwnedSemaphorePermit, OwnedSemaphorePermit)> {
@@ -234,6 +250,7 @@ impl WriteStream {
             let (sender, receiver) = mpsc::unbounded_channel();
             let lane = Lane {
                 state: Arc::clone(&self.state),
+                logs: self.logs,
                 requests: Arc::clone(&self.requests),
                 shared: Arc::clone(&self.shared),
                 last_error: Arc::clone(&self.last_error),
@@ -258,8 +275,9 @@ impl fmt::Debug for WriteStream {
 /// One partition of a stream.
 struct Lane {
     state: Arc<StoreState>,
+    logs: StoreLogs,
     requests: Arc<RequestStream>,
-    shared: Arc<Mutex<StreamSummary>>,
+    shared: Arc<Mutex<Told>>,
     last_error: LastError,
     receiver: mpsc::UnboundedReceiver<Queued>,
     /// A write that did not fit into the request before.
@@ -304,14 +322,15 @@ impl Lane {
         }
         let mut settlement = Settlement::new(
             Arc::clone(&self.state),
-            version,
+            (version, self.logs),
             Route::Stream(Arc::clone(&self.requests)),
             items,
             Arc::clone(&self.last_error),
         );
         settlement.run().await;
+        let logs = settlement.logs();
         let (token, results) = settlement.into_results();
-        self.shared.lock().count(&token, &results);
+        self.shared.lock().count(logs, &token, &results);
         for (result, (reply, room)) in results.into_iter().zip(waiting) {
             // Whoever does not want to know has dropped the acknowledgement.
             let token = || token.clone();
@@ -321,19 +340,31 @@ impl Lane {
     }
 }
 
-impl StreamSummary {
-    fn count(&mut self, token: &Token, results: &[Result<WriteResult>]) {
-        if self.token.merge(token).is_err() {
-            self.token.positions.extend(&token.positions);
+/// What is told of a stream.
+struct Told {
+    /// Those that the token is of.
+    logs: StoreLogs,
+    summary: StreamSummary,
+}
+
+impl Told {
+    fn count(&mut self, logs: StoreLogs, token: &Token, results: &[Result<WriteResult>]) {
+        let summary = &mut self.summary;
+        if logs.moves > self.logs.moves {
+            // All that was in those from before is in these.
+            self.logs = logs;
+            summary.token = token.clone();
+        } else if logs == self.logs && summary.token.merge(token).is_err() {
+            summary.token.positions.extend(&token.positions);
         }
         for result in results {
-            self.settled += 1;
+            summary.settled += 1;
             match result {
-                Ok(WriteResult::NotMet(_)) => self.not_met += 1,
+                Ok(WriteResult::NotMet(_)) => summary.not_met += 1,
                 Ok(_) => {}
                 Err(error) => {
-                    self.failed += 1;
-                    self.first_error.get_or_insert_with(|| error.clone());
+                    summary.failed += 1;
+                    summary.first_error.get_or_insert_with(|| error.clone());
                 }
             }
         }

@@ -3,11 +3,11 @@
 //! Of two records that name the same next version the first in the log wins; the other changes
 //! nothing, and whoever appended it sees that here and tells its caller.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::error::{Error, Result};
-use crate::id::{SchemaVersion, StoreId};
+use crate::id::{PartitionCount, SchemaVersion, StoreId};
 use crate::layout::Layout;
 use crate::schema::Definition;
 
@@ -43,7 +43,7 @@ pub struct SchemaAt {
 pub struct StoreHistory {
     versions: BTreeMap<SchemaVersion, Arc<SchemaAt>>,
     deleted: bool,
-    /// The store of whose documents this is a version, and whose logs it follows.
+    /// The store of whose documents this is a version.
     home: Option<StoreId>,
 }
 
@@ -61,6 +61,32 @@ impl StoreHistory {
     /// Every version, oldest first.
     pub fn versions(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
         self.versions.values()
+    }
+
+    /// All logs that the store's documents ever had.
+    pub fn logs(&self) -> BTreeSet<StoreId> {
+        let versions = self.versions().flat_map(|schema| schema.definition.versions.all());
+        versions.map(|version| version.logs.store).collect()
+    }
+
+    /// Those of them that nobody follows any more, and nothing is carried from.
+    pub fn unused_logs(&self) -> BTreeSet<StoreId> {
+        let mut unused = self.logs();
+        let Some(newest) = self.newest().filter(|_| !self.deleted) else { return unused };
+        for version in newest.definition.versions.all() {
+            let carried = version.carried.as_ref();
+            let from = carried.map_or(version.logs, |carried| carried.from);
+            unused.retain(|logs| ![version.logs.store, from.store].contains(logs));
+        }
+        unused
+    }
+
+    /// The first definition since which the version of the documents is live that is so now.
+    pub fn live_since(&self) -> Option<SchemaVersion> {
+        let live = |schema: &Arc<SchemaAt>| schema.definition.versions.live().number;
+        let now = live(self.newest()?);
+        let since = self.versions.values().rev().take_while(|schema| live(schema) == now);
+        since.last().map(|schema| schema.definition.version)
     }
 
     /// Whether the store was deleted.
@@ -99,8 +125,9 @@ impl Catalog {
         for version in definition.versions.all().iter().filter(|it| it.kept_as != home) {
             let kept_as = version.kept_as;
             let of_home = self.stores.get(&home).map(|history| history.versions.clone());
+            let partitions = version.logs.partitions;
             let own = |(number, at): (SchemaVersion, Arc<SchemaAt>)| {
-                let definition = Definition { store: kept_as, ..at.definition.clone() };
+                let definition = Definition { store: kept_as, partitions, ..at.definition.clone() };
                 (number, Arc::new(SchemaAt { definition, layout: at.layout.clone() }))
             };
             let history = self.stores.entry(kept_as).or_default();
@@ -156,10 +183,16 @@ impl Catalog {
             })
     }
 
-    /// The store whose logs a version of documents follows that is kept under this id: the store
-    /// itself, but for what was pushed.
+    /// The store whose documents a version is of that is kept under this id: the store itself, but
+    /// for what was pushed.
     pub fn home_of(&self, kept_as: StoreId) -> StoreId {
         self.stores.get(&kept_as).and_then(|history| history.home).unwrap_or(kept_as)
+    }
+
+    /// The newest definition of the living store that logs are of, or were.
+    pub fn of_logs(&self, logs: StoreId) -> Option<&Arc<SchemaAt>> {
+        let store = self.stores.get(&self.home_of(logs))?;
+        store.newest().filter(|_| !store.deleted)
     }
 
     /// What all versions of the documents of living stores are kept as: the newest definitions,
@@ -169,9 +202,17 @@ impl Catalog {
         versions.filter_map(|version| self.stores.get(&version.kept_as)?.newest())
     }
 
-    /// Every store that was deleted.
-    pub fn deleted(&self) -> impl Iterator<Item = StoreId> {
-        self.stores.iter().filter(|(_, history)| history.deleted).map(|(store, _)| *store)
+    /// All logs that no store needs any more.
+    pub fn unused_logs(&self) -> impl Iterator<Item = StoreId> {
+        let stores = self.stores.values().filter(|history| history.home.is_none());
+        stores.flat_map(StoreHistory::unused_logs)
+    }
+
+    /// The logs that are followed of this id, with all of their partitions: those that a version of
+    /// a living store's documents follows.
+    pub fn logs(&self) -> BTreeMap<StoreId, PartitionCount> {
+        let versions = self.living().flat_map(|schema| schema.definition.versions.all());
+        versions.map(|version| (version.logs.store, version.logs.partitions)).collect()
     }
 
     /// The newest definitions of all living stores, ordered by name.

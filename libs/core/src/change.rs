@@ -119,6 +119,9 @@ pub struct Source {
     pub previous: Option<Position>,
     /// Append time at the source.
     pub append_time: Timestamp,
+    /// Whether it was copied to other partitions than it was written to: its position is its own
+    /// then, since that of the source is none of its log.
+    pub is_moved: bool,
 }
 
 /// What an entry is for.
@@ -167,8 +170,8 @@ impl Entry {
     /// Its position in its home log, when this log holds it at `offset`.
     pub fn position(&self, offset: Offset) -> Position {
         match self.source {
-            Some(source) => source.position,
-            None => Position { epoch: self.epoch, offset, place: 0 },
+            Some(source) if !source.is_moved => source.position,
+            _ => Position { epoch: self.epoch, offset, place: 0 },
         }
     }
 }

@@ -222,6 +222,13 @@ pub const SNAPSHOT_GRACE_MS: u64 = 24 * 60 * 60 * 1_000;
 /// How long a version of a store's documents stays that was live before, in seconds, unless it is
 /// set.
 pub const ROLLBACK_WINDOW_S: u64 = 24 * 60 * 60;
+/// How long a reader lets calls wait in all partitions behind a move of the documents to others:
+/// they may have asked before where their keys belong. In milliseconds.
+pub const READER_MOVED_MS: u64 = 60_000;
+/// Entries of one partition within so many microseconds are carried to other partitions as one.
+pub const MOVE_TOGETHER_US: i64 = 100_000;
+/// How long all writers have to learn that a store is written to other logs, in milliseconds.
+pub const MOVE_WAIT_MS: u64 = 250;
 /// Versions of one store's documents that are kept at once.
 pub const STORE_VERSIONS_MAX: usize = 8;
 /// Bytes of rows of one partition that a push writes at once.

@@ -11,11 +11,15 @@ use self::check::check_field_id;
 pub use self::check::check_name;
 pub(crate) use self::check::check_ttl;
 use crate::error::{Error, Result};
-use crate::id::{FieldId, Offset, PartitionCount, SchemaVersion, StoreId};
+use crate::id::{
+    DocumentVersion, FieldId, Offset, PartitionCount, Position, SchemaVersion, StoreId,
+};
 use crate::key::KeyType;
 use crate::value::{FieldType, ScalarType, Value};
-use crate::versions::{StoreVersions, VersionNumber};
+use crate::versions::{StoreLogs, StoreVersions, VersionNumber};
 
+/// Where a document version has how often the documents have moved to other logs.
+const MOVES_SHIFT: u32 = 56;
 /// Name of the one field of a key-value store.
 pub const KEY_VALUE_FIELD: &str = "value";
 
@@ -153,7 +157,7 @@ impl StoreSpec {
             drop_all_count: 0,
             options: self.options.clone(),
             key_value: self.key_value,
-            versions: StoreVersions::first(store),
+            versions: StoreVersions::first(store, PartitionCount(self.partitions)),
         };
         let value = [FieldSpec::new(KEY_VALUE_FIELD, FieldType::Scalar(ScalarType::Bytes))];
         let implied = self.key_value && self.fields.is_empty();
@@ -214,7 +218,8 @@ pub struct Definition {
     pub key_type: KeyType,
     /// The field that partitions it, if not the primary key.
     pub partition_key: Option<FieldId>,
-    /// Number of partitions.
+    /// Number of partitions of the version of the documents that is kept under the store's id; the
+    /// first one's, where the store itself is meant. Writes go to those of [`Definition::written`].
     pub partitions: PartitionCount,
     /// Live fields, by ascending id.
     pub fields: Vec<Field>,
@@ -283,6 +288,59 @@ impl Definition {
         self.revised(|versions| versions.remove(number))
     }
 
+    /// The next one, with one more version of the documents, that has another number of partitions:
+    /// kept under this id, which its logs have too. What the logs that take writes hold from these
+    /// offsets on is carried there. It is not live yet.
+    ///
+    /// # Errors
+    /// `LimitExceeded` beside too many, or beyond the number of schema versions; `Conflict` where
+    /// the documents move already, or have moved a short time ago.
+    pub fn with_moved_version(
+        &self,
+        kept_as: StoreId,
+        partitions: PartitionCount,
+        began: Vec<Offset>,
+    ) -> Result<Self> {
+        self.revised(|versions| versions.add_moved(kept_as, partitions, began).map(drop))
+    }
+
+    /// The next one, with writes going to the logs of this version, which is about to be live.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not there; `LimitExceeded` beyond the number of schema versions.
+    pub fn with_writes_to(&self, number: VersionNumber) -> Result<Self> {
+        self.revised(|versions| versions.write_to(number))
+    }
+
+    /// The next one, with nothing more carried to the logs of this version.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not there; `LimitExceeded` beyond the number of schema versions.
+    pub fn with_carrying_ended(&self, number: VersionNumber) -> Result<Self> {
+        self.revised(|versions| versions.end_carrying(number))
+    }
+
+    /// The logs that take writes.
+    pub fn written(&self) -> StoreLogs {
+        self.versions.written()
+    }
+
+    /// The logs that the version of the documents follows which is kept under the store's id.
+    pub fn logs(&self) -> StoreLogs {
+        let own = self.versions.kept_as(self.store).map(|version| version.logs);
+        own.unwrap_or_else(|| match self.store == self.versions.home() {
+            true => StoreLogs::first(self.store, self.partitions),
+            false => self.written(),
+        })
+    }
+
+    /// The document version that a change at this position of its logs gives: above all that were
+    /// given before the documents moved to these.
+    pub fn document_version(&self, at: Position) -> DocumentVersion {
+        let moves = u64::from(self.logs().moves);
+        DocumentVersion(at.document_version().0 | moves << MOVES_SHIFT)
+    }
+
     fn revised(&self, revise: impl FnOnce(&mut StoreVersions) -> Result<()>) -> Result<Self> {
         let mut next = self.clone();
         next.version = SchemaVersion(self.version.0.saturating_add(1));
@@ -324,6 +382,7 @@ impl Definition {
             Alteration::RenameField { from, to } => self.rename(from, to),
             Alteration::WidenField { name, to } => self.widen(name, *to),
             Alteration::DropAll => {
+                self.versions.check_rests().map_err(|error| error.with_store(&self.name))?;
                 let advice = "the store used up its drop-alls; move it into a new store";
                 let limit = u64::from(u32::MAX);
                 self.drop_all_count = self

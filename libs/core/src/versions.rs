@@ -1,11 +1,14 @@
 //! Versions of a store's documents: what it began with, and what was pushed in its place since.
 //!
-//! All versions follow the same logs, each from the moment on of which its push was made. One of
-//! them is live: it is what reads answer from. The definition says which, so every replica comes to
-//! the change at the same entry of its log.
+//! Versions follow the same logs, each from the moment on of which its push was made. One of them is
+//! live: it is what reads answer from. The definition says which, so every replica comes to the
+//! change at the same entry of its log.
+//!
+//! A version with another number of partitions has logs of its own. What is written to the logs from
+//! before is carried there, until writers have moved too; only then it is live, and nobody goes back.
 
 use crate::error::{Error, Result};
-use crate::id::{Offset, PartitionCount, PartitionId, StoreId};
+use crate::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use crate::limits::STORE_VERSIONS_MAX;
 
 /// Number of a version, from 1, never given twice in a store.
@@ -18,6 +21,43 @@ impl std::fmt::Display for VersionNumber {
     }
 }
 
+/// The logs of a store's partitions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StoreLogs {
+    /// The id that the log knows them by.
+    pub store: StoreId,
+    /// How many there are.
+    pub partitions: PartitionCount,
+    /// How often the store's documents had moved to other logs before.
+    pub moves: u8,
+}
+
+impl StoreLogs {
+    /// Those that a store begins with.
+    pub fn first(store: StoreId, partitions: PartitionCount) -> Self {
+        Self { store, partitions, moves: 0 }
+    }
+
+    /// One of their partitions.
+    pub fn at(self, partition: PartitionId) -> PartitionRef {
+        PartitionRef { store: self.store, partition }
+    }
+
+    /// All of them.
+    pub fn all(self) -> impl Iterator<Item = PartitionRef> {
+        self.partitions.partitions().map(move |partition| self.at(partition))
+    }
+}
+
+/// Where what comes to a version from the logs from before begins there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Carried {
+    /// The logs from before.
+    pub from: StoreLogs,
+    /// Of each of their partitions the first offset that is not in the push.
+    pub began: Vec<Offset>,
+}
+
 /// One version of a store's documents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreVersion {
@@ -27,8 +67,12 @@ pub struct StoreVersion {
     /// version has the store's own.
     pub kept_as: StoreId,
     /// Of each partition the first offset that is not in the push; empty for the first version,
-    /// which has all.
+    /// which has all, and for one whose logs begin with it.
     pub began: Vec<Offset>,
+    /// The logs that it follows.
+    pub logs: StoreLogs,
+    /// What is carried to its logs, for as long as something may come.
+    pub carried: Option<Carried>,
 }
 
 impl StoreVersion {
@@ -41,7 +85,7 @@ impl StoreVersion {
 /// The versions that a store has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreVersions {
-    /// The store whose documents they are, and whose logs they follow.
+    /// The store whose documents they are.
     home: StoreId,
     /// By ascending number.
     kept: Vec<StoreVersion>,
@@ -49,34 +93,36 @@ pub struct StoreVersions {
     live: VersionNumber,
     /// The number that the next one gets.
     next: VersionNumber,
+    /// The logs that take writes.
+    written: StoreLogs,
 }
 
 impl StoreVersions {
-    /// Those of a store that began just now.
-    pub fn first(store: StoreId) -> Self {
-        let number = VersionNumber(1);
-        let kept = vec![StoreVersion { number, kept_as: store, began: Vec::new() }];
-        Self { home: store, kept, live: number, next: VersionNumber(2) }
+    /// Those of a store that began just now, with so many partitions.
+    pub fn first(store: StoreId, partitions: PartitionCount) -> Self {
+        let (number, logs) = (VersionNumber(1), StoreLogs::first(store, partitions));
+        let first = StoreVersion { number, kept_as: store, began: Vec::new(), logs, carried: None };
+        let (kept, next) = (vec![first], VersionNumber(2));
+        Self { home: store, kept, live: number, next, written: logs }
     }
 
     /// These versions of a store.
     ///
     /// # Errors
-    /// `InvalidArgument` where they contradict each other or the partition count; `LimitExceeded`
-    /// for too many.
+    /// `InvalidArgument` where they contradict each other; `LimitExceeded` for too many.
     pub fn new(
         home: StoreId,
         kept: Vec<StoreVersion>,
         live: VersionNumber,
         next: VersionNumber,
-        partitions: PartitionCount,
+        written: StoreLogs,
     ) -> Result<Self> {
-        let versions = Self { home, kept, live, next };
-        versions.check(partitions)?;
+        let versions = Self { home, kept, live, next, written };
+        versions.check()?;
         Ok(versions)
     }
 
-    /// The store whose documents they are, and whose logs they follow.
+    /// The store whose documents they are.
     pub fn home(&self) -> StoreId {
         self.home
     }
@@ -90,6 +136,25 @@ impl StoreVersions {
     pub fn live(&self) -> &StoreVersion {
         // Checked to be there.
         self.get(self.live).unwrap_or(&self.kept[0])
+    }
+
+    /// The logs that take writes.
+    pub fn written(&self) -> StoreLogs {
+        self.written
+    }
+
+    /// Whether there are other logs, or were, than those that the store began with.
+    pub fn have_moved(&self) -> bool {
+        self.written.moves > 0 || self.kept.iter().any(|version| version.logs.moves > 0)
+    }
+
+    /// Whether the documents are on their way to other logs: a version that has them is not live.
+    pub fn is_moving(&self) -> bool {
+        let live = self.live();
+        let moves = |version: &StoreVersion| {
+            version.number > live.number && version.logs.store != live.logs.store
+        };
+        self.written.store != live.logs.store || self.kept.iter().any(moves)
     }
 
     /// The number that the next one gets.
@@ -117,36 +182,114 @@ impl StoreVersions {
     /// # Errors
     /// `LimitExceeded` beside too many.
     pub(crate) fn add(&mut self, kept_as: StoreId, began: Vec<Offset>) -> Result<VersionNumber> {
+        self.check_rests()?;
+        Ok(self.push(kept_as, began, self.written, None))
+    }
+
+    /// With one more, that has logs of its own under its own id, to which is carried what the logs
+    /// that take writes hold from these offsets on; answers its number.
+    ///
+    /// # Errors
+    /// `LimitExceeded` beside too many, or behind too many moves; `Conflict` where the documents
+    /// move already, or have moved a short time ago.
+    pub(crate) fn add_moved(
+        &mut self,
+        kept_as: StoreId,
+        partitions: PartitionCount,
+        began: Vec<Offset>,
+    ) -> Result<VersionNumber> {
+        self.check_rests()?;
+        if self.kept.iter().any(|version| version.carried.is_some()) {
+            let message = "writes to the partitions from before the last push may still come; \
+                           change their number again once its roll-back window is over";
+            return Err(Error::conflict(message));
+        }
+        let moves = self.written.moves.checked_add(1).ok_or_else(|| {
+            let advice = "the store used up its changes of partitions; push it as another store";
+            Error::limit_exceeded(advice, u8::MAX.into(), u64::from(u8::MAX) + 1)
+        })?;
+        let logs = StoreLogs { store: kept_as, partitions, moves };
+        let carried = Carried { from: self.written, began };
+        Ok(self.push(kept_as, Vec::new(), logs, Some(carried)))
+    }
+
+    fn push(
+        &mut self,
+        kept_as: StoreId,
+        began: Vec<Offset>,
+        logs: StoreLogs,
+        carried: Option<Carried>,
+    ) -> VersionNumber {
         let number = self.next;
         self.next = VersionNumber(number.0.saturating_add(1));
-        self.kept.push(StoreVersion { number, kept_as, began });
-        Ok(number)
+        self.kept.push(StoreVersion { number, kept_as, began, logs, carried });
+        number
+    }
+
+    /// Refuses what cannot be while the documents are on their way to other logs.
+    pub(crate) fn check_rests(&self) -> Result<()> {
+        if !self.is_moving() {
+            return Ok(());
+        }
+        let message = "the documents are on their way to other partitions; wait until that \
+                       version is live, or drop it";
+        Err(Error::conflict(message))
+    }
+
+    /// With writes going to the logs of this one, which is about to be live.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not there.
+    pub(crate) fn write_to(&mut self, number: VersionNumber) -> Result<()> {
+        self.written = self.get(number).ok_or_else(|| no_version(number))?.logs;
+        Ok(())
     }
 
     /// With another one live.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there.
+    /// `NotFound` for one that is not there, `InvalidArgument` for one whose logs take no writes.
     pub(crate) fn make_live(&mut self, number: VersionNumber) -> Result<()> {
-        self.live = self.get(number).ok_or_else(|| no_version(number))?.number;
+        let version = self.get(number).ok_or_else(|| no_version(number))?;
+        if version.logs != self.written {
+            let message = "the version has another number of partitions, and what was written is \
+                           not in them; push the files again with that number";
+            return Err(Error::invalid_argument(message));
+        }
+        self.live = number;
+        Ok(())
+    }
+
+    /// With nothing more carried to the logs of this one.
+    ///
+    /// # Errors
+    /// `NotFound` for one that is not there.
+    pub(crate) fn end_carrying(&mut self, number: VersionNumber) -> Result<()> {
+        let version = self.kept.iter_mut().find(|version| version.number == number);
+        version.ok_or_else(|| no_version(number))?.carried = None;
         Ok(())
     }
 
     /// Without this one.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there, `InvalidArgument` for the one that is live.
+    /// `NotFound` for one that is not there, `InvalidArgument` for the one that is live, `Conflict`
+    /// for the one that writes have moved to.
     pub(crate) fn remove(&mut self, number: VersionNumber) -> Result<()> {
-        self.get(number).ok_or_else(|| no_version(number))?;
+        let version = self.get(number).ok_or_else(|| no_version(number))?;
         if number == self.live {
             let message = "the live version stays; make another one live first";
             return Err(Error::invalid_argument(message));
+        }
+        if version.logs == self.written && self.live().logs != self.written {
+            let message = "writes go to the version's partitions already; wait until it is live";
+            return Err(Error::conflict(message));
         }
         self.kept.retain(|version| version.number != number);
         Ok(())
     }
 
-    pub(crate) fn check(&self, partitions: PartitionCount) -> Result<()> {
+    pub(crate) fn check(&self) -> Result<()> {
         let wrong = |message: &str| Err(Error::invalid_argument(message));
         let (limit, count) = (STORE_VERSIONS_MAX as u64, self.kept.len() as u64);
         if count > limit {
@@ -163,11 +306,30 @@ impl StoreVersions {
             return wrong("the live version is not there");
         }
         let is_whole = |version: &StoreVersion| {
-            version.number == VersionNumber(1) || version.began.len() == partitions.0 as usize
+            let has_moved = version.logs.moves > 0 && version.kept_as == version.logs.store;
+            match version.number == VersionNumber(1) || has_moved {
+                true => version.began.is_empty(),
+                false => version.began.len() == version.logs.partitions.0 as usize,
+            }
         };
-        match self.kept.iter().all(is_whole) {
+        if !self.kept.iter().all(is_whole) {
+            return wrong("a version begins somewhere in each partition");
+        }
+        for version in &self.kept {
+            PartitionCount::new(version.logs.partitions.0)?;
+            let is_first = |logs: StoreLogs| (logs.store == self.home) == (logs.moves == 0);
+            let of_carried = version.carried.as_ref().is_none_or(|carried| {
+                carried.began.len() == carried.from.partitions.0 as usize
+                    && carried.from.moves.checked_add(1) == Some(version.logs.moves)
+                    && is_first(carried.from)
+            });
+            if !is_first(version.logs) || !of_carried {
+                return wrong("the logs of a version are its store's or follow on others");
+            }
+        }
+        match self.kept.iter().any(|version| version.logs == self.written) {
             true => Ok(()),
-            false => wrong("a version begins somewhere in each partition"),
+            false => wrong("writes go to logs that a version follows"),
         }
     }
 
@@ -178,8 +340,18 @@ impl StoreVersions {
             return wrong("the number of a version is never used again");
         }
         let is_known = |version: &&StoreVersion| version.number < previous.next;
-        if self.kept.iter().filter(is_known).any(|version| !previous.kept.contains(version)) {
+        let was = |version: &StoreVersion| {
+            let same = previous.kept.iter().find(|other| other.number == version.number);
+            same.is_some_and(|other| {
+                let ended = StoreVersion { carried: None, ..other.clone() };
+                version == other || *version == ended
+            })
+        };
+        if !self.kept.iter().filter(is_known).all(was) {
             return wrong("a version never changes");
+        }
+        if self.written.moves < previous.written.moves {
+            return wrong("writes go to no logs from before");
         }
         Ok(())
     }
@@ -197,9 +369,10 @@ mod tests {
     const ONE: VersionNumber = VersionNumber(1);
     const TWO: VersionNumber = VersionNumber(2);
     const PARTITIONS: PartitionCount = PartitionCount(2);
+    const LOGS: StoreLogs = StoreLogs { store: StoreId(7), partitions: PARTITIONS, moves: 0 };
 
     fn two() -> StoreVersions {
-        let mut versions = StoreVersions::first(StoreId(7));
+        let mut versions = StoreVersions::first(StoreId(7), PARTITIONS);
         let began = vec![Offset(4), Offset(5)];
         assert_eq!(versions.add(StoreId(8), began), Ok(TWO));
         versions
@@ -208,7 +381,7 @@ mod tests {
     #[test]
     fn a_version_is_added_made_live_rolled_back_and_dropped() {
         let mut versions = two();
-        versions.check(PARTITIONS).unwrap();
+        versions.check().unwrap();
         assert_eq!(versions.live().kept_as, StoreId(7));
         assert_eq!(versions.get(TWO).unwrap().began_at(PartitionId(1)), Offset(5));
         for number in [TWO, ONE, TWO] {
@@ -219,7 +392,7 @@ mod tests {
         versions.remove(ONE).unwrap();
         assert_eq!(versions.make_live(ONE).unwrap_err().code(), ErrorCode::NotFound);
         assert_eq!(versions.next(), VersionNumber(3));
-        versions.check(PARTITIONS).unwrap();
+        versions.check().unwrap();
     }
 
     #[test]
@@ -227,7 +400,7 @@ mod tests {
         let kept = two().kept;
         let new = |kept: &[StoreVersion], live, next| {
             let (live, next) = (VersionNumber(live), VersionNumber(next));
-            StoreVersions::new(StoreId(7), kept.to_vec(), live, next, PARTITIONS)
+            StoreVersions::new(StoreId(7), kept.to_vec(), live, next, LOGS)
         };
         assert_eq!(new(&kept, 1, 3), Ok(two()));
         assert!(new(&kept, 3, 3).is_err(), "a live one that is not there");
@@ -243,7 +416,7 @@ mod tests {
 
     #[test]
     fn what_a_version_is_never_changes() {
-        let (first, both) = (StoreVersions::first(StoreId(7)), two());
+        let (first, both) = (StoreVersions::first(StoreId(7), PARTITIONS), two());
         both.check_follows(&first).unwrap();
         assert!(first.check_follows(&both).is_err(), "a number that was given");
         let mut other = both.clone();
@@ -253,5 +426,42 @@ mod tests {
         without.remove(TWO).unwrap();
         without.check_follows(&both).unwrap();
         assert!(both.check_follows(&without).is_err(), "one that was dropped");
+    }
+
+    #[test]
+    fn documents_move_to_other_logs_once_and_writes_before_reads() {
+        const THREE: PartitionCount = PartitionCount(3);
+        let mut versions = StoreVersions::first(StoreId(7), PARTITIONS);
+        let began = vec![Offset(4), Offset(5)];
+        assert_eq!(versions.add_moved(StoreId(9), THREE, began.clone()), Ok(TWO));
+        let is = |code| move |error: Error| assert_eq!(error.code(), code);
+        let moved = versions.get(TWO).unwrap();
+        let logs = StoreLogs { store: StoreId(9), partitions: THREE, moves: 1 };
+        assert_eq!((moved.logs, moved.began_at(PartitionId(2))), (logs, Offset(0)));
+        assert!(versions.is_moving() && versions.written() == LOGS);
+        versions.add(StoreId(8), began.clone()).map_err(is(ErrorCode::Conflict)).unwrap_err();
+        versions.make_live(TWO).map_err(is(ErrorCode::InvalidArgument)).unwrap_err();
+        let before = versions.clone();
+
+        versions.write_to(TWO).unwrap();
+        versions.check().unwrap();
+        versions.check_follows(&before).unwrap();
+        assert!(before.check_follows(&versions).is_err(), "writes never go back");
+        versions.remove(TWO).map_err(is(ErrorCode::Conflict)).unwrap_err();
+        assert!(versions.is_moving());
+        versions.make_live(TWO).unwrap();
+        assert!(!versions.is_moving());
+        versions.make_live(ONE).map_err(is(ErrorCode::InvalidArgument)).unwrap_err();
+        let again = versions.add_moved(StoreId(10), PARTITIONS, vec![Offset(1); 3]);
+        again.map_err(is(ErrorCode::Conflict)).unwrap_err();
+
+        let carrying = versions.clone();
+        versions.remove(ONE).unwrap();
+        versions.end_carrying(TWO).unwrap();
+        versions.check_follows(&carrying).unwrap();
+        assert!(carrying.check_follows(&versions).is_err(), "what has ended stays so");
+        assert_eq!(versions.add(StoreId(8), vec![Offset(1); 3]), Ok(VersionNumber(3)));
+        versions.check().unwrap();
+        assert_eq!(versions.get(VersionNumber(3)).unwrap().logs, logs);
     }
 }

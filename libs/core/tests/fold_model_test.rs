@@ -148,7 +148,13 @@ impl Scribe {
             place: 0,
         };
         let append_time = Timestamp::from_micros(self.now + self.dice.below(50) as i64);
-        Source { partition: PartitionId(2), position, previous: self.copied, append_time }
+        Source {
+            partition: PartitionId(2),
+            position,
+            previous: self.copied,
+            append_time,
+            is_moved: false,
+        }
     }
 
     fn batches(&mut self, definition: &Definition, model: &Model) -> Vec<ClientBatch> {

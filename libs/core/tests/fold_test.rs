@@ -459,6 +459,7 @@ fn copied(
         position: position_of(position),
         previous: previous.map(position_of),
         append_time: Timestamp::from_micros(position as i64),
+        is_moved: false,
     };
     Entry { source: Some(source), ..entry(V1, changes) }
 }

@@ -13,20 +13,20 @@ use forebay_core::{Error, Result};
 use crate::change_log::{Appended, Bounds, ChangeLog, ReadLimit, Records};
 
 /// The logs that a version of a store's documents follows, by the version's own definition: whoever
-/// reads them finds them trimmed up to where the version begins. Those of the store itself, where
-/// it is no version that was pushed.
+/// reads them finds them trimmed up to where the version begins. The logs as they are, where they
+/// begin with it.
 pub fn follow_version(log: Arc<dyn ChangeLog>, definition: &Definition) -> Arc<dyn ChangeLog> {
-    let home = definition.versions.home();
-    if definition.store == home {
+    let logs = definition.logs().store;
+    if definition.store == logs {
         return log;
     }
     let version = definition.versions.kept_as(definition.store).cloned();
-    Arc::new(VersionLog { log, home, kept_as: definition.store, version })
+    Arc::new(VersionLog { log, logs, kept_as: definition.store, version })
 }
 
 struct VersionLog {
     log: Arc<dyn ChangeLog>,
-    home: StoreId,
+    logs: StoreId,
     kept_as: StoreId,
     /// `None` once it was dropped.
     version: Option<StoreVersion>,
@@ -34,7 +34,7 @@ struct VersionLog {
 
 impl VersionLog {
     fn at(&self, at: PartitionRef) -> PartitionRef {
-        let store = if at.store == self.kept_as { self.home } else { at.store };
+        let store = if at.store == self.kept_as { self.logs } else { at.store };
         PartitionRef { store, ..at }
     }
 

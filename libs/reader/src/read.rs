@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::Guard;
+use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
-use forebay_core::id::{PartitionId, SchemaVersion, StoreId};
+use forebay_core::id::{PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::READER_COPY_LOOK_SOON_MS;
 use forebay_core::value::FieldType;
 use forebay_core::{Error, ErrorCode, Result};
@@ -140,15 +141,47 @@ impl Reader {
     /// As [`Reader::read`].
     pub async fn wait(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
         let began = Instant::now();
-        self.shared().wait_for_read(read, partitions).await?;
-        match read.wait {
-            Wait::Latest => {
-                // The barrier stands behind the entry that tells of a version that is live.
-                let left = read.timeout.saturating_sub(began.elapsed());
-                self.wait_version(partitions, left).await
+        loop {
+            let shared = self.shared();
+            let timeout = read.timeout.saturating_sub(began.elapsed());
+            let read = Read { timeout, ..read.clone() };
+            let all: Vec<_> = shared.followed().map(|followed| followed.at.partition).collect();
+            // They may be those of the documents before they moved.
+            let partitions = if self.has_just_moved() { &all } else { partitions };
+            let waited = shared.wait_for_read(&read, partitions).await;
+            let is_left = shared.is_left(&read, partitions, &waited).await;
+            let timeout = read.timeout.saturating_sub(began.elapsed());
+            if is_left {
+                self.wait_moved(&shared, timeout).await?;
             }
-            Wait::Nothing | Wait::Token(_) => Ok(()),
+            if self.now().shared.logs != shared.logs {
+                continue;
+            }
+            waited?;
+            return match read.wait {
+                // The barrier stands behind the entry that tells of a version that is live.
+                Wait::Latest => self.wait_version(partitions, timeout).await,
+                Wait::Nothing | Wait::Token(_) => Ok(()),
+            };
         }
+    }
+
+    /// Waits until the reader answers from other logs than these, which writes have moved to.
+    async fn wait_moved(&self, left: &Shared, wait_max: Duration) -> Result<()> {
+        let wait = async {
+            while self.now().shared.logs == left.logs {
+                left.closing.check()?;
+                tokio::time::sleep(Duration::from_millis(READER_COPY_LOOK_SOON_MS)).await;
+            }
+            Ok(())
+        };
+        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| Err(self.behind()))
+    }
+
+    fn behind(&self) -> Error {
+        let message = "the reader has not caught up with the version that is live; wait longer, or \
+                       look at its status";
+        Error::deadline_exceeded(message).with_store(self.store())
     }
 
     /// Waits until the reader answers from the version of the documents that is live, as far as
@@ -166,11 +199,7 @@ impl Reader {
                 tokio::time::sleep(Duration::from_millis(READER_COPY_LOOK_SOON_MS)).await;
             }
         };
-        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| {
-            let message = "the reader has not caught up with the version that is live; wait \
-                           longer, or look at its status";
-            Err(Error::deadline_exceeded(message).with_store(self.store()))
-        })
+        tokio::time::timeout(wait_max, wait).await.unwrap_or_else(|_| Err(self.behind()))
     }
 
     /// Calls `with` with a view of what is applied here. Waits for nothing but the disk that a
@@ -292,6 +321,52 @@ impl Shared {
         }
         let schema = self.storage.schemas().get(newest);
         Ok(schema.map(|schema| schema.definition.versions.live().kept_as))
+    }
+
+    /// Whether writes go to other logs, so that what was waited for in these partitions of these
+    /// says too little, or was refused for that.
+    async fn is_left(&self, read: &Read, partitions: &[PartitionId], waited: &Result<()>) -> bool {
+        let is_elsewhere = |schema: &SchemaAt| schema.definition.written() != self.logs;
+        match (&read.wait, waited) {
+            (Wait::Nothing, _) => false,
+            (Wait::Latest, Ok(())) => {
+                let boards = partitions.iter().filter_map(|id| self.partition(*id).ok());
+                let seen = boards.map(|partition| partition.board.schema_version()).max();
+                let schema = seen.and_then(|seen| self.storage.schemas().get(seen).cloned());
+                schema.is_some_and(|schema| is_elsewhere(&schema))
+            }
+            (Wait::Latest, Err(_)) => self.newest().is_some_and(|newest| is_elsewhere(&newest)),
+            (Wait::Token(token), _) => {
+                if waited.as_ref().is_err_and(|error| error.code() != ErrorCode::TokenLost)
+                    || waited.is_ok() && self.has_logs_of(token)
+                {
+                    return false;
+                }
+                // The catalog may not have heard of the move yet.
+                let end = self.parts.log.bounds(PartitionRef::CONTROL).await;
+                if let Ok(bounds) = end {
+                    drop(self.parts.catalog.wait_applied(bounds.end, read.timeout).await);
+                }
+                self.newest().is_some_and(|newest| is_elsewhere(&newest))
+            }
+        }
+    }
+
+    /// The newest definition of the store.
+    fn newest(&self) -> Option<Arc<SchemaAt>> {
+        let catalog = self.parts.catalog.catalog();
+        catalog.store(self.home).and_then(|history| history.newest()).cloned()
+    }
+
+    /// Whether a token is of the logs that are followed, as far as can be told here.
+    fn has_logs_of(&self, token: &Token) -> bool {
+        token.positions.iter().all(|(id, (log_id, _))| {
+            let followed = self.partitions.get(id.0 as usize);
+            followed.is_some_and(|followed| {
+                let served = followed.as_ref().and_then(|it| it.board.picture().served.log_id);
+                served.is_none_or(|served| served == *log_id)
+            })
+        })
     }
 
     /// Waits for what a read of these partitions asks for.

@@ -28,6 +28,7 @@ use crate::follow::Follower;
 use crate::metrics::ReaderMetrics;
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::partition::Partition;
+use crate::read::Read;
 use crate::shared::{OnSchemaChange, Shared};
 use crate::status::ReaderStatus;
 use crate::tail::{Tail, reader_backoff};
@@ -185,7 +186,16 @@ impl Reader {
     /// another store; `DeadlineExceeded`, or `Unavailable` with its progress while a partition
     /// bootstraps; `Closed`.
     pub async fn wait_token(&self, token: &Token, timeout: Duration) -> Result<()> {
-        self.shared().wait_followed(token, timeout).await
+        let followed = self.shared();
+        let followed: Vec<_> = followed.followed().map(|it| it.at.partition).collect();
+        self.wait(&Read::after_token(token.clone(), timeout), &followed).await
+    }
+
+    /// Whether the documents moved to other partitions a moment ago: whoever found out before where
+    /// a key belongs may still ask for it there.
+    pub(crate) fn has_just_moved(&self) -> bool {
+        let now = self.shared().parts.clock.now();
+        self.handle.versions.has_just_moved(now)
     }
 
     /// Waits until the partition has applied this position, whatever its log.

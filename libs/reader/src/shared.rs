@@ -10,6 +10,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::limits::{READER_FETCHES_AT_ONCE, READER_LOG_TIMEOUT_MS};
 use forebay_core::schema::Definition;
+use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, Result};
 use forebay_log::{Appended, follow_version};
 use forebay_wire::entry::encode_entry;
@@ -30,8 +31,10 @@ pub type OnSchemaChange = Arc<dyn Fn(&Arc<SchemaAt>) + Send + Sync>;
 /// What all parts of one reader share.
 pub(crate) struct Shared {
     pub name: String,
-    /// The store whose logs are followed.
+    /// The store whose documents they are.
     pub home: StoreId,
+    /// The logs that are followed.
+    pub logs: StoreLogs,
     /// What the version of its documents that is followed is kept as.
     pub store: StoreId,
     pub count: PartitionCount,
@@ -95,7 +98,7 @@ impl Shared {
         options.check(definition)?;
         parts.log = follow_version(parts.log, definition);
         let (home, store) = (definition.versions.home(), definition.store);
-        let count = definition.partitions;
+        let (logs, count) = (definition.logs(), definition.partitions);
         let partition = |partition: PartitionId| {
             let at = PartitionRef { store, partition };
             let follows = options.partitions.follows(partition);
@@ -105,6 +108,7 @@ impl Shared {
         Ok(Self {
             name: options.store.clone(),
             home,
+            logs,
             store,
             count,
             storage,
@@ -207,7 +211,7 @@ impl Shared {
         at: PartitionRef,
         barrier: &Entry,
     ) -> Result<Appended> {
-        let at = PartitionRef { store: self.home, ..at };
+        let at = self.logs.at(at.partition);
         let append = self.parts.barriers.append_barrier(at, encode_entry(barrier)?);
         tokio::time::timeout(Duration::from_millis(READER_LOG_TIMEOUT_MS), append)
             .await

@@ -11,8 +11,10 @@ use std::time::Duration;
 
 use arc_swap::{ArcSwap, Guard};
 use forebay_core::clock::Timestamp;
-use forebay_core::id::{PartitionRef, StoreId};
-use forebay_core::limits::{READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_LEAVE_WAIT_MS};
+use forebay_core::id::{PartitionRef, SchemaVersion, StoreId};
+use forebay_core::limits::{
+    READER_COPY_LOOK_MS, READER_COPY_LOOK_SOON_MS, READER_LEAVE_WAIT_MS, READER_MOVED_MS,
+};
 use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, Result};
 use forebay_index::Index;
@@ -32,8 +34,17 @@ pub(crate) struct Followed {
 }
 
 impl Followed {
-    /// Whether each of its partitions answers and has come as far as another version's.
-    fn has_passed(&self, before: &Self) -> bool {
+    /// Whether each of its partitions answers and has come as far as another version's; it is live
+    /// since this definition.
+    fn has_passed(&self, before: &Self, live_since: SchemaVersion) -> bool {
+        if self.shared.logs != before.shared.logs {
+            // All that was written before stands in its logs ahead of where they say that it is
+            // live.
+            return self.shared.followed().all(|own| {
+                let own = own.board.picture();
+                own.phase == Phase::Serving && own.served.schema_version >= live_since
+            });
+        }
         self.shared.followed().zip(before.shared.followed()).all(|(own, other)| {
             let (own, other) = (own.board.picture(), other.board.picture());
             let is_behind = own.served.log_id == other.served.log_id
@@ -53,6 +64,8 @@ pub(crate) struct Versions {
     waiting: Mutex<Option<Timestamp>>,
     /// How many of those that are gone are still to be removed.
     leftovers: Arc<AtomicUsize>,
+    /// When the documents have last moved to other partitions.
+    moved: Mutex<Option<Timestamp>>,
 }
 
 #[derive(Default)]
@@ -65,8 +78,15 @@ impl Versions {
     pub(crate) fn of(first: Followed) -> Self {
         let memory = first.index.memory().limit;
         let now = ArcSwap::from_pointee(first);
-        let (waiting, leftovers) = (Mutex::default(), Arc::default());
-        Self { now, others: Mutex::default(), memory, waiting, leftovers }
+        let (waiting, leftovers, moved) = Default::default();
+        Self { now, others: Mutex::default(), memory, waiting, leftovers, moved }
+    }
+
+    /// Whether the documents have moved to other partitions within the longest time that a call
+    /// takes which knows them from before.
+    pub(crate) fn has_just_moved(&self, now: Timestamp) -> bool {
+        let age_us = self.moved.lock().map(|moved| now.micros_since(moved).unsigned_abs());
+        age_us.is_some_and(|age_us| age_us < READER_MOVED_MS * 1_000)
     }
 
     /// The one that is answered from.
@@ -140,6 +160,9 @@ impl Versions {
         let mut others = self.others.lock();
         let before = self.now.load_full();
         next.shared.schema.go_on_from(&before.shared.schema);
+        if next.shared.logs != before.shared.logs {
+            *self.moved.lock() = Some(next.shared.parts.clock.now());
+        }
         self.now.store(Arc::clone(next));
         others.followed.retain(|followed| !Arc::ptr_eq(followed, next));
         others.followed.push(before);
@@ -238,12 +261,16 @@ fn forget_dropped(opening: &Opening, home: StoreId) {
     let catalog = opening.parts.catalog.catalog();
     let newest = catalog.store(home).and_then(|history| history.newest());
     let Some(definition) = newest.map(|schema| &schema.definition) else { return };
+    let partitions = |store: StoreId| {
+        let newest = catalog.store(store).and_then(|history| history.newest());
+        newest.map_or(definition.partitions, |schema| schema.definition.partitions)
+    };
     // On a thread beside it would end at a moment that no seed of the simulator tells.
     in_place(|| {
         for store in directory.stores() {
             let is_of_store = catalog.home_of(store) == home;
             if is_of_store && definition.versions.kept_as(store).is_none() {
-                let partitions = definition.partitions.partitions();
+                let partitions = partitions(store).partitions();
                 partitions.for_each(|id| directory.forget(PartitionRef { store, partition: id }));
             }
         }
@@ -253,8 +280,9 @@ fn forget_dropped(opening: &Opening, home: StoreId) {
 /// One look at the definition; answers whether there is nothing to wait for.
 async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result<bool> {
     let catalog = opening.parts.catalog.catalog();
-    let newest = catalog.store(home).and_then(|history| history.newest());
-    let Some(wanted) = newest.map(|schema| &schema.definition.versions) else { return Ok(true) };
+    let Some(history) = catalog.store(home) else { return Ok(true) };
+    let Some(schema) = history.newest() else { return Ok(true) };
+    let wanted = &schema.definition.versions;
     let live = wanted.live();
     // The live one, and what was pushed since and may be live soon.
     let is_wanted = |version: &&StoreVersion| version.number >= live.number;
@@ -263,7 +291,9 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
     // Until there is another one, those from before too.
     let is_kept = |store: StoreId| {
         let version = wanted.all().iter().find(|version| version.kept_as == store);
-        version.is_some_and(|version| !is_newer || is_wanted(&version))
+        // Nobody goes back to other logs.
+        let may_return = |version: &StoreVersion| version.logs == live.logs && !is_newer;
+        version.is_some_and(|version| may_return(version) || is_wanted(&version))
     };
     forget(versions, opening, versions.let_go(is_kept));
     // One of those may be wanted again, by a roll-back.
@@ -276,7 +306,9 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
         if versions.get(version.kept_as).is_none() {
             let definitions = versions_of(&opening.parts, version.kept_as);
             let left = versions.memory_left();
-            let beside = Some(versions.now().shared.store);
+            // Documents of other partitions are elsewhere.
+            let beside = versions.now();
+            let beside = (beside.shared.logs == version.logs).then_some(beside.shared.store);
             versions.add(opening.open(definitions, None, left, beside).await?)?;
         }
     }
@@ -285,7 +317,8 @@ async fn follow(versions: &Versions, opening: &Opening, home: StoreId) -> Result
         return Ok(true);
     }
     let Some(next) = versions.get(live.kept_as) else { return Ok(false) };
-    if !next.has_passed(&before) {
+    let live_since = history.live_since().unwrap_or_default();
+    if !next.has_passed(&before, live_since) {
         return Ok(false);
     }
     versions.change_to(&next);

@@ -86,6 +86,11 @@ impl Shared {
                            has answered";
             return Err(Error::invalid_argument(message).with_store(&self.name));
         }
+        if let Some(id) = token.positions.keys().find(|id| id.0 >= self.count.0) {
+            let message =
+                "the token is of a partition that the store has no longer; read without it";
+            return Err(Error::token_lost(message).with_store(&self.name).with_partition(*id));
+        }
         let of_token = token.positions.iter().filter(|(id, _)| partitions.contains(id));
         let waits = of_token.map(async |(id, (log_id, position))| {
             let partition = self.partition(*id)?;
@@ -94,12 +99,6 @@ impl Shared {
         });
         self.closing.check()?;
         try_join_all(waits).await.map(|_| ())
-    }
-
-    /// As [`Shared::wait_token`], in all partitions that are followed.
-    pub(crate) async fn wait_followed(&self, token: &Token, timeout: Duration) -> Result<()> {
-        let partitions: Vec<_> = self.followed().map(|partition| partition.at.partition).collect();
-        self.wait_token(token, &partitions, timeout).await
     }
 
     /// Waits until a partition has applied this position of whatever log it follows.

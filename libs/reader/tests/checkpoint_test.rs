@@ -117,6 +117,7 @@ async fn sources_and_drop_alls_go_on_where_they_were() {
             position: position(sequence),
             previous: previous.map(position),
             append_time: Timestamp::from_micros(1_000_000_000),
+            is_moved: false,
         };
         let entry = world.entry(LOG, world.definition.version, body);
         encode_entry(&Entry { source: Some(source), ..entry }).unwrap()

@@ -42,9 +42,14 @@ pub struct NewLog {
 }
 
 impl NewLog {
-    /// A version of documents below those of all that is ever written behind it.
+    /// A position whose document version is below those of all that is ever written behind it.
+    fn first(&self) -> Position {
+        Position { place: 1, ..self.position }
+    }
+
+    /// That version, in a store whose documents have never moved.
     pub(crate) fn first_version(&self) -> DocumentVersion {
-        Position { place: 1, ..self.position }.document_version()
+        self.first().document_version()
     }
 
     /// What a partition of this definition begins with, before any document is in it, at this time.
@@ -55,7 +60,10 @@ impl NewLog {
             drop_all_count: definition.drop_all_count,
             ..self.state(definition.partitions)
         };
-        LoadBase { state: ImageState::unopened(state, Some(time)), version: self.first_version() }
+        LoadBase {
+            state: ImageState::unopened(state, Some(time)),
+            version: definition.document_version(self.first()),
+        }
     }
 
     /// The state that the log begins with, of a partition that nobody has written to.

@@ -186,6 +186,7 @@ impl From<Source> for v1::Source {
             position: Some(source.position.into()),
             previous: source.previous.map(Into::into),
             append_time_us: source.append_time.as_micros(),
+            is_moved: source.is_moved,
         }
     }
 }
@@ -200,6 +201,7 @@ impl TryFrom<v1::Source> for Source {
             position: position.try_into()?,
             previous: wire.previous.map(TryInto::try_into).transpose()?,
             append_time: Timestamp::from_micros(wire.append_time_us),
+            is_moved: wire.is_moved,
         })
     }
 }

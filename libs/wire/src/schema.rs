@@ -6,7 +6,7 @@ use forebay_core::schema::{
     Alteration, Definition, Field, FieldSpec, KEY_VALUE_FIELD, StoreOptions, StoreSpec,
 };
 use forebay_core::value::{FieldType, ScalarType, Value};
-use forebay_core::versions::{StoreVersion, StoreVersions, VersionNumber};
+use forebay_core::versions::{Carried, StoreLogs, StoreVersion, StoreVersions, VersionNumber};
 use forebay_core::{Error, Result};
 
 use crate::refusal::{self, enumeration, newer, unset};
@@ -178,32 +178,70 @@ impl From<&Definition> for v1::Definition {
 
 impl From<&StoreVersions> for v1::StoreVersions {
     fn from(versions: &StoreVersions) -> Self {
+        let logs = |logs: StoreLogs| versions.have_moved().then(|| logs.into());
         let version = |version: &StoreVersion| v1::StoreVersion {
             number: version.number.0,
             kept_as: version.kept_as.0,
             began: version.began.iter().map(|offset| offset.0).collect(),
+            logs: logs(version.logs),
+            carried: version.carried.as_ref().map(|carried| v1::Carried {
+                from: Some(carried.from.into()),
+                began: carried.began.iter().map(|offset| offset.0).collect(),
+            }),
         };
         Self {
             kept: versions.all().iter().map(version).collect(),
             live: versions.live().number.0,
             next: versions.next().0,
+            written: logs(versions.written()),
+            home: versions.have_moved().then(|| versions.home().0),
         }
+    }
+}
+
+impl From<StoreLogs> for v1::StoreLogs {
+    fn from(logs: StoreLogs) -> Self {
+        let StoreLogs { store, partitions, moves } = logs;
+        Self { store: store.0, partitions: partitions.0, moves: moves.into() }
+    }
+}
+
+impl TryFrom<v1::StoreLogs> for StoreLogs {
+    type Error = Error;
+
+    fn try_from(wire: v1::StoreLogs) -> Result<Self> {
+        let moves = u8::try_from(wire.moves)
+            .map_err(|_| Error::invalid_argument("documents move 255 times at most"))?;
+        let (store, partitions) = (StoreId(wire.store), PartitionCount(wire.partitions));
+        Ok(Self { store, partitions, moves })
     }
 }
 
 fn versions(
     wire: v1::StoreVersions,
-    home: StoreId,
+    store: StoreId,
     partitions: PartitionCount,
 ) -> Result<StoreVersions> {
-    let version = |version: v1::StoreVersion| StoreVersion {
-        number: VersionNumber(version.number),
-        kept_as: StoreId(version.kept_as),
-        began: version.began.into_iter().map(Offset).collect(),
+    let home = wire.home.map_or(store, StoreId);
+    let first = StoreLogs::first(home, partitions);
+    let logs = |wire: Option<v1::StoreLogs>| wire.map_or(Ok(first), StoreLogs::try_from);
+    let offsets = |began: Vec<u64>| began.into_iter().map(Offset).collect();
+    let carried = |wire: v1::Carried| -> Result<_> {
+        let from = wire.from.ok_or_else(|| unset("the logs that are carried from"))?;
+        Ok(Carried { from: from.try_into()?, began: offsets(wire.began) })
     };
-    let kept = wire.kept.into_iter().map(version).collect();
+    let version = |version: v1::StoreVersion| {
+        Ok(StoreVersion {
+            number: VersionNumber(version.number),
+            kept_as: StoreId(version.kept_as),
+            began: offsets(version.began),
+            logs: logs(version.logs)?,
+            carried: version.carried.map(carried).transpose()?,
+        })
+    };
+    let kept = wire.kept.into_iter().map(version).collect::<Result<_>>()?;
     let (live, next) = (VersionNumber(wire.live), VersionNumber(wire.next));
-    StoreVersions::new(home, kept, live, next, partitions)
+    StoreVersions::new(home, kept, live, next, logs(wire.written)?)
 }
 
 impl TryFrom<v1::Definition> for Definition {
@@ -222,7 +260,7 @@ impl TryFrom<v1::Definition> for Definition {
             convert().map_err(|error: Error| error.with_store(&name))?;
         let (store, partitions) = (StoreId(wire.store_id), PartitionCount(wire.partitions));
         let versions = match wire.versions {
-            None => StoreVersions::first(store),
+            None => StoreVersions::first(store, partitions),
             Some(wire) => {
                 versions(wire, store, partitions).map_err(|error| error.with_store(&name))?
             }

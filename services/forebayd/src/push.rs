@@ -22,8 +22,9 @@ pub(crate) struct PushSettings {
     /// documents; it has the same fields.
     #[arg(long = "as", value_name = "NAME")]
     push_as: Option<String>,
-    /// Partitions of the new store [default: as many as the other one has].
-    #[arg(long, requires = "push_as")]
+    /// Partitions that the documents get [default: as many as the store has]. With another number
+    /// what is written meanwhile goes there too, and nobody goes back to the version before.
+    #[arg(long)]
     partitions: Option<u32>,
     /// Column that holds the primary key.
     #[arg(long, value_name = "COLUMN")]

@@ -11,7 +11,7 @@ use forebay_core::catalog::SchemaAt;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
-use forebay_log::{ChangeLog, open_log};
+use forebay_log::{CatalogFollower, ChangeLog, open_log};
 use forebay_reader::StoreFollower;
 use forebay_wire::entry::encode_entry;
 use parking_lot::Mutex;
@@ -85,17 +85,23 @@ impl Heartbeats for LogHeartbeats {
 pub(crate) async fn beat(
     follower: StoreFollower,
     beats: Arc<dyn Heartbeats>,
+    catalog: Arc<CatalogFollower>,
     schema: Arc<SchemaAt>,
 ) {
     let definition = &schema.definition;
-    let interval = Duration::from_millis(definition.options.heartbeat_ms.into());
+    let (logs, interval) = (definition.logs(), definition.options.heartbeat_ms.into());
+    let interval = Duration::from_millis(interval);
     loop {
         tokio::time::sleep(interval / LOOKS_PER_INTERVAL).await;
+        // What is carried to logs that take no writes yet has its own time.
+        let now = catalog.catalog();
+        if !now.of_logs(logs.store).is_some_and(|newest| newest.definition.written() == logs) {
+            continue;
+        }
         for status in follower.status().partitions {
             // Behind the log's end the age says how slow this replica is, not how silent the log.
             let is_silent = status.lag_records == 0 && status.age.is_none_or(|age| age >= interval);
-            let store = definition.versions.home();
-            let at = PartitionRef { store, partition: status.partition };
+            let at = logs.at(status.partition);
             if is_silent && let Err(error) = beats.append(at, definition.version).await {
                 // The next look tries again; readers see their age rise meanwhile.
                 debug!(partition = %at, %error, "a heartbeat was not appended");

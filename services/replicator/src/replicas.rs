@@ -133,10 +133,10 @@ impl Replicas {
 
     /// What the version of a store's documents is kept as that answers here: the live one, once it
     /// is ready. Another one is changed to with one store, and at once for all partitions.
-    fn serving(&self, store: StoreId) -> StoreId {
+    pub(crate) fn serving(&self, store: StoreId) -> StoreId {
         let catalog = self.catalog.catalog();
-        let newest = catalog.store(store).and_then(|history| history.newest());
-        let Some(schema) = newest else { return store };
+        let Some(history) = catalog.store(store) else { return store };
+        let Some(schema) = history.newest() else { return store };
         let live = schema.definition.versions.live().kept_as;
         let mut served = lock(&self.served);
         let before = *served.entry(store).or_insert(live);
@@ -144,8 +144,14 @@ impl Replicas {
             return live;
         }
         let replicas = lock(&self.replicas);
+        // Whether it has all that was written before it was live is told by its own log alone.
+        let since = history.live_since().filter(|_| schema.definition.versions.have_moved());
         let is_ready = |id| {
-            replicas.get(id).is_some_and(|replica: &Replica| replica.follower.status().is_ready)
+            replicas.get(id).is_some_and(|replica: &Replica| {
+                let status = replica.follower.status();
+                let mut seen = status.partitions.iter().map(|partition| partition.schema_version);
+                status.is_ready && seen.all(|seen| Some(seen) >= since)
+            })
         };
         if !is_ready(&live) && replicas.contains_key(&before) {
             return before;
@@ -155,7 +161,18 @@ impl Replicas {
         live
     }
 
-    /// The verdict on this client's change, which the log holds at `position`; waits for the
+    /// The version of a store's documents that answers here, of those that follow these logs.
+    fn serving_of(&self, logs: StoreId) -> StoreId {
+        let catalog = self.catalog.catalog();
+        let Some(schema) = catalog.of_logs(logs) else { return logs };
+        let versions = &schema.definition.versions;
+        let follows = |id: StoreId| versions.kept_as(id).is_some_and(|it| it.logs.store == logs);
+        let serving = self.serving(versions.home());
+        let of_logs = versions.all().iter().map(|version| version.kept_as);
+        [serving].into_iter().chain(of_logs).find(|id| follows(*id)).unwrap_or(serving)
+    }
+
+    /// The verdict on this client's change, which a log holds at `position`; waits for the
     /// replica to apply it. `None`: no replica in time, or the outcome is no longer kept.
     pub async fn verdict(
         &self,
@@ -166,7 +183,7 @@ impl Replicas {
     ) -> Option<Verdict> {
         let deadline = Instant::now() + wait_max;
         loop {
-            let kept_as = self.serving(at.store);
+            let kept_as = self.serving_of(at.store);
             let opening = self.await_replica(kept_as, |replica| replica.follower.clone());
             let follower = tokio::time::timeout_at(deadline, opening).await.ok()??;
             let left = deadline.saturating_duration_since(Instant::now());
@@ -182,17 +199,8 @@ impl Replicas {
         }
     }
 
-    /// What ordered reads of a store are answered from, as soon as it is open here; `None` when it
-    /// is not in time, or has no shards.
-    pub(crate) async fn ordered(
-        &self,
-        store: StoreId,
-        wait_max: Duration,
-    ) -> Option<(StoreFollower, StoreShards)> {
-        self.version(self.serving(store), wait_max).await
-    }
-
-    /// As [`Replicas::ordered`], of one version of a store's documents, by what it is kept as.
+    /// What ordered reads of a version of a store's documents are answered from, by what it is kept
+    /// as, as soon as it is open here; `None` when it is not in time, or has no shards.
     pub(crate) async fn version(
         &self,
         kept_as: StoreId,
@@ -236,8 +244,10 @@ impl Replicas {
         let replicas = lock(&self.replicas);
         let mut wanted = catalog.kept().filter_map(|schema| {
             let definition = &schema.definition;
-            let partitions = ours.of(definition.versions.home(), definition.partitions);
-            (!partitions.is_empty()).then_some((definition.store, partitions))
+            // Nothing tells how fresh a version is whose logs are written to no more.
+            let partitions = ours_of(&ours, definition);
+            let is_written = definition.logs() == definition.written();
+            (is_written && !partitions.is_empty()).then_some((definition.store, partitions))
         });
         wanted.all(|(store, partitions)| {
             let replica = replicas.get(&store).filter(|replica| replica.partitions == partitions);
@@ -297,7 +307,7 @@ impl Keeper {
         let now = self.parts.catalog.catalog();
         let living: BTreeMap<_, _> =
             now.kept().map(|schema| (schema.definition.store, Arc::clone(schema))).collect();
-        let stores = now.living().map(|schema| schema.definition.store).collect();
+        let stores = now.logs().into_keys().collect();
         let mut complete = true;
         if let Err(error) = self.parts.membership.take_part(&stores) {
             warn!(%error, "takes no part in the newest stores yet");
@@ -307,7 +317,7 @@ impl Keeper {
         let mut to_open = Vec::new();
         for (store, schema) in living {
             let definition = &schema.definition;
-            let partitions = ours.of(definition.versions.home(), definition.partitions);
+            let partitions = ours_of(ours, definition);
             let wanted = (&partitions, has_duties(definition));
             if let Some(before) = self.make_way(store, wanted).await {
                 to_open.push((schema, partitions, before));
@@ -421,7 +431,8 @@ impl Keeper {
             ReaderParts { log, catalog, clock, entropy, barriers, on_skipped, disk, replicator };
         let follower = StoreFollower::start(options, parts, schema, storage)?;
         let has_duties = has_duties(definition);
-        let beats = heartbeat::beat(follower.clone(), heartbeats, Arc::clone(schema));
+        let of_beats = Arc::clone(&self.parts.catalog);
+        let beats = heartbeat::beat(follower.clone(), heartbeats, of_beats, Arc::clone(schema));
         let mut tasks = Vec::new();
         tasks.extend(has_duties.then(|| tokio::spawn(beats)));
         tasks.extend(copier.map(|copier| tokio::spawn(copier.run())));
@@ -444,7 +455,7 @@ impl Keeper {
         shards: Option<StoreShards>,
     ) -> Result<Option<Copier>> {
         let definition = &schema.definition;
-        let letters = definition.versions.home().dead_letters();
+        let letters = definition.logs().store.dead_letters();
         let Some(letters) = letters.filter(|_| has_duties(definition)) else { return Ok(None) };
         let (waiting, reopen) = (before.unwrap_or_default(), Arc::clone(&self.reopen));
         let mut copier = Copier::new(&self.parts, definition, letters, waiting, reopen, shards);
@@ -454,10 +465,17 @@ impl Keeper {
 }
 
 /// Whether what is owed to a store's partitions is done for it beside this version of its
-/// documents: the oldest one, so that it is done once.
+/// documents: the oldest one that follows their logs, so that it is done once.
 fn has_duties(definition: &Definition) -> bool {
-    let oldest = definition.versions.all().first();
+    let logs = definition.logs();
+    let oldest = definition.versions.all().iter().find(|version| version.logs == logs);
     oldest.is_none_or(|oldest| oldest.kept_as == definition.store)
+}
+
+/// The partitions of the logs of a version of the documents that are this process's.
+fn ours_of(ours: &Assigned, definition: &Definition) -> BTreeSet<PartitionId> {
+    let logs = definition.logs();
+    ours.of(logs.store, logs.partitions)
 }
 
 /// Puts shards on disk from time to time, and lets go of views that nobody reads any more.

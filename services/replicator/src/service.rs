@@ -84,11 +84,12 @@ impl ReplicatorService {
         let definition = &schema.definition;
         let partition = PartitionId(request.partition);
         let refuse = |error: Error| error.with_store(&request.store).with_partition(partition);
-        if partition.0 >= definition.partitions.0 {
-            let message = format!("the store has {} partitions, from 0", definition.partitions);
+        let logs = definition.written();
+        if partition.0 >= logs.partitions.0 {
+            let message = format!("the store has {} partitions, from 0", logs.partitions);
             return Err(refuse(Error::invalid_argument(message)));
         }
-        let letters = definition.store.dead_letters().ok_or_else(|| {
+        let letters = logs.store.dead_letters().ok_or_else(|| {
             refuse(Error::unsupported("dead letters of a store with a reserved id are not kept"))
         })?;
         let cursor = match request.cursor.is_empty() {

@@ -77,11 +77,12 @@ impl BackupParts {
         let definition = self.kept.catalog.catalog().by_name(store)?.definition.clone();
         // What is pushed between two backups is not in the log between them.
         let live = definition.versions.live().kept_as;
-        let own = Definition { store: live, ..definition.clone() };
+        let partitions = definition.versions.live().logs.partitions;
+        let own = Definition { store: live, partitions, ..definition.clone() };
         let log = follow_version(Arc::clone(&self.kept.log), &own);
         let name = BackupName { taken_at: self.clock.now(), id: self.kept.entropy.next_u64()? };
         let mut ends = Vec::new();
-        for partition in definition.partitions.partitions() {
+        for partition in partitions.partitions() {
             let at = PartitionRef { store: live, partition };
             ends.push((at, log.bounds(at).await?.end));
         }

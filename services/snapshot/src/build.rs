@@ -77,8 +77,8 @@ impl Build<'_> {
         let (at, parts) = (self.to.partition(), self.parts);
         let store = self.newest()?.name.clone();
         let known = Arc::new(self.to.known_chunks().await?);
-        let home = PartitionRef { store: self.newest()?.versions.home(), ..at };
-        let address = parts.replicators.address(home).await?;
+        let log = self.newest()?.logs().at(at.partition);
+        let address = parts.replicators.address(log).await?;
         let bytes_per_second = parts.options.bytes_per_second;
         let channel = connect(&address)?;
         let mut shard =

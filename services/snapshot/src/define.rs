@@ -1,14 +1,17 @@
 //! Definitions that this service puts into the control log, and their versions into partitions.
 
-use forebay_core::catalog::ControlRecord;
+use forebay_core::catalog::{ControlRecord, StoreHistory};
 use forebay_core::change::{Entry, EntryBody};
-use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
+use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::schema::Definition;
-use forebay_core::{ErrorCode, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::open_log;
 use forebay_wire::entry::encode_entry;
 
 use crate::keeper::SnapshotParts;
+
+/// Times that a definition is tried which others alter at the same time.
+const DEFINE_ATTEMPTS: usize = 8;
 
 /// Appends an entry to a partition's log.
 pub(crate) async fn append(
@@ -39,12 +42,49 @@ pub(crate) async fn define(parts: &SnapshotParts, definition: &Definition) -> Re
     Ok(found.is_some_and(|schema| schema.definition == *definition))
 }
 
-/// Puts the version of a definition into all partitions of its store.
-pub(crate) async fn announce(parts: &SnapshotParts, definition: &Definition) -> Result<()> {
-    for partition in definition.partitions.partitions() {
-        let at = PartitionRef { store: definition.versions.home(), partition };
+/// Puts the version of a definition into all partitions that its store is written to.
+async fn announce(parts: &SnapshotParts, definition: &Definition) -> Result<()> {
+    for at in definition.written().all() {
         let log_id = open_log(&*parts.log, &*parts.entropy, at).await?;
         append(parts, at, log_id, definition.version, EntryBody::Definition).await?;
+    }
+    Ok(())
+}
+
+/// Alters the newest definition of a store, and puts it into its partitions; `None` leaves it as it
+/// is.
+///
+/// # Errors
+/// Those of `alter`; `Unavailable` where others alter it all the time.
+pub(crate) async fn alter_versions(
+    parts: &SnapshotParts,
+    store: &str,
+    alter: impl Fn(&Definition) -> Result<Option<Definition>>,
+) -> Result<Definition> {
+    for _ in 0..DEFINE_ATTEMPTS {
+        parts.catch_up().await?;
+        let newest = parts.catalog.catalog().by_name(store)?.definition.clone();
+        let Some(next) = alter(&newest)? else { return Ok(newest) };
+        if define(parts, &next).await? {
+            announce(parts, &next).await?;
+            return Ok(next);
+        }
+    }
+    Err(Error::unavailable("the store is altered all the time; try again").with_store(store))
+}
+
+/// Removes the logs that no version of a store's documents follows any more, and nothing is carried
+/// from, with their dead letters.
+///
+/// # Errors
+/// Those of the log.
+pub(crate) async fn delete_unused_logs(parts: &SnapshotParts, store: StoreId) -> Result<()> {
+    let unused = parts.catalog.catalog().store(store).map(StoreHistory::unused_logs);
+    for logs in unused.unwrap_or_default() {
+        parts.log.delete(logs).await?;
+        if let Some(letters) = logs.dead_letters() {
+            parts.log.delete(letters).await?;
+        }
     }
     Ok(())
 }

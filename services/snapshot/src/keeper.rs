@@ -13,6 +13,7 @@ use forebay_core::limits::{
     ROLLBACK_WINDOW_S, SNAPSHOT_COLLECT_MS, SNAPSHOT_GRACE_MS, SNAPSHOT_MEMORY_MIB,
 };
 use forebay_core::schema::Definition;
+use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{Bounds, CatalogFollower, ChangeLog, Membership, find_log_id};
 use forebay_snapshot::{Listed, PartitionSnapshots, SnapshotStore};
@@ -24,6 +25,7 @@ use tracing::{debug, info, warn};
 
 use crate::build::{Build, Built, definitions_of};
 use crate::counts::SnapshotCounts;
+use crate::moves::Moves;
 use crate::rollback::RollbackWindows;
 use crate::source::FindReplicator;
 
@@ -150,17 +152,16 @@ impl Keeper {
     async fn run(self) {
         let mut kept: BTreeSet<PartitionRef> = BTreeSet::new();
         let mut tasks: JoinSet<PartitionRef> = JoinSet::new();
-        let mut windows = RollbackWindows::default();
+        let (mut windows, mut moves) = (RollbackWindows::default(), Moves::default());
         loop {
             let living: BTreeSet<_> = self.partitions();
             let catalog = self.parts.catalog.catalog();
-            let stores: BTreeSet<StoreId> =
-                living.iter().map(|at| catalog.home_of(at.store)).collect();
+            let stores: BTreeSet<StoreId> = catalog.logs().into_keys().collect();
             if let Err(error) = self.parts.membership.take_part(&stores) {
                 debug!(%error, "takes no part in the stores yet");
             }
             let assigned = self.parts.membership.assigned().borrow().clone();
-            for at in living.into_iter().filter(|at| assigned.has(home_of(&catalog, *at))) {
+            for at in living.into_iter().filter(|at| assigned.has(log_of(&catalog, *at))) {
                 if kept.insert(at) {
                     tasks.spawn(self.clone().keep_partition(at));
                 }
@@ -171,7 +172,9 @@ impl Keeper {
                 }
             }
             self.parts.membership.note_held(&assigned);
-            windows.close(&self.parts, &self.first_of_ours()).await;
+            let ours = self.first_of_ours();
+            moves.see_to(&self.parts, &ours);
+            windows.close(&self.parts, &ours).await;
             tokio::time::sleep(LOOK_EVERY).await;
         }
     }
@@ -195,8 +198,8 @@ impl Keeper {
         let catalog = self.parts.catalog.catalog();
         let assigned = self.parts.membership.assigned().borrow().clone();
         let stores = catalog.living().map(|schema| schema.definition.clone());
-        let first = |store: StoreId| PartitionRef { store, partition: PartitionId(0) };
-        stores.filter(|definition| assigned.has(first(definition.store))).collect()
+        let first = |definition: &Definition| definition.written().at(PartitionId(0));
+        stores.filter(|definition| assigned.has(first(definition))).collect()
     }
 
     /// Whether a version of a store's documents was dropped, with its snapshots.
@@ -209,7 +212,7 @@ impl Keeper {
 
     fn is_ours(&self, at: PartitionRef) -> bool {
         let (is_living, catalog) = (self.partitions().contains(&at), self.parts.catalog.catalog());
-        is_living && self.parts.membership.assigned().borrow().has(home_of(&catalog, at))
+        is_living && self.parts.membership.assigned().borrow().has(log_of(&catalog, at))
     }
 
     /// Keeps one partition for as long as it is this process's.
@@ -292,15 +295,23 @@ impl Keeper {
     /// store wants to.
     async fn trim(&self, to: &PartitionSnapshots) -> Result<()> {
         let catalog = self.parts.catalog.catalog();
-        let at = home_of(&catalog, to.partition());
-        let newest = catalog.store(at.store).and_then(|history| history.newest().cloned());
-        let Some(definition) = newest.map(|schema| schema.definition.clone()) else {
-            return Ok(());
+        let at = log_of(&catalog, to.partition());
+        let Some(newest) = catalog.of_logs(at.store) else { return Ok(()) };
+        let definition = newest.definition.clone();
+        let is_needed = |version: &StoreVersion| {
+            // Whoever carries begins at their beginning.
+            let is_end = version.logs.store == at.store;
+            let carried = version.carried.as_ref();
+            carried.is_some_and(|carried| is_end || carried.from.store == at.store)
         };
+        if definition.versions.all().iter().any(is_needed) {
+            return Ok(());
+        }
         let Some(window_us) = definition.options.log_window_us else { return Ok(()) };
         let bounds = self.parts.log.bounds(at).await?;
         let mut all = Vec::new();
-        for version in definition.versions.all() {
+        let follows = |version: &&StoreVersion| version.logs.store == at.store;
+        for version in definition.versions.all().iter().filter(follows) {
             let kept_as = PartitionRef { store: version.kept_as, ..at };
             let of_version = self.parts.snapshots.partition(kept_as);
             let Some(until) = self.trims_until(&of_version, bounds, window_us).await? else {
@@ -355,7 +366,8 @@ impl Keeper {
     }
 }
 
-/// The partition of the store that a version of its documents is of.
-fn home_of(catalog: &Catalog, at: PartitionRef) -> PartitionRef {
-    PartitionRef { store: catalog.home_of(at.store), ..at }
+/// The partition's log, that a version of a store's documents follows.
+fn log_of(catalog: &Catalog, at: PartitionRef) -> PartitionRef {
+    let newest = catalog.store(at.store).and_then(|history| history.newest());
+    newest.map_or(at, |schema| schema.definition.logs().at(at.partition))
 }

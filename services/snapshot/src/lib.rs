@@ -9,6 +9,7 @@ mod build;
 mod counts;
 mod define;
 mod keeper;
+mod moves;
 mod new_store;
 mod new_version;
 mod push;
@@ -16,6 +17,7 @@ mod restore;
 mod rollback;
 mod service;
 mod source;
+mod standing;
 
 pub use backup::{BackupParts, backup_store};
 pub use counts::SnapshotCounts;

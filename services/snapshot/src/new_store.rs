@@ -87,7 +87,7 @@ impl NewStore<'_> {
             store: self.id,
             name: self.name.to_owned(),
             partitions: self.partitions,
-            versions: StoreVersions::first(self.id),
+            versions: StoreVersions::first(self.id, self.partitions),
             ..definition.clone()
         };
         self.like.iter().filter(|like| like.version <= newest).map(own).collect()

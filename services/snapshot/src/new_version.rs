@@ -1,34 +1,43 @@
 //! A version of a store's documents that is pushed: of its partitions each has a snapshot of the
 //! documents, which stands where the live version stood at one moment, and the store's log goes on
-//! from there.
+//! from there. With another number of partitions it has logs of its own, to which what the store's
+//! log goes on with is carried.
 //!
 //! Nobody knows of the version before all of its snapshots count; then its replicas begin with them
 //! and catch up, and only when they have it is made live.
 
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use forebay_core::clock::Timestamp;
 use forebay_core::fold::PartitionState;
-use forebay_core::id::{Offset, PartitionId, PartitionRef, Position, StoreId};
-use forebay_core::outcome::{Outcome, Verdict};
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, Position, StoreId};
+use forebay_core::outcome::{Outcome, OutcomeTable, Verdict};
 use forebay_core::schema::Definition;
 use forebay_core::state_rows::Resumed;
-use forebay_core::versions::VersionNumber;
+use forebay_core::versions::{StoreVersion, StoreVersions, VersionNumber};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_snapshot::{FrozenShard, ImageBuilder, ImageState, LoadBase, PartitionSnapshots};
+use forebay_snapshot::{ImageBuilder, ImageState, LoadBase, PartitionSnapshots};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
-use crate::build::{connect, publish_first};
-use crate::define::{announce, define};
+use crate::build::publish_first;
+use crate::define::{alter_versions, delete_unused_logs};
 use crate::keeper::SnapshotParts;
-use crate::new_store::Made;
+use crate::moves::{Carrier, carried_client, catch_up};
+use crate::new_store::{Begun, Made, NewStore};
+use crate::push::{Began, Place};
+use crate::standing::{Standing, standing};
 
-/// Longest wait for a replicator: to have a shard, and to catch up with the log.
-const REPLICATOR_WAIT: Duration = Duration::from_secs(120);
+/// Longest wait for a version to be live that writes have moved to.
+const LIVE_WAIT: Duration = Duration::from_secs(150);
 /// Time between two looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Times that a definition is tried which others alter at the same time.
-const DEFINE_ATTEMPTS: usize = 8;
+/// Times that what was written meanwhile is carried before writes move: each takes less time.
+const CARRY_ROUNDS_MAX: usize = 16;
+/// So few entries are carried in hardly any time.
+const CARRIED_AT_ONCE: u64 = 64;
 
 /// A version on its way.
 pub(crate) struct NewVersion<'p> {
@@ -37,6 +46,18 @@ pub(crate) struct NewVersion<'p> {
     pub definition: Definition,
     /// What it is kept as.
     pub kept_as: StoreId,
+    /// How many partitions it has.
+    pub partitions: PartitionCount,
+    /// Where the store stood, once that is known, of a version that has other partitions.
+    pub moving: OnceLock<Moving>,
+}
+
+/// A version on its way to other partitions.
+pub(crate) struct Moving {
+    /// All versions, with it.
+    versions: StoreVersions,
+    /// What is behind is carried.
+    began: Began,
 }
 
 /// A version that is live.
@@ -67,8 +88,7 @@ impl NewVersion<'_> {
     /// The definitions that it is made with, as the version has them: the one that its rows are
     /// made by, and the newest.
     pub(crate) fn definitions(&self) -> Vec<Definition> {
-        let newest = Definition { store: self.kept_as, ..self.definition.clone() };
-        let mut definitions = vec![self.definition_of_rows(), newest];
+        let mut definitions = vec![self.definition_of_rows(), self.own(&self.definition)];
         definitions.dedup();
         definitions
     }
@@ -86,8 +106,17 @@ impl NewVersion<'_> {
         let history = catalog.store(self.definition.store);
         let all = history.into_iter().flat_map(|history| history.versions());
         let alike = all.map(|at| &at.definition).find(|it| alike(it) == self.definition);
-        let oldest = alike.unwrap_or(&self.definition);
-        Definition { store: self.kept_as, ..oldest.clone() }
+        self.own(alike.unwrap_or(&self.definition))
+    }
+
+    /// A definition of its store as the version has it.
+    fn own(&self, definition: &Definition) -> Definition {
+        let own =
+            Definition { store: self.kept_as, partitions: self.partitions, ..definition.clone() };
+        match self.moving.get() {
+            None => own,
+            Some(moving) => Definition { versions: moving.versions.clone(), ..own },
+        }
     }
 
     fn at(&self, partition: PartitionId) -> PartitionRef {
@@ -98,18 +127,84 @@ impl NewVersion<'_> {
         self.parts.snapshots.partition(self.at(partition))
     }
 
+    /// Whether it has another number of partitions than what its store is written to.
+    fn moves(&self) -> bool {
+        self.partitions != self.definition.written().partitions
+    }
+
+    /// Its logs, if it has some of its own.
+    fn new_logs(&self) -> Option<NewStore<'_>> {
+        self.moves().then(|| NewStore {
+            parts: self.parts,
+            id: self.kept_as,
+            name: &self.definition.name,
+            partitions: self.partitions,
+            like: &[],
+        })
+    }
+
+    /// Finds out where the store stands, of a version that has other partitions: what is written
+    /// from there on is carried to them. An attempt before this one may have found out.
+    ///
+    /// # Errors
+    /// `Conflict` where the documents move already; `Unavailable` without a replicator that has come
+    /// to the newest definition; those of the disk.
+    pub(crate) async fn prepare(&self, place: &Place) -> Result<()> {
+        let Some(logs) = self.new_logs() else { return Ok(()) };
+        let began = match place.began()? {
+            Some(began) => began,
+            None => {
+                let began = self.stands_at().await?;
+                place.keep_began(&began)?;
+                began
+            }
+        };
+        let offsets = began.offsets.iter().map(|offset| Offset(*offset)).collect();
+        let with = match self.definition.versions.kept_as(self.kept_as) {
+            Some(_) => self.definition.clone(),
+            None => self.definition.with_moved_version(self.kept_as, self.partitions, offsets)?,
+        };
+        drop(self.moving.set(Moving { versions: with.versions, began }));
+        logs.create_logs().await
+    }
+
+    /// Where all partitions of the live version stand.
+    async fn stands_at(&self) -> Result<Began> {
+        let mut began = Began::default();
+        let live = self.definition.versions.live();
+        for partition in live.logs.partitions.partitions() {
+            let is_wanted = |found: &Resumed| found.state.schema_version >= self.definition.version;
+            let found = self.standing(live, partition, is_wanted).await?;
+            began.offsets.push(found.state.offset_applied.0);
+            let time_us = found.state.partition_time.as_micros();
+            began.time_us = Some(began.time_us.map_or(time_us, |before| before.max(time_us)));
+        }
+        Ok(began)
+    }
+
     /// What there is of a partition.
     ///
     /// # Errors
     /// `Unavailable` without a replicator that has come to the newest definition.
     pub(crate) async fn begin(&self, partition: PartitionId) -> Result<VersionBegun> {
+        if let Some(logs) = self.new_logs() {
+            return Ok(match logs.begin(partition).await? {
+                Begun::Made(made) => VersionBegun::Made(made),
+                Begun::Log(log) => {
+                    let time_us = self.moving.get().and_then(|moving| moving.began.time_us);
+                    let time = time_us.map_or(Timestamp::MIN, Timestamp::from_micros);
+                    VersionBegun::Base(log.begins(&self.own(&self.definition), time))
+                }
+            });
+        }
         if let Some(made) = self.snapshots(partition).newest(None).await? {
             return Ok(VersionBegun::Made(Made::of(&made)));
         }
-        let live = self.definition.versions.live().kept_as;
+        let live = self.definition.versions.live();
         let is_wanted = |found: &Resumed| found.state.schema_version >= self.definition.version;
         let Resumed { state, followed, .. } = self.standing(live, partition, is_wanted).await?;
-        let version = Position { place: u16::MAX, ..state.position }.document_version();
+        let last = Position { place: u16::MAX, ..state.position };
+        let version = self.own(&self.definition).document_version(last);
         let state = PartitionState { partition: self.at(partition), ..state };
         let state = ImageState::unopened(state, followed.append_time);
         Ok(VersionBegun::Base(LoadBase { state, version }))
@@ -118,123 +213,199 @@ impl NewVersion<'_> {
     /// Where a version of the documents stands at its replicator, once that is as wanted.
     async fn standing(
         &self,
-        kept_as: StoreId,
+        version: &StoreVersion,
         partition: PartitionId,
         is_wanted: impl Fn(&Resumed) -> bool,
     ) -> Result<Resumed> {
-        let began = Instant::now();
-        loop {
-            let error = match self.frozen_state(kept_as, partition).await {
-                Ok(found) if is_wanted(&found) => return Ok(found),
-                Ok(_) => {
-                    let message = "the replicator has not applied what is in the log; look at its \
-                                   lag, and push again";
-                    Error::unavailable(message).with_partition(partition)
-                }
-                Err(error) if is_for_now(&error) => error,
-                Err(error) => return Err(error),
-            };
-            if began.elapsed() > REPLICATOR_WAIT {
-                return Err(
-                    Error::unavailable(error.message()).with_context(error.context().clone())
-                );
-            }
-            tokio::time::sleep(LOOK_EVERY).await;
-        }
-    }
-
-    async fn frozen_state(&self, kept_as: StoreId, partition: PartitionId) -> Result<Resumed> {
-        let home = PartitionRef { store: self.definition.versions.home(), partition };
-        let channel = connect(&self.parts.replicators.address(home).await?)?;
-        let name = &self.definition.name;
-        let mut shard = FrozenShard::freeze(channel, name, Some(kept_as), partition, 0).await?;
-        let state = shard.state().await;
-        shard.end().await;
-        state
+        let (name, logs, kept_as) = (&*self.definition.name, version.logs, version.kept_as);
+        standing(self.parts, Standing { name, logs, kept_as, partition }, is_wanted).await
     }
 
     /// Makes an image the snapshot that a partition of the version begins with.
     pub(crate) async fn publish(&self, builder: ImageBuilder, state: &ImageState) -> Result<Made> {
         let (store, definitions) = (&self.definition.name, self.definitions());
         let manifest = publish_first(self.parts, builder, state, store, definitions).await?;
+        if self.moves() {
+            let at = self.at(state.state.partition.partition);
+            self.parts.log.trim(at, state.state.offset_applied).await?;
+        }
         Ok(Made::of(&manifest))
     }
 
-    /// Lets everybody follow the version, whose partitions begin at these offsets, and makes it
-    /// live once the replicators have caught up; the versions before the one that was live go.
+    /// Lets everybody follow the version, of which this was made, and makes it live once the
+    /// replicators have caught up; the versions before the one that was live go.
     ///
     /// # Errors
-    /// `Conflict` where the log was trimmed meanwhile; those of the log and of replicators.
-    pub(crate) async fn go_live(&self, began: Vec<Offset>) -> Result<LiveVersion> {
+    /// `Conflict` where the log was trimmed meanwhile, or its documents dropped; those of the log
+    /// and of replicators.
+    pub(crate) async fn go_live(&self, made: &[Made]) -> Result<LiveVersion> {
+        let moving = self.moving.get();
+        let began: Vec<Offset> = match moving {
+            Some(moving) => moving.began.offsets.iter().map(|offset| Offset(*offset)).collect(),
+            None => made.iter().map(|made| made.progress.offset_applied).collect(),
+        };
         let added = self
             .define(|definition| match definition.versions.kept_as(self.kept_as) {
                 Some(_) => Ok(None),
-                None => definition.with_version(self.kept_as, began.clone()).map(Some),
+                None if moving.is_none() => {
+                    definition.with_version(self.kept_as, began.clone()).map(Some)
+                }
+                None if definition.drop_all_count != self.definition.drop_all_count => {
+                    let message = "the store's documents were dropped meanwhile; push again";
+                    Err(Error::conflict(message))
+                }
+                None => definition
+                    .with_moved_version(self.kept_as, self.partitions, began.clone())
+                    .map(Some),
             })
             .await?;
-        for (partition, began) in added.partitions.partitions().zip(&began) {
-            let at = PartitionRef { store: added.versions.home(), partition };
-            if self.parts.log.bounds(at).await?.start > *began {
+        let (before, own) = (added.versions.live(), self.in_definition(&added)?);
+        let from = own.carried.as_ref().map_or(own.logs, |carried| carried.from);
+        for (at, began) in from.all().zip(&began) {
+            if own.number > before.number && self.parts.log.bounds(at).await?.start > *began {
                 let message = "the log was trimmed while files were pushed; push again, or keep \
                                more of the log (log_window)";
-                return Err(Error::conflict(message).with_partition(partition));
+                return Err(Error::conflict(message).with_partition(at.partition));
             }
         }
-        for partition in added.partitions.partitions() {
-            let at = PartitionRef { store: added.versions.home(), partition };
-            let end = self.parts.log.bounds(at).await?.end;
-            let wanted = |found: &Resumed| found.state.offset_applied >= end;
-            self.standing(self.kept_as, partition, wanted).await?;
+        let number = own.number;
+        match moving {
+            None => {
+                catch_up(self.parts, &self.definition.name, own).await?;
+                self.define(|definition| {
+                    let number = self.in_definition(definition)?.number;
+                    let is_live = definition.versions.live().number == number;
+                    if is_live { Ok(None) } else { definition.with_live(number).map(Some) }
+                })
+                .await?;
+            }
+            Some(_) => self.move_to(&added, own).await?,
         }
-        let own = |definition: &Definition| {
-            definition.versions.kept_as(self.kept_as).map(|version| version.number)
+        info!(store = self.definition.name, version = %number, "a pushed version is live");
+        let flipped = match moving {
+            None => self.flipped(before, own, &began).await,
+            Some(_) => self.flipped_on_the_way(before, own).await,
         };
-        let gone = || Error::conflict("the version was dropped while it was pushed; push again");
-        let live = self
-            .define(|definition| {
-                let number = own(definition).ok_or_else(gone)?;
-                let is_live = definition.versions.live().number == number;
-                if is_live { Ok(None) } else { definition.with_live(number).map(Some) }
-            })
-            .await?;
-        let number = own(&live).ok_or_else(gone)?;
-        info!(store = live.name, version = %number, "a pushed version is live");
-        let before = added.versions.live();
-        let mut flipped = Vec::new();
-        for (partition, began) in live.partitions.partitions().zip(began) {
-            // What cannot be told any more keeps nobody from the version.
-            match self.flipped(before.kept_as, partition, began).await {
-                Ok(found) => flipped.extend(found),
-                Err(error) => {
-                    warn!(store = live.name, %partition, %error, "flipped changes are not told");
-                }
-            }
-        }
         self.drop_older(before.number, number).await;
         Ok(LiveVersion { number, flipped })
     }
 
-    /// The conditional changes that ended differently in this version and in another one, of those
-    /// behind the push that both still know.
+    /// This version in a definition of its store.
+    fn in_definition<'d>(&self, definition: &'d Definition) -> Result<&'d StoreVersion> {
+        let gone = || Error::conflict("the version was dropped while it was pushed; push again");
+        definition.versions.kept_as(self.kept_as).ok_or_else(gone)
+    }
+
+    /// Carries what was written since to the version's own logs, has writes go there, and waits
+    /// until it is live, which whoever keeps the store's snapshots sees to.
+    async fn move_to(&self, added: &Definition, own: &StoreVersion) -> Result<()> {
+        let (number, logs, name) = (own.number, own.logs, &self.definition.name);
+        if added.written() != logs {
+            let mut carrier = Carrier::begin(self.parts, added, own).await?;
+            for _ in 0..CARRY_ROUNDS_MAX {
+                let carried = carrier.carry().await?;
+                catch_up(self.parts, name, own).await?;
+                if carried <= CARRIED_AT_ONCE {
+                    break;
+                }
+            }
+            self.define(|definition| {
+                self.in_definition(definition)?;
+                let is_written = definition.written() == logs;
+                if is_written { Ok(None) } else { definition.with_writes_to(number).map(Some) }
+            })
+            .await?;
+        }
+        let began = Instant::now();
+        while began.elapsed() < LIVE_WAIT {
+            let catalog = self.parts.catalog.catalog();
+            if catalog.by_name(name)?.definition.versions.live().number >= number {
+                return Ok(());
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+        let message = "writes go to the new partitions, and nobody has made them live yet; run a \
+                       snapshot service for the store, and push again";
+        Err(Error::unavailable(message).with_store(name))
+    }
+
+    /// The conditional changes that ended differently in this version and in the one before, of
+    /// those behind the push that both still know. What cannot be told any more keeps nobody from
+    /// the version.
     async fn flipped(
         &self,
-        before: StoreId,
+        before: &StoreVersion,
+        own: &StoreVersion,
+        began: &[Offset],
+    ) -> Vec<FlippedChange> {
+        let mut flipped = Vec::new();
+        for (partition, began) in own.logs.partitions.partitions().zip(began) {
+            let outcomes = async {
+                let ours = self.outcomes(own, partition).await?;
+                Ok::<_, Error>((ours, self.outcomes(before, partition).await?))
+            };
+            match outcomes.await {
+                Ok((ours, theirs)) => {
+                    let behind = ours.all().filter(|outcome| outcome.position.offset >= *began);
+                    let differ = behind.filter(|own| {
+                        let other = theirs.get(own.client, own.sequence);
+                        other.is_some_and(|other| has_happened(own) != has_happened(&other))
+                    });
+                    let change = |outcome: &Outcome| FlippedChange { partition, outcome: *outcome };
+                    flipped.extend(differ.map(change));
+                }
+                Err(error) => self.untold(partition, &error),
+            }
+        }
+        flipped
+    }
+
+    /// As [`NewVersion::flipped`], of changes that were carried: they are told as clients sent them
+    /// to the partitions from before.
+    async fn flipped_on_the_way(
+        &self,
+        before: &StoreVersion,
+        own: &StoreVersion,
+    ) -> Vec<FlippedChange> {
+        let mut came = BTreeMap::new();
+        for partition in own.logs.partitions.partitions() {
+            match self.outcomes(own, partition).await {
+                Ok(ours) => {
+                    came.extend(ours.all().map(|own| ((own.client, own.sequence), *own)));
+                }
+                Err(error) => self.untold(partition, &error),
+            }
+        }
+        let mut flipped = Vec::new();
+        for partition in before.logs.partitions.partitions() {
+            match self.outcomes(before, partition).await {
+                Ok(theirs) => flipped.extend(theirs.all().filter_map(|other| {
+                    let client = carried_client(other.client, before.logs, partition);
+                    let own = came.get(&(client, other.sequence))?;
+                    let outcome = Outcome { client: other.client, ..*own };
+                    let is_flipped = has_happened(own) != has_happened(other);
+                    is_flipped.then_some(FlippedChange { partition, outcome })
+                })),
+                Err(error) => self.untold(partition, &error),
+            }
+        }
+        flipped
+    }
+
+    fn untold(&self, partition: PartitionId, error: &Error) {
+        let store = &self.definition.name;
+        warn!(store, %partition, %error, "flipped changes are not told");
+    }
+
+    /// The outcomes that a version knows of what a partition's log holds now.
+    async fn outcomes(
+        &self,
+        version: &StoreVersion,
         partition: PartitionId,
-        began: Offset,
-    ) -> Result<Vec<FlippedChange>> {
-        let at = PartitionRef { store: self.definition.versions.home(), partition };
-        let end = self.parts.log.bounds(at).await?.end;
+    ) -> Result<OutcomeTable> {
+        let end = self.parts.log.bounds(version.logs.at(partition)).await?.end;
         let wanted = |found: &Resumed| found.state.offset_applied >= end;
-        let ours = self.standing(self.kept_as, partition, wanted).await?.outcomes;
-        let theirs = self.standing(before, partition, wanted).await?.outcomes;
-        let has_happened = |outcome: &Outcome| outcome.verdict == Verdict::Applied;
-        let flipped = ours.all().filter_map(|own| {
-            let other = theirs.get(own.client, own.sequence)?;
-            let is_flipped =
-                own.position.offset >= began && has_happened(own) != has_happened(&other);
-            is_flipped.then_some(FlippedChange { partition, outcome: *own })
-        });
-        Ok(flipped.collect())
+        Ok(self.standing(version, partition, wanted).await?.outcomes)
     }
 
     /// Drops all versions but these two.
@@ -270,19 +441,17 @@ impl NewVersion<'_> {
             warn!(store = self.definition.name, %error, "a version that is given up stays");
             return;
         }
-        for partition in self.definition.partitions.partitions() {
+        for partition in self.partitions.partitions() {
             if let Err(error) = self.snapshots(partition).remove_all().await {
                 warn!(%error, "a snapshot of a version that is given up stays");
             }
         }
+        if self.moves()
+            && let Err(error) = self.parts.log.delete(kept_as).await
+        {
+            warn!(%error, "the logs of a version that is given up stay");
+        }
     }
-}
-
-/// Whether a replicator that refuses a shard may give it soon: it has not heard of the version yet,
-/// or others copy from it.
-fn is_for_now(error: &Error) -> bool {
-    use ErrorCode::{LimitExceeded, NotFound, Unavailable};
-    matches!(error.code(), LimitExceeded | NotFound | Unavailable)
 }
 
 /// Drops a version of a store's documents that is not live, and its snapshots.
@@ -300,32 +469,15 @@ pub(crate) async fn drop_version(
     let drop = |definition: &Definition| definition.without_version(number).map(Some);
     let without = alter_versions(parts, store, drop).await?;
     if let Some(version) = before.versions.get(number) {
-        for partition in before.partitions.partitions() {
+        for partition in version.logs.partitions.partitions() {
             let at = PartitionRef { store: version.kept_as, partition };
             parts.snapshots.partition(at).remove_all().await?;
         }
+        delete_unused_logs(parts, before.store).await?;
     }
     Ok(without)
 }
 
-/// Alters the newest definition of a store, and puts it into its partitions; `None` leaves it as it
-/// is.
-///
-/// # Errors
-/// Those of `alter`; `Unavailable` where others alter it all the time.
-pub(crate) async fn alter_versions(
-    parts: &SnapshotParts,
-    store: &str,
-    alter: impl Fn(&Definition) -> Result<Option<Definition>>,
-) -> Result<Definition> {
-    for _ in 0..DEFINE_ATTEMPTS {
-        parts.catch_up().await?;
-        let newest = parts.catalog.catalog().by_name(store)?.definition.clone();
-        let Some(next) = alter(&newest)? else { return Ok(newest) };
-        if define(parts, &next).await? {
-            announce(parts, &next).await?;
-            return Ok(next);
-        }
-    }
-    Err(Error::unavailable("the store is altered all the time; try again").with_store(store))
+fn has_happened(outcome: &Outcome) -> bool {
+    outcome.verdict == Verdict::Applied
 }

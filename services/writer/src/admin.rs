@@ -69,14 +69,19 @@ impl Writer {
         self.catch_up().await?;
         let store = self.parts.catalog.catalog().by_name(name)?.definition.store;
         self.control(ControlRecord::Delete(store)).await?;
-        self.forget(store);
-        self.or_later(self.delete_logs(store).await)
+        let history = self.parts.catalog.catalog().store(store).cloned();
+        let mut deleted = Ok(());
+        for logs in history.unwrap_or_default().logs() {
+            self.forget(logs);
+            deleted = deleted.and(self.delete_logs(logs).await);
+        }
+        self.or_later(deleted)
     }
 
-    /// Removes the logs of a store, and those of its dead letters.
-    pub(crate) async fn delete_logs(&self, store: StoreId) -> Result<()> {
-        self.parts.log.delete(store).await?;
-        match store.dead_letters() {
+    /// Removes logs of a store, and those of their dead letters.
+    pub(crate) async fn delete_logs(&self, logs: StoreId) -> Result<()> {
+        self.parts.log.delete(logs).await?;
+        match logs.dead_letters() {
             Some(letters) => self.parts.log.delete(letters).await,
             None => Ok(()),
         }
@@ -136,10 +141,11 @@ impl Writer {
     /// Makes the logs of a store's partitions and puts the definition's version into each.
     pub(crate) async fn announce(&self, schema: &SchemaAt) -> Result<()> {
         let definition = &schema.definition;
-        let store: StoreId = definition.store;
-        self.parts.log.create(store, definition.partitions).await?;
-        for partition in definition.partitions.partitions() {
-            let queue = self.queue(PartitionRef { store, partition });
+        self.open_moved(definition).await?;
+        let logs = definition.written();
+        self.parts.log.create(logs.store, logs.partitions).await?;
+        for at in logs.all() {
+            let queue = self.queue(at);
             queue.log().announce(definition.version).await?;
         }
         Ok(())

@@ -9,11 +9,34 @@ use forebay_core::limits::{DEDUP_WINDOW, ENTRY_BYTES_MAX, REQUEST_CHANGES_MAX, R
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, Value};
+use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, Result};
 
 /// Rough bytes of a change beside its key and values: ids, tags, lengths.
 const CHANGE_OVERHEAD_BYTES: usize = 64;
 const FIELD_OVERHEAD_BYTES: usize = 16;
+
+/// Where a client's changes belong, as it knows the store.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Claimed<'r> {
+    /// The partition of each change, or none.
+    pub partitions: &'r [u32],
+    /// How often the documents had moved to other logs.
+    pub moves: u32,
+}
+
+impl Claimed<'_> {
+    /// # Errors
+    /// `Conflict` where they have moved since: the changes are numbered for other partitions.
+    pub(crate) fn check_moves(&self, logs: StoreLogs) -> Result<()> {
+        if self.moves == u32::from(logs.moves) {
+            return Ok(());
+        }
+        let message = "the store has another number of partitions than the write was made for; \
+                       describe it again, and send what is not in the log anew";
+        Err(Error::conflict(message))
+    }
+}
 
 /// The part of a request that goes to one partition.
 #[derive(Debug)]
@@ -111,7 +134,7 @@ impl Part {
 
 fn partition(key: &Key, definition: &Definition) -> Result<PartitionId> {
     let (partition_key, primary) = Key::split(key.as_bytes(), definition.partition_key.is_some())?;
-    Ok(partition_of(partition_key.unwrap_or(primary), definition.partitions))
+    Ok(partition_of(partition_key.unwrap_or(primary), definition.written().partitions))
 }
 
 /// Values as wide as the newest definition has their fields, because the entry names that version.

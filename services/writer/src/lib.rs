@@ -10,6 +10,7 @@
 
 mod admin;
 mod admit;
+mod moves;
 mod outcome;
 mod partition;
 mod queue;
@@ -18,6 +19,7 @@ mod repair;
 pub mod service;
 mod writer;
 
+pub use admit::Claimed;
 pub use outcome::{NoOutcomes, Outcomes};
 pub use remote_outcomes::RemoteOutcomes;
 pub use writer::{Writer, WriterParts};

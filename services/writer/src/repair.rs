@@ -37,8 +37,8 @@ impl Writer {
         for schema in catalog.living() {
             self.announce(schema).await?;
         }
-        for store in catalog.deleted() {
-            self.delete_logs(store).await?;
+        for logs in catalog.unused_logs() {
+            self.delete_logs(logs).await?;
         }
         Ok(())
     }

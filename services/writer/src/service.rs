@@ -16,6 +16,7 @@ use futures::stream::{Stream, StreamExt};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
+use crate::admit::Claimed;
 use crate::writer::Writer;
 
 /// Wait for outcomes when the request names none.
@@ -54,9 +55,9 @@ impl WriterService {
             ms => Duration::from_millis(ms.into()).min(OUTCOME_WAIT_MAX),
         };
         let version = SchemaVersion(request.schema_version);
+        let claimed = Claimed { partitions: &request.partitions, moves: request.moves };
         let store = StoreId(request.store_id);
-        let (token, results) =
-            self.writer.write(store, version, batch, &request.partitions, wait).await?;
+        let (token, results) = self.writer.write(store, version, batch, claimed, wait).await?;
         Ok(v1::WriteResponse {
             token: token.encode(),
             results: results.iter().map(Into::into).collect(),

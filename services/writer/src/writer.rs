@@ -17,7 +17,8 @@ use forebay_wire::token::Token;
 use futures::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
-use crate::admit::{Part, admit};
+use crate::admit::{Claimed, Part, admit};
+use crate::moves::Moves;
 use crate::outcome::Outcomes;
 use crate::partition::PartitionLog;
 use crate::queue::{Placed, WriteQueue};
@@ -42,6 +43,7 @@ pub struct Writer {
     pub(crate) parts: WriterParts,
     pub(crate) control: PartitionLog,
     queues: Mutex<HashMap<PartitionRef, Arc<WriteQueue>>>,
+    pub(crate) moves: Moves,
     /// Notified when a definition is in the control log and the rest of it failed.
     pub(crate) unfinished: Arc<Notify>,
 }
@@ -51,28 +53,33 @@ impl Writer {
     pub fn new(parts: WriterParts) -> Self {
         let (log, entropy) = (Arc::clone(&parts.log), Arc::clone(&parts.entropy));
         let control = PartitionLog::new(PartitionRef::CONTROL, log, entropy);
-        Self { parts, control, queues: Mutex::new(HashMap::new()), unfinished: Arc::default() }
+        let (queues, moves, unfinished) = Default::default();
+        Self { parts, control, queues, moves, unfinished }
     }
 
     /// Appends a batch and answers what became of each change, in their order.
     ///
     /// # Errors
     /// When the whole batch is refused and nothing was appended: `NotFound`, `InvalidArgument`,
-    /// `LimitExceeded` (a limit, or back-pressure), `Unavailable` while a definition is awaited.
+    /// `LimitExceeded` (a limit, or back-pressure), `Unavailable` while a definition is awaited,
+    /// `Conflict` where the store's documents have moved to other partitions since it was numbered.
     pub async fn write(
         &self,
         store: StoreId,
         version: SchemaVersion,
         batch: ClientBatch,
-        claimed: &[u32],
+        claimed: Claimed<'_>,
         outcome_wait: Duration,
     ) -> Result<(Token, Vec<ChangeResult>)> {
         let (made_with, newest) = self.definitions(store, version).await?;
         let (client, count) = (batch.client, batch.changes.len());
         let at_store = |error: Error| error.with_store(&newest.definition.name);
-        let parts =
-            admit(batch, claimed, &made_with.definition, &newest.definition).map_err(at_store)?;
-        let sent = self.send(store, &newest, &parts).map_err(at_store)?;
+        let logs = newest.definition.written();
+        claimed.check_moves(logs).map_err(at_store)?;
+        let parts = admit(batch, claimed.partitions, &made_with.definition, &newest.definition)
+            .map_err(at_store)?;
+        self.open_moved(&newest.definition).await.map_err(at_store)?;
+        let sent = self.send(logs.store, &newest, &parts).map_err(at_store)?;
         let mut token = Token::new(store);
         let mut outcomes = vec![None; count];
         let waits = sent.into_iter().map(|(partition, receiver)| async move {
@@ -80,7 +87,7 @@ impl Writer {
         });
         for (partition, placed) in join_all(waits).await {
             let part = &parts[&partition];
-            let at = PartitionRef { store, partition };
+            let at = logs.at(partition);
             match placed {
                 Ok(placed) => {
                     let last = place(placed, part.places.len() - 1);
@@ -98,18 +105,18 @@ impl Writer {
         Ok((token, outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()))
     }
 
-    /// Pushes every part into its queue. When one is full, the parts before it go on: they are
+    /// Pushes every part into its queue, of these logs. When one is full, the parts before it go on: they are
     /// answered as appended, and the rest as refused.
     fn send(
         &self,
-        store: StoreId,
+        logs: StoreId,
         newest: &SchemaAt,
         parts: &BTreeMap<PartitionId, Part>,
     ) -> Result<Vec<(PartitionId, oneshot::Receiver<Result<Placed>>)>> {
         let version = newest.definition.version;
         let mut sent = Vec::with_capacity(parts.len());
         for (partition, part) in parts {
-            let queue = self.queue(PartitionRef { store, partition: *partition });
+            let queue = self.queue(PartitionRef { store: logs, partition: *partition });
             let receiver = match queue.push(part, version) {
                 Ok(receiver) => receiver,
                 Err(error) if sent.is_empty() => return Err(error.with_partition(*partition)),
@@ -168,6 +175,10 @@ impl Writer {
     /// append.
     pub async fn append(&self, at: PartitionRef, entry: &Entry) -> Result<Appended> {
         if !self.has(at) {
+            if self.parts.catalog.catalog().of_logs(at.store).is_some() {
+                let message = "the store is written to other partitions; try again there";
+                return Err(Error::unavailable(message).with_partition(at.partition));
+            }
             let message = "no such partition; describe the store for its partitions";
             return Err(Error::not_found(message).with_partition(at.partition));
         }
@@ -244,11 +255,12 @@ impl Writer {
         })
     }
 
-    /// Whether a partition is one of a living store, as far as this writer has folded.
+    /// Whether a partition is one that a living store is written to, as far as this writer has
+    /// folded.
     pub(crate) fn has(&self, at: PartitionRef) -> bool {
-        self.parts.catalog.catalog().store(at.store).is_some_and(|history| {
-            let count = history.newest().map_or(0, |schema| schema.definition.partitions.0);
-            !history.is_deleted() && at.partition.0 < count
+        self.parts.catalog.catalog().of_logs(at.store).is_some_and(|newest| {
+            let logs = newest.definition.written();
+            logs.store == at.store && at.partition.0 < logs.partitions.0
         })
     }
 

@@ -22,7 +22,7 @@ use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{Appended, Bounds, CatalogFollower, ChangeLog, MemoryLog, ReadLimit, Records};
 use forebay_wire::entry::decode_entry;
 use forebay_wire::outcome::ChangeOutcome;
-use forebay_writer_service::{NoOutcomes, Writer, WriterParts};
+use forebay_writer_service::{Claimed, NoOutcomes, Writer, WriterParts};
 
 const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
 const COUNT: FieldId = FieldId(1);
@@ -64,7 +64,8 @@ async fn write(
     changes: Vec<Change>,
 ) -> Result<Vec<ChangeOutcome>> {
     let (store, version) = (definition.store, definition.version);
-    let (_, results) = writer.write(store, version, batch(changes), &[], WAIT).await?;
+    let (_, results) =
+        writer.write(store, version, batch(changes), Claimed::default(), WAIT).await?;
     Ok(results.into_iter().map(|result| result.outcome).collect())
 }
 
@@ -103,7 +104,8 @@ async fn a_batch_over_partitions_keeps_the_order_of_its_answers() {
         })
         .collect();
     let (store, version) = (created.definition.store, created.definition.version);
-    let (token, results) = writer.write(store, version, batch(changes), &[], WAIT).await.unwrap();
+    let (token, results) =
+        writer.write(store, version, batch(changes), Claimed::default(), WAIT).await.unwrap();
     assert!(results.iter().all(|result| result.outcome == ChangeOutcome::Appended));
     assert_eq!(token.positions.len(), 4);
     let held = held(log.as_ref(), store).await;
@@ -131,7 +133,8 @@ async fn what_can_never_be_is_refused_and_nothing_is_appended() {
     }
     let error = write(&writer, definition, Vec::new()).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::InvalidArgument);
-    let unknown = writer.write(StoreId(5), SchemaVersion(1), batch(vec![]), &[], WAIT).await;
+    let unknown =
+        writer.write(StoreId(5), SchemaVersion(1), batch(vec![]), Claimed::default(), WAIT).await;
     assert_eq!(unknown.unwrap_err().code(), ErrorCode::NotFound);
     assert!(held(log.as_ref(), definition.store).await.is_empty());
 }
@@ -192,7 +195,7 @@ async fn without_a_replica_a_conditional_change_ends_as_unknown_with_its_positio
     change.condition = Some(Condition::IfAbsent);
     let (store, version) = (created.definition.store, created.definition.version);
     let (token, results) =
-        writer.write(store, version, batch(vec![change]), &[], WAIT).await.unwrap();
+        writer.write(store, version, batch(vec![change]), Claimed::default(), WAIT).await.unwrap();
     assert!(results[0].position.is_some());
     let ChangeOutcome::Failed(error) = &results[0].outcome else { panic!("{results:?}") };
     assert_eq!(error.code(), ErrorCode::UnknownOutcome);

@@ -165,6 +165,7 @@ fn messages() -> Inputs {
         position,
         previous: Some(position),
         append_time: Timestamp::from_micros(-1),
+        is_moved: true,
     };
     let record = ControlRecord::Define(Box::new(definition.clone()));
     let by_name = [

@@ -140,11 +140,11 @@ impl OrderedScan {
                 return Err(Error::invalid_argument(message));
             };
             given.check(key_type, "partition key")?;
-            Ok(partition_of(&given.bytes, definition.partitions))
+            Ok(partition_of(&given.bytes, definition.written().partitions))
         });
         let partitions: Vec<_> = match partition.transpose()? {
             Some(partition) => vec![partition],
-            None => definition.partitions.partitions().collect(),
+            None => definition.written().partitions.partitions().collect(),
         };
         let is_held = self.limit.is_some() && partitions.len() > 1;
         let request = v1::ScanRequest { is_held, ..self.request(definition)? };
@@ -190,6 +190,7 @@ impl OrderedScan {
             Ok(field.id.0)
         });
         Ok(v1::ScanRequest {
+            partitions: definition.written().partitions.0,
             store: definition.name.clone(),
             partition: 0,
             partition_key: self.partition_key.as_ref().map(bytes),

@@ -71,7 +71,7 @@ fn written(
     if change.ttl_us.is_some() {
         document.expires_at = expiry(change.ttl_us);
     }
-    document.version = definition.options.versioned.then(|| at.document_version());
+    document.version = definition.options.versioned.then(|| definition.document_version(at));
     set_partition_key(&mut document, &change.key, definition);
     for field_change in &change.fields {
         // An id that was retired since the entry was made: its value is ignored.

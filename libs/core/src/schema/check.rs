@@ -46,7 +46,7 @@ impl Definition {
         self.check_ids().map_err(at_store)?;
         self.check_fields().map_err(at_store)?;
         self.check_key_value().map_err(at_store)?;
-        self.versions.check(self.partitions).map_err(at_store)?;
+        self.versions.check().map_err(at_store)?;
         self.check_partition_key().map_err(at_store)
     }
 

@@ -64,6 +64,7 @@ fn record(number: u64, entropy: &SeededEntropy) -> Record {
         position,
         previous: None,
         append_time: Timestamp::from_micros(5_000 + number as i64 * 1_000),
+        is_moved: false,
     };
     let entry = Entry {
         log_id: LogId(0xfeed),

@@ -129,7 +129,7 @@ impl World {
     /// Deletes the store, and makes another one under its name.
     pub async fn remake(&mut self, store: StoreId) {
         self.control(EntryBody::Control(ControlRecord::Delete(self.definition.store))).await;
-        let versions = StoreVersions::first(store);
+        let versions = StoreVersions::first(store, self.definition.partitions);
         self.definition = Definition { store, versions, ..self.definition.clone() };
         self.define(&self.definition).await;
         self.log.create(store, self.definition.partitions).await.unwrap();

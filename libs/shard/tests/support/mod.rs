@@ -102,7 +102,7 @@ impl World {
             let position = |offset| Position { epoch: Epoch(1), offset: Offset(offset), place: 0 };
             let previous = offset.0.checked_sub(23).map(position);
             let position = position(offset.0);
-            Source { partition: PartitionId(6), position, previous, append_time }
+            Source { partition: PartitionId(6), position, previous, append_time, is_moved: false }
         });
         let epoch = Epoch(0);
         let entry = Ok(Entry { log_id: LOG, epoch, schema_version, source, body });

@@ -9,8 +9,8 @@ use forebay_core::clock::Timestamp;
 use forebay_core::dead_letter::{DeadLetter, LastLetter};
 use forebay_core::error::ErrorContext;
 use forebay_core::id::{
-    ClientId, DocumentVersion, Epoch, FieldId, LogId, Offset, PartitionId, Position, SchemaVersion,
-    Sequence, StoreId,
+    ClientId, DocumentVersion, Epoch, FieldId, LogId, Offset, PartitionCount, PartitionId,
+    Position, SchemaVersion, Sequence, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::limits::{PARTITIONS_MAX, TTL_US_MAX};
@@ -170,12 +170,13 @@ pub fn position() -> impl Strategy<Value = Position> {
 }
 
 pub fn source() -> impl Strategy<Value = Source> {
-    (any::<u32>(), position(), option::of(position()), any::<i64>()).prop_map(
-        |(partition, position, previous, micros)| Source {
+    (any::<u32>(), position(), option::of(position()), any::<i64>(), any::<bool>()).prop_map(
+        |(partition, position, previous, micros, is_moved)| Source {
             partition: PartitionId(partition),
             position,
             previous,
             append_time: Timestamp::from_micros(micros),
+            is_moved,
         },
     )
 }
@@ -257,8 +258,10 @@ pub fn alteration() -> impl Strategy<Value = Alteration> {
 pub fn definition() -> impl Strategy<Value = Definition> {
     let alterations = vec((alteration(), any::<prop::sample::Index>()), 0..6);
     let pushes = vec(any::<u64>(), 0..3);
-    let drawn = (1..=u64::MAX, store_spec(), alterations, pushes, any::<prop::sample::Index>());
-    drawn.prop_map(|(store, spec, alterations, pushes, live)| {
+    let moves = option::of((any::<u64>(), 1..9_u32, 0..4_usize));
+    let drawn =
+        (1..=u64::MAX, store_spec(), alterations, pushes, any::<prop::sample::Index>(), moves);
+    drawn.prop_map(|(store, spec, alterations, pushes, live, moves)| {
         let mut definition = spec.define(StoreId(store)).expect("a spec that can be defined");
         for (mut alteration, place) in alterations {
             aim(&mut alteration, &definition, place);
@@ -270,8 +273,28 @@ pub fn definition() -> impl Strategy<Value = Definition> {
             definition = definition.with_version(StoreId(push), began).unwrap_or(definition);
         }
         let live = live.get(definition.versions.all()).number;
-        definition.with_live(live).unwrap_or(definition)
+        let definition = definition.with_live(live).unwrap_or(definition);
+        match moves {
+            Some((kept_as, partitions, steps)) => moved(definition, kept_as, partitions, steps),
+            None => definition,
+        }
     })
+}
+
+/// A definition whose documents have come so far on their way to other partitions.
+fn moved(definition: Definition, kept_as: u64, partitions: u32, steps: usize) -> Definition {
+    let began = definition.partitions.partitions().map(|id| Offset(kept_as ^ u64::from(id.0)));
+    let (kept_as, partitions) = (StoreId(kept_as), PartitionCount(partitions));
+    let number = definition.versions.next();
+    let mut on_its_way = definition.with_moved_version(kept_as, partitions, began.collect());
+    for step in 0..steps {
+        on_its_way = on_its_way.and_then(|before| match step {
+            0 => before.with_writes_to(number),
+            1 => before.with_live(number),
+            _ => before.with_carrying_ended(number),
+        });
+    }
+    on_its_way.unwrap_or(definition)
 }
 
 /// Points an alteration at a field that the definition has.

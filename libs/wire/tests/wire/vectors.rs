@@ -148,6 +148,7 @@ fn entries() -> Vec<(&'static str, &'static str, Entry)> {
         position: position(41, 0),
         previous: None,
         append_time: Timestamp::from_micros(1_700_000_000_000_001),
+        is_moved: false,
     };
     let copied = Source { previous: Some(position(40, 3)), ..first };
     let delete = EntryBody::Control(ControlRecord::Delete(StoreId(0xfeed)));

@@ -67,6 +67,7 @@ impl World {
             batch: Some((&batch).into()),
             partitions: Vec::new(),
             outcome_wait_ms: 0,
+            moves: 0,
         }
     }
 

@@ -4,6 +4,7 @@
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod files;
+mod partitions;
 mod processes;
 #[path = "../served/mod.rs"]
 mod served;

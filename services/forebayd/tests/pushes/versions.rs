@@ -14,21 +14,21 @@ use forebay_core::ErrorCode;
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::outcome::Verdict;
 use forebay_core::versions::VersionNumber;
-use forebay_snapshot_service::{PushParts, SnapshotOptions};
+use forebay_snapshot_service::{PushParts, PushProgress, Pushed, SnapshotOptions};
 
 use crate::files::{Files, ROWS, expected};
 use crate::served::{Served, is_caught_up};
 use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, push, quiet, reader};
 
 /// A push in the place of the store's documents.
-fn replace(files: &std::path::Path) -> Push {
+pub fn replace(files: &std::path::Path) -> Push {
     Push { push_as: None, ..push("", &[files]) }
 }
 
 /// What the store holds before anything is pushed.
-const BEFORE: u64 = 2_000;
+pub const BEFORE: u64 = 2_000;
 
-async fn fill(store: &Store) -> Token {
+pub async fn fill(store: &Store) -> Token {
     let mut batch = store.batch();
     for number in 0..BEFORE {
         batch.add(store.upsert(&*format!("user-{number}")).set("name", "before")).unwrap();
@@ -39,12 +39,12 @@ async fn fill(store: &Store) -> Token {
     written.token
 }
 
-fn name(text: &str) -> BTreeMap<String, Value> {
+pub fn name(text: &str) -> BTreeMap<String, Value> {
     BTreeMap::from([("name".to_owned(), Value::String(text.to_owned()))])
 }
 
 /// Waits until a reader answers from the version that this key's document tells of.
-async fn answers(reader: &Reader, key: &str, wanted: Option<BTreeMap<String, Value>>) {
+pub async fn answers(reader: &Reader, key: &str, wanted: Option<BTreeMap<String, Value>>) {
     let wait = async {
         while held(reader, key) != wanted {
             tokio::time::sleep(Duration::from_millis(5)).await;
@@ -55,13 +55,13 @@ async fn answers(reader: &Reader, key: &str, wanted: Option<BTreeMap<String, Val
 }
 
 /// A document as the shards have it.
-async fn in_shard(store: &Store, key: &str) -> forebay_core::Result<Option<Option<Value>>> {
+pub async fn in_shard(store: &Store, key: &str) -> forebay_core::Result<Option<Option<Value>>> {
     let field = store.definition().field("name").unwrap().id;
     let found = store.ordered().unwrap().get(&Read::local(), key).await?;
     Ok(found.map(|document| document.value(field).cloned()))
 }
 
-async fn shards_answer(store: &Store, key: &str, wanted: Option<Option<Value>>) {
+pub async fn shards_answer(store: &Store, key: &str, wanted: Option<Option<Value>>) {
     let wait = async {
         loop {
             match in_shard(store, key).await {
@@ -75,7 +75,7 @@ async fn shards_answer(store: &Store, key: &str, wanted: Option<Option<Value>>) 
     tokio::time::timeout(LONG, wait).await.expect("the shards answer from another version");
 }
 
-fn live_of(parts: &PushParts) -> (u32, Vec<u32>) {
+pub fn live_of(parts: &PushParts) -> (u32, Vec<u32>) {
     let catalog = parts.kept.catalog.catalog();
     let versions = &catalog.by_name("users").unwrap().definition.versions;
     let all = versions.all().iter().map(|version| version.number.0).collect();
@@ -83,7 +83,7 @@ fn live_of(parts: &PushParts) -> (u32, Vec<u32>) {
 }
 
 /// Writes one document after another, until it is told to stop; answers how many.
-async fn write_on(store: Store, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) -> Token {
+pub async fn write_on(store: Store, stop: Arc<AtomicBool>, written: Arc<AtomicU64>) -> Token {
     loop {
         let number = written.load(Ordering::SeqCst);
         let write = store.upsert(&*format!("more-{number}")).set("name", "more");
@@ -166,7 +166,7 @@ async fn a_push_takes_the_place_of_the_documents_while_they_are_written_and_read
 
 /// Reads documents of all partitions at once, each time all of them of one version; answers how
 /// often that has changed.
-fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
+pub fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
     let keys: Vec<String> = (0..64).map(|number| format!("user-{number}")).collect();
     let handle = reader.handle_of_own_type("age").unwrap();
     let (mut is_new, mut changes) = (false, 0);
@@ -196,28 +196,14 @@ async fn conditional_changes_that_end_differently_are_told() {
     let store = served.client().await.store("users").await.unwrap();
     fill(&store).await;
     let file = files.text("one.csv", "id,name\nann,pushed\n");
-    let pushing = tokio::spawn({
-        let (parts, ask) = (parts.clone(), replace(&file));
-        // The documents are pushed by then, and the version is not live yet.
-        async move {
-            parts
-                .push(&ask, |told| {
-                    if told.partitions_done == PARTITIONS {
-                        hold()
-                    }
-                })
-                .await
-        }
-    });
-    while !HELD.load(Ordering::SeqCst) {
-        tokio::time::sleep(Duration::from_millis(5)).await;
-    }
+    let (pushing, held_up) = held_up(&parts, replace(&file), PARTITIONS);
+    held_up.wait().await;
     // There is no such document in the live version, and one in the other; and the other way round.
     for (key, met) in [("ann", true), ("old-7", false), ("nobody", true)] {
         let write = store.upsert(key).set("name", "mine").if_absent().send().await.unwrap();
         assert_eq!(!matches!(write.result, WriteResult::NotMet(_)), met, "{key}: {write:?}");
     }
-    HELD.store(false, Ordering::SeqCst);
+    held_up.go_on();
     let mut flipped = pushing.await.unwrap().unwrap().flipped;
     flipped.sort_by_key(|change| change.outcome.sequence);
     let happened: Vec<_> =
@@ -229,14 +215,45 @@ async fn conditional_changes_that_end_differently_are_told() {
     assert!(happened.contains(&true) && happened.contains(&false), "{flipped:?}");
 }
 
-static HELD: AtomicBool = AtomicBool::new(false);
+/// Holds a push up, once its documents are pushed and before anybody follows them.
+#[derive(Clone, Default)]
+pub struct HeldUp(Arc<AtomicBool>);
 
-/// Holds a push up.
-fn hold() {
-    HELD.store(true, Ordering::SeqCst);
-    while HELD.load(Ordering::SeqCst) {
-        std::thread::sleep(Duration::from_millis(5));
+impl HeldUp {
+    fn hold(&self) {
+        self.0.store(true, Ordering::SeqCst);
+        while self.0.load(Ordering::SeqCst) {
+            std::thread::sleep(Duration::from_millis(5));
+        }
     }
+
+    /// Waits until it is held up.
+    pub async fn wait(&self) {
+        while !self.0.load(Ordering::SeqCst) {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    pub fn go_on(&self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+type Pushing = tokio::task::JoinHandle<forebay_core::Result<Pushed>>;
+
+/// Pushes, held up once so many partitions are made.
+pub fn held_up(parts: &PushParts, ask: Push, partitions: u32) -> (Pushing, HeldUp) {
+    let (parts, held_up) = (parts.clone(), HeldUp::default());
+    let holds = held_up.clone();
+    let pushing = async move {
+        let tell = |told: PushProgress| {
+            if told.partitions_done == partitions {
+                holds.hold();
+            }
+        };
+        parts.push(&ask, tell).await
+    };
+    (tokio::spawn(pushing), held_up)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_core::id::{PartitionId, StoreId};
 use forebay_core::{Error, Result};
 use forebay_shard::Shard;
 
@@ -35,10 +35,16 @@ impl FindShard for ReplicaShards {
         partition: PartitionId,
     ) -> Result<Arc<Shard>> {
         let definition = self.parts.catalog.catalog().by_name(store)?.definition.clone();
-        let at = PartitionRef { store: definition.store, partition };
         let located = |error: Error| error.with_store(store).with_partition(partition);
-        if partition.0 >= definition.partitions.0 {
-            let message = format!("the store has {} partitions, from 0", definition.partitions);
+        let kept_as = kept_as.unwrap_or_else(|| self.replicas.serving(definition.store));
+        let logs = definition.versions.kept_as(kept_as).map(|version| version.logs);
+        let logs = logs.ok_or_else(|| {
+            let message = "the store has no such version of its documents any more";
+            located(Error::not_found(message))
+        })?;
+        let at = logs.at(partition);
+        if partition.0 >= logs.partitions.0 {
+            let message = format!("the store has {} partitions, from 0", logs.partitions);
             return Err(located(Error::invalid_argument(message)));
         }
         let membership = &self.parts.membership;
@@ -50,16 +56,7 @@ impl FindShard for ReplicaShards {
             };
             return Err(located(Error::unavailable(message)));
         }
-        let opened = match kept_as {
-            None => self.replicas.ordered(at.store, OPEN_WAIT).await,
-            Some(id) if definition.versions.kept_as(id).is_some() => {
-                self.replicas.version(id, OPEN_WAIT).await
-            }
-            Some(_) => {
-                let message = "the store has no such version of its documents any more";
-                return Err(located(Error::not_found(message)));
-            }
-        };
+        let opened = self.replicas.version(kept_as, OPEN_WAIT).await;
         let shard = opened.and_then(|(_, shards)| shards.shard(partition));
         shard.ok_or_else(|| {
             located(Error::unavailable("the shard is not open here at the moment; try again"))

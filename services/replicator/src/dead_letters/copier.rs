@@ -57,7 +57,7 @@ impl Copier {
         Self {
             log: Arc::clone(&parts.log),
             entropy: Arc::clone(&parts.entropy),
-            home: definition.versions.home(),
+            home: definition.logs().store,
             letters,
             partitions: definition.partitions,
             waiting,

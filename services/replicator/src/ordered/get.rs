@@ -52,7 +52,8 @@ impl Getting {
             return Err(Error::limit_exceeded("ask for fewer keys at once", limit, actual));
         }
         let found = vec![v1::Found { answer: None }; request.keys.len()];
-        let (fields, token) = (Fields::new(&request.fields), Token::new(definition.store));
+        let (fields, token) =
+            (Fields::new(&request.fields), Token::new(definition.versions.home()));
         let schema_version = definition.version;
         Ok(Self { request, fields, found, bytes: 0, token, schema_version })
     }

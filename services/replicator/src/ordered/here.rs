@@ -37,7 +37,7 @@ impl Here {
     /// # Errors
     /// None that happens: one partition has one log.
     pub fn token(&self, partition: PartitionId, view: &View<'_>) -> Result<Token> {
-        let mut token = Token::new(self.schema.definition.store);
+        let mut token = Token::new(self.schema.definition.versions.home());
         if let Some(log_id) = view.log_id() {
             token.advance(partition, log_id, view.position())?;
         }

@@ -46,7 +46,15 @@ impl Scanning {
     ) -> Result<Self> {
         let definition = &here.schema.definition;
         let partition = PartitionId(request.partition);
-        if partition.0 >= definition.partitions.0 {
+        let (count, asked_of) = (definition.partitions.0, request.partitions);
+        if asked_of != 0 && asked_of != count {
+            let message = format!(
+                "the documents lie in {count} partitions here, not in {asked_of}: they are moving; \
+                 describe the store again, and begin anew"
+            );
+            return Err(Error::unavailable(message));
+        }
+        if partition.0 >= count {
             let message = format!("the store has {} partitions, from 0", definition.partitions);
             return Err(Error::invalid_argument(message));
         }

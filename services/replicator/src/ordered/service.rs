@@ -4,7 +4,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use forebay_core::catalog::SchemaAt;
-use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::id::PartitionId;
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::{Error, Result};
 use forebay_reader::Read;
@@ -48,12 +48,17 @@ impl ShardService {
             .max_encoding_message_size(MESSAGE_BYTES_MAX)
     }
 
+    /// The newest definition of a store, as the version of its documents has it that answers here.
     fn schema(&self, name: &str) -> Result<Arc<SchemaAt>> {
-        self.parts.catalog.catalog().by_name(name).cloned()
+        let catalog = self.parts.catalog.catalog();
+        let schema = catalog.by_name(name)?;
+        let serving = self.replicas.serving(schema.definition.store);
+        let own = catalog.store(serving).and_then(|history| history.newest());
+        Ok(Arc::clone(own.unwrap_or(schema)))
     }
 
     async fn here(&self, schema: &Arc<SchemaAt>, read: &Read) -> Result<Here> {
-        let opening = self.replicas.ordered(schema.definition.store, read.timeout());
+        let opening = self.replicas.version(schema.definition.store, read.timeout());
         let (follower, shards) = opening.await.ok_or_else(elsewhere)?;
         Ok(Here { schema: Arc::clone(schema), follower, shards })
     }
@@ -85,7 +90,7 @@ impl ShardService {
         let mut ours = Places::new();
         let mut theirs = Vec::new();
         for (partition, places) in places {
-            let at = PartitionRef { store: schema.definition.store, partition };
+            let at = schema.definition.logs().at(partition);
             match self.replicas.peers().owner(at, came_with).await {
                 Ok(Owner::Here) => drop(ours.insert(partition, places)),
                 Ok(Owner::Peer(peer)) => theirs.push((places, peer)),
@@ -114,7 +119,7 @@ impl ShardService {
             status_of_error(&error.with_store(store.clone()).with_partition(partition))
         };
         let schema = self.schema(&request.store).map_err(&refused)?;
-        let at = PartitionRef { store: schema.definition.store, partition };
+        let at = schema.definition.logs().at(partition);
         let owner = match partition.0 < schema.definition.partitions.0 {
             true => self.replicas.peers().owner(at, &came_with).await.map_err(&refused)?,
             // Refused here.

@@ -17,7 +17,7 @@ mod service;
 mod spill;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use forebay_core::clock::Clock;
 use forebay_core::id::{PartitionCount, SchemaVersion, StoreId};
@@ -33,12 +33,13 @@ pub use self::format::Format;
 pub use self::limits::PushLimits;
 pub use self::service::PushService;
 
-use self::place::Place;
+pub(crate) use self::place::{Began, Place};
 use self::run::Pushing;
+use crate::define::alter_versions;
 use crate::keeper::SnapshotParts;
 use crate::new_store::{NewStore, check_free, id_of};
 pub use crate::new_version::FlippedChange;
-use crate::new_version::{NewVersion, alter_versions, drop_version};
+use crate::new_version::{NewVersion, drop_version};
 
 /// What pushes are made with.
 #[derive(Clone)]
@@ -125,7 +126,7 @@ impl PushParts {
     /// is there.
     pub async fn push(&self, push: &Push, tell: impl Fn(PushProgress)) -> Result<Pushed> {
         self.kept.catch_up().await?;
-        let definition = self.definition(push)?;
+        let (like, definition) = self.definition(push)?;
         push.limits.check(&definition)?;
         let inputs = inputs(push).await?;
         let words = words(push, &definition, &inputs);
@@ -142,8 +143,10 @@ impl PushParts {
             }),
             None => Target::Version(NewVersion {
                 parts: &self.kept,
-                definition: definition.clone(),
+                definition: like,
                 kept_as: id,
+                partitions: definition.partitions,
+                moving: OnceLock::new(),
             }),
         };
         let pushing = Pushing { parts: self, push, inputs: &inputs, place: &place, target };
@@ -190,25 +193,17 @@ impl PushParts {
         drop_version(&self.kept, store, number).await.map(|definition| definition.versions)
     }
 
-    /// What the files are to be: as the store is defined now.
-    fn definition(&self, push: &Push) -> Result<Definition> {
+    /// How the store is defined now, and what the files are to be.
+    fn definition(&self, push: &Push) -> Result<(Definition, Definition)> {
         let like = self.kept.catalog.catalog().by_name(&push.store)?.definition.clone();
-        let Some(name) = &push.push_as else {
-            return match push.partitions {
-                Some(count) if count != like.partitions.0 => {
-                    let message = "a version has as many partitions as its store; push another \
-                                   store (--as) for another number";
-                    Err(Error::unsupported(message).with_store(&push.store))
-                }
-                _ => Ok(like),
-            };
-        };
-        check_free(&self.kept, name)?;
         let partitions = match push.partitions {
             Some(count) => PartitionCount::new(count)?,
-            None => like.partitions,
+            None => like.written().partitions,
         };
-        Ok(Definition { version: SchemaVersion(1), partitions, ..like })
+        let pushed = Definition { partitions, ..like.clone() };
+        let Some(name) = &push.push_as else { return Ok((like, pushed)) };
+        check_free(&self.kept, name)?;
+        Ok((like, Definition { version: SchemaVersion(1), ..pushed }))
     }
 }
 
@@ -246,7 +241,7 @@ async fn inputs(push: &Push) -> Result<Vec<Input>> {
 fn words(push: &Push, definition: &Definition, inputs: &[Input]) -> String {
     let files = inputs.iter().map(|input| (&input.file, input.format));
     // It stays the same push while the version that it makes is made known.
-    let versions = StoreVersions::first(definition.store);
+    let versions = StoreVersions::first(definition.store, definition.partitions);
     let definition = Definition { version: SchemaVersion(1), versions, ..definition.clone() };
     let Push { push_as, columns, limits, .. } = push;
     format!("{push_as:?}\n{definition:?}\n{columns:?}\n{limits:?}\n{:?}", files.collect::<Vec<_>>())

@@ -19,6 +19,8 @@ const LOCK: &str = "lock";
 const ROWS: &str = "rows";
 const KEPT: &str = "kept.json";
 const KEPT_NEW: &str = "kept.new";
+const BEGAN: &str = "began.json";
+const BEGAN_NEW: &str = "began.new";
 const NUMBER: &str = "number";
 const NUMBER_NEW: &str = "number.new";
 
@@ -31,6 +33,15 @@ pub(crate) struct Kept {
     pub counts: RowCounts,
     /// Bytes that they take in the file of the rows.
     pub bytes: u64,
+}
+
+/// Where a store stood when its files were read, whose documents move to other partitions.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Began {
+    /// Of each partition the first offset that is not in the push.
+    pub offsets: Vec<u64>,
+    /// The latest time of any of them.
+    pub time_us: Option<i64>,
 }
 
 /// The folder of a push, which nobody else has.
@@ -94,6 +105,18 @@ impl Place {
     pub(crate) fn keep(&self, kept: &Kept) -> Result<()> {
         let bytes = serde_json::to_vec(kept).map_err(|error| Error::internal(error.to_string()))?;
         self.replace(KEPT, KEPT_NEW, &bytes)
+    }
+
+    /// Where the store stood, if an attempt before this one has noted it.
+    pub(crate) fn began(&self) -> Result<Option<Began>> {
+        let kept = fs::read(self.folder.join(BEGAN)).ok();
+        Ok(kept.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
+    }
+
+    /// Notes where the store stood.
+    pub(crate) fn keep_began(&self, began: &Began) -> Result<()> {
+        let bytes = serde_json::to_vec(began).map_err(|e| Error::internal(e.to_string()))?;
+        self.replace(BEGAN, BEGAN_NEW, &bytes)
     }
 
     /// Writes a file of the folder: at any moment it is the one before, or this.

@@ -40,10 +40,11 @@ impl Pushing<'_> {
         };
         let (kept, spill) = self.read(definition, &mut progress, &tell).await?;
         self.push.limits.check_counts(&kept.counts, definition)?;
-        if let Target::Store(store) = &self.target {
-            store.create_logs().await?;
+        match &self.target {
+            Target::Store(store) => store.create_logs().await?,
+            Target::Version(version) => version.prepare(self.place).await?,
         }
-        let (mut made, time) = (Vec::new(), self.parts.clock.now());
+        let (mut made, time) = (Vec::<Made>::new(), self.parts.clock.now());
         for partition in count.partitions() {
             let rows = Rows { spill: &spill, kept: &kept, definition };
             made.push(self.partition(partition, rows, time).await?);
@@ -55,12 +56,9 @@ impl Pushing<'_> {
                 store.define(definition.version).await?;
                 (store.id, LiveVersion { number: VersionNumber(1), flipped: Vec::new() })
             }
-            Target::Version(version) => {
-                let began = made.iter().map(|made| made.progress.offset_applied).collect();
-                (definition.store, version.go_live(began).await?)
-            }
+            Target::Version(version) => (definition.store, version.go_live(&made).await?),
         };
-        let documents = made.iter().map(|made: &Made| made.documents).sum();
+        let documents = made.iter().map(|made| made.documents).sum();
         let LiveVersion { number: version, flipped } = live;
         Ok(Pushed { store, version, partitions: count.0, documents, flipped })
     }

@@ -1,0 +1,281 @@
+//! Pushes with another number of partitions in the place of a store's documents: while it is
+//! written and read, with changes of every kind on their way, broken off, and once more.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay::{Client, Read, Reader, Store, StreamOptions, Value, WriteResult};
+use forebay_core::ErrorCode;
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_core::outcome::Verdict;
+use forebay_core::partition::partition_of;
+use forebay_core::schema::{Alteration, Definition};
+use forebay_core::versions::VersionNumber;
+use forebay_snapshot_service::{PushParts, Snapshots};
+
+use crate::files::{Files, ROWS};
+use crate::served::Served;
+use crate::versions::{
+    answers, fill, held_up, in_shard, live_of, name, replace, shards_answer, watch, write_on,
+};
+use crate::{LONG, PARTITIONS, Push, World, assert_is_whole, held, quiet, reader};
+
+/// A push in the place of the store's documents, with so many partitions.
+fn divide(files: &std::path::Path, partitions: u32) -> Push {
+    Push { partitions: Some(partitions), ..replace(files) }
+}
+
+fn definition(parts: &PushParts) -> Definition {
+    parts.kept.catalog.catalog().by_name("users").unwrap().definition.clone()
+}
+
+/// A node whose snapshots are kept, so that a move comes to its end.
+async fn start(world: &World) -> (Served, PushParts, Snapshots) {
+    let (served, parts) = world.start().await;
+    let keeper = Snapshots::keep(parts.kept.clone());
+    (served, parts, keeper)
+}
+
+/// Waits until something is so.
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_and_read() {
+    for count in [PARTITIONS + 3, 1] {
+        let (world, files) = (World::new(), Files::new());
+        let (served, parts, _keeper) = start(&world).await;
+        let client = served.client().await;
+        let store = client.store("users").await.unwrap();
+        let old_token = fill(&store).await;
+        let old = reader(&served.address, "users").await;
+        old.wait_token(&old_token, LONG).await.unwrap();
+
+        let (stop, written) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+        let writing =
+            tokio::spawn(write_on(store.clone(), Arc::clone(&stop), Arc::clone(&written)));
+        let watching = std::thread::spawn({
+            let (old, stop) = (old.clone(), Arc::clone(&stop));
+            move || watch(&old, &stop)
+        });
+        let pushed = parts.push(&divide(&files.parts(3), count), quiet).await.unwrap();
+        assert_eq!((pushed.version, pushed.documents), (VersionNumber(2), ROWS));
+        assert_eq!((pushed.partitions, pushed.flipped), (count, vec![]));
+        assert_eq!(live_of(&parts).0, 2);
+        answers(&old, "old-7", None).await;
+        stop.store(true, Ordering::SeqCst);
+        let token = writing.await.unwrap();
+        assert_eq!(watching.join().unwrap(), 1, "it has changed once");
+
+        let fresh = reader(&served.address, "users").await;
+        shards_answer(&store, "old-7", None).await;
+        let written = written.load(Ordering::SeqCst);
+        for reader in [&old, &fresh] {
+            reader.wait_token(&token, LONG).await.unwrap();
+            assert_is_whole(reader, |_| true);
+            assert_eq!(reader.status().partitions.len(), count as usize);
+        }
+        // What was written since the push was made is there, and nothing from before.
+        let has: Vec<bool> =
+            (0..written).map(|number| held(&old, &format!("more-{number}")).is_some()).collect();
+        assert!(has.last().is_some_and(|last| *last), "the last write");
+        // Each partition from before has stood at one moment.
+        for before in PartitionCount(PARTITIONS).partitions() {
+            let is_of = |number: &u64| {
+                partition_of(format!("more-{number}").as_bytes(), PartitionCount(PARTITIONS))
+                    == before
+            };
+            let mut has = (0..written).filter(is_of).map(|number| has[number as usize]);
+            assert!(has.by_ref().skip_while(|has| !has).all(|has| has), "partition {before}");
+        }
+        for number in 0..written {
+            let (key, has) = (format!("more-{number}"), has[number as usize]);
+            assert_eq!(held(&fresh, &key).is_some(), has, "{key}");
+            assert_eq!(in_shard(&store, &key).await.unwrap().is_some(), has, "{key}");
+        }
+        // It is the same store, with other logs: what was in the ones from before is no longer told.
+        assert_eq!(fresh.schema().definition.store, store.definition().store);
+        assert_eq!(store.refresh().await.unwrap().written().partitions, PartitionCount(count));
+        let lost = old.wait_token(&old_token, LONG).await.unwrap_err();
+        assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
+        let back = parts.make_live("users", VersionNumber(1)).await.unwrap_err();
+        assert_eq!(back.code(), ErrorCode::InvalidArgument, "{back}");
+    }
+}
+
+/// Increments counters one behind the other, each once; answers what each has come to.
+async fn count_on(store: Store, stop: Arc<AtomicBool>) -> Vec<i32> {
+    let mut counted = vec![0; 32];
+    for number in 0.. {
+        let key = number % counted.len();
+        match store.upsert(&*format!("counter-{key}")).increment("age", 1).send().await {
+            Ok(_) => counted[key] += 1,
+            // Whether it happened nobody knows: it is not counted on any more.
+            Err(error) => {
+                assert_eq!(error.error().code(), ErrorCode::UnknownOutcome, "{error}");
+                counted[key] = i32::MIN;
+            }
+        }
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+    }
+    counted
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn each_change_happens_once_over_a_move_and_reads_of_ones_own_find_it() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts, _keeper) = start(&world).await;
+    let store = served.client().await.store("users").await.unwrap();
+    let file = files.text("one.csv", "id,name\nann,pushed\n");
+    let stop = Arc::new(AtomicBool::new(false));
+    let (pushing, held_up) = held_up(&parts, divide(&file, 6), PARTITIONS);
+    held_up.wait().await;
+    // All of these came since the push, so none of them is lost with it.
+    let counting = tokio::spawn(count_on(store.clone(), Arc::clone(&stop)));
+    let other = served.client().await;
+    let streaming = tokio::spawn(stream_on(other, Arc::clone(&stop)));
+    let follower = reader(&served.address, "users").await;
+    let own = tokio::spawn(read_own(store.clone(), follower.clone(), Arc::clone(&stop)));
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    held_up.go_on();
+    assert_eq!(pushing.await.unwrap().unwrap().partitions, 6);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    stop.store(true, Ordering::SeqCst);
+    let (counted, sent, reads) =
+        (counting.await.unwrap(), streaming.await.unwrap(), own.await.unwrap());
+    assert!(reads > 0 && sent > 0);
+
+    for key in 0..counted.len() {
+        let key_of = format!("counter-{key}");
+        let found = follower.get_with(&Read::latest(LONG), key_of.as_str()).await.unwrap();
+        let age = store.definition().field("age").unwrap().id;
+        let found = found.and_then(|document| document.value(age).cloned());
+        if counted[key] >= 0 {
+            assert_eq!(found, Some(Value::Int32(counted[key])), "{key_of}");
+        }
+    }
+    assert!(counted.iter().filter(|count| **count < 0).count() <= 1, "{counted:?}");
+    for number in 0..sent {
+        let key = format!("streamed-{number}");
+        assert!(held(&follower, &key).is_some(), "{key}");
+    }
+}
+
+/// Streams documents, until it is told to stop; answers how many.
+async fn stream_on(client: Client, stop: Arc<AtomicBool>) -> u64 {
+    let store = client.store("users").await.unwrap();
+    let mut stream = store.write_stream(StreamOptions::default()).unwrap();
+    let mut sent = 0;
+    while !stop.load(Ordering::SeqCst) {
+        let write = store.upsert(&*format!("streamed-{sent}")).set("name", "streamed");
+        drop(stream.send(write).await.unwrap());
+        sent += 1;
+        tokio::time::sleep(Duration::from_millis(1)).await;
+    }
+    let summary = stream.finish().await.unwrap();
+    assert_eq!((summary.settled, summary.failed), (sent, 0));
+    sent
+}
+
+/// Reads each write behind its token, and by the latest; answers how many.
+async fn read_own(store: Store, reader: Reader, stop: Arc<AtomicBool>) -> u64 {
+    let age = store.definition().field("age").unwrap().id;
+    let mut number = 0;
+    while !stop.load(Ordering::SeqCst) {
+        number += 1;
+        let write = store.upsert("own").set("age", number as i32).send().await.unwrap();
+        for read in [Read::after_token(write.token.clone(), LONG), Read::latest(LONG)] {
+            let found = reader.get_with(&read, "own").await.unwrap();
+            let found = found.and_then(|document| document.value(age).cloned());
+            assert_eq!(found, Some(Value::Int32(number as i32)), "{read:?}");
+        }
+    }
+    number
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_ends_differently_on_its_way_is_told_and_what_cannot_be_meanwhile_is_refused() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts, _keeper) = start(&world).await;
+    let client = served.client().await;
+    let store = client.store("users").await.unwrap();
+    fill(&store).await;
+    let file = files.text("one.csv", "id,name\nann,pushed\n");
+    let (pushing, held_up) = held_up(&parts, divide(&file, 4), 4);
+    held_up.wait().await;
+    for (key, met) in [("ann", true), ("old-7", false), ("nobody", true)] {
+        let write = store.upsert(key).set("name", "mine").if_absent().send().await.unwrap();
+        assert_eq!(!matches!(write.result, WriteResult::NotMet(_)), met, "{key}: {write:?}");
+    }
+    held_up.go_on();
+    let pushed = pushing.await.unwrap().unwrap();
+    let happened: BTreeSet<_> =
+        pushed.flipped.iter().map(|it| it.outcome.verdict == Verdict::Applied).collect();
+    assert_eq!((pushed.flipped.len(), happened.len()), (2, 2), "{:?}", pushed.flipped);
+    assert!(pushed.flipped.iter().all(|it| it.outcome.client == client.id()));
+    let fresh = reader(&served.address, "users").await;
+    assert_eq!(held(&fresh, "ann"), Some(name("pushed")));
+    assert_eq!(held(&fresh, "old-7"), Some(name("mine")));
+
+    // Slow writers may still append to the partitions from before, until the window is over.
+    let soon = parts.push(&divide(&file, 5), quiet).await.unwrap_err();
+    assert_eq!(soon.code(), ErrorCode::Conflict, "{soon}");
+    // The same number is a version like any other.
+    let again = parts.push(&divide(&file, 4), quiet).await.unwrap();
+    assert_eq!(again.version, VersionNumber(3));
+    client.alter_store("users", None, &[Alteration::DropAll]).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, mut parts) = world.start().await;
+    parts.kept.options.rollback_window = Duration::from_millis(200);
+    let _keeper = Snapshots::keep(parts.kept.clone());
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    let follower = reader(&served.address, "users").await;
+    for (number, count) in [(2, 5), (3, 2), (4, PARTITIONS)] {
+        let text = format!("id,name\nann,version {number}\n");
+        let file = files.text(&format!("{number}.csv"), &text);
+        let before = definition(&parts).written().store;
+        let pushed = parts.push(&divide(&file, count), quiet).await.unwrap();
+        assert_eq!((pushed.version, pushed.partitions), (VersionNumber(number), count));
+        let write = store.upsert("bob").set("name", "mine").send().await.unwrap();
+        follower.wait_token(&write.token, LONG).await.unwrap();
+        assert_eq!(held(&follower, "ann"), Some(name(&format!("version {number}"))));
+        assert_eq!(held(&follower, "bob"), Some(name("mine")));
+        eventually("the logs from before are gone", async || {
+            let is_gone = world.log.bounds(first_of(before)).await.is_err();
+            is_gone && definition(&parts).versions.all().len() == 1
+        })
+        .await;
+        // A version is above all from before, whatever partition the document was in.
+        let versions = definition(&parts).versions.live().logs.moves;
+        assert_eq!(u32::from(versions), number - 1);
+    }
+    let store_id: StoreId = store.definition().store;
+    served.client().await.delete_store("users").await.unwrap();
+    eventually("its last logs are gone", async || {
+        let mut are_gone = true;
+        for logs in parts.kept.catalog.catalog().store(store_id).unwrap().logs() {
+            are_gone &= world.log.bounds(first_of(logs)).await.is_err();
+        }
+        are_gone
+    })
+    .await;
+}
+
+fn first_of(store: StoreId) -> PartitionRef {
+    PartitionRef { store, partition: PartitionId(0) }
+}

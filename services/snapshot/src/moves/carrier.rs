@@ -1,0 +1,292 @@
+//! Carries what is written to logs to other logs of the same documents, which have another number of
+//! partitions (semantics.md 2).
+//!
+//! Every entry says which one of its source was carried before it, so a partition takes each once,
+//! whoever carries it and however often. Entries of all sources go in the order of their times.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{Entry, EntryBody, Source};
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::{Blocked, Documents, PartitionState, Record, Schemas};
+use forebay_core::id::{
+    Epoch, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
+};
+use forebay_core::schema::Definition;
+use forebay_core::versions::{Carried, StoreVersion};
+use forebay_core::{Error, Result};
+use forebay_log::{ChangeLog, LogRecord, ReadLimit, find_log_id};
+use forebay_wire::entry::{decode_entry, encode_entry};
+use futures::future::try_join_all;
+
+use super::group::{Carry, Group, Sorting};
+use crate::keeper::SnapshotParts;
+
+/// What is read of a partition at once.
+const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
+
+/// Carries to the logs of one version.
+pub(crate) struct Carrier<'p> {
+    parts: &'p SnapshotParts,
+    store: StoreId,
+    sorting: Sorting,
+    sources: Vec<SourceLog>,
+    targets: Vec<TargetLog>,
+}
+
+/// A partition that is carried from.
+struct SourceLog {
+    /// What its entries do tells which of them count.
+    state: PartitionState,
+    /// What was read and not carried yet.
+    waiting: VecDeque<Group>,
+    /// Whether it was read to its end.
+    is_at_end: bool,
+}
+
+/// A partition that is carried to.
+struct TargetLog {
+    at: PartitionRef,
+    log_id: LogId,
+    /// Up to where it was read back.
+    next: Offset,
+    /// Of each source the last position that came up to there.
+    came: BTreeMap<PartitionId, Position>,
+    /// As this carrier has it, with what it has sent since.
+    sent: BTreeMap<PartitionId, Position>,
+}
+
+/// What an entry does to documents is of no interest here.
+struct NoDocuments;
+
+impl Documents for NoDocuments {
+    fn row(&self, _key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(None)
+    }
+}
+
+/// The definitions of a store, as far as the catalog has them.
+struct Known<'p>(&'p SnapshotParts, StoreId);
+
+impl Schemas for Known<'_> {
+    fn at(&self, version: SchemaVersion) -> Option<Arc<SchemaAt>> {
+        self.0.catalog.catalog().store(self.1).and_then(|history| history.at(version)).cloned()
+    }
+}
+
+impl<'p> Carrier<'p> {
+    /// Finds out how far it was carried to this version's logs.
+    ///
+    /// # Errors
+    /// `Internal` for a version to which nothing is carried; those of the log.
+    pub(crate) async fn begin(
+        parts: &'p SnapshotParts,
+        definition: &Definition,
+        version: &StoreVersion,
+    ) -> Result<Self> {
+        let carried = version.carried.as_ref();
+        let Carried { from, began } =
+            carried.ok_or_else(|| Error::internal("a version to which nothing is carried"))?;
+        let sources = began.iter().zip(from.all()).map(async |(began, at)| {
+            let log_id = find_log_id(&*parts.log, at, parts.log.bounds(at).await?).await?;
+            let state = PartitionState::new(at, from.partitions);
+            let state = PartitionState { log_id, offset_applied: *began, ..state };
+            Ok::<_, Error>(SourceLog { state, waiting: VecDeque::new(), is_at_end: false })
+        });
+        let targets = version.logs.all().map(|at| TargetLog::find(parts, at));
+        Ok(Self {
+            parts,
+            store: definition.versions.home(),
+            sorting: Sorting {
+                from: *from,
+                to: version.logs.partitions,
+                is_partitioned: definition.partition_key.is_some(),
+            },
+            sources: try_join_all(sources).await?,
+            targets: try_join_all(targets).await?,
+        })
+    }
+
+    /// Carries all that the logs hold; answers how many entries came to the new ones.
+    ///
+    /// # Errors
+    /// `Unavailable` where another process carries too; those of the log. Begin anew then.
+    pub(crate) async fn carry(&mut self) -> Result<u64> {
+        let appended = self.carry_to_ends().await?;
+        if appended > 0 {
+            let (parts, targets) = (self.parts, &mut self.targets);
+            try_join_all(targets.iter_mut().map(|target| target.read_back(parts))).await?;
+            if self.targets.iter().any(|target| target.came != target.sent) {
+                return Err(Error::unavailable(
+                    "another process carries the same; it is looked at",
+                ));
+            }
+        }
+        Ok(appended)
+    }
+
+    async fn carry_to_ends(&mut self) -> Result<u64> {
+        let mut appended = 0;
+        self.sources.iter_mut().for_each(|source| source.is_at_end = false);
+        loop {
+            for place in 0..self.sources.len() {
+                let source = &self.sources[place];
+                if source.waiting.is_empty() && !source.is_at_end {
+                    self.read(place).await?;
+                }
+            }
+            let Some((from, group)) = self.next() else { return Ok(appended) };
+            appended += self.send(from, group).await?;
+        }
+    }
+
+    /// Of each partition from before the offset behind what was carried.
+    pub(crate) fn carried(&self) -> impl Iterator<Item = (PartitionId, Offset)> {
+        let states = self.sources.iter().map(|source| &source.state);
+        states.map(|state| (state.partition.partition, state.offset_applied))
+    }
+
+    /// What is carried next: the oldest that waits.
+    fn next(&mut self) -> Option<(PartitionId, Group)> {
+        let waiting = self.sources.iter_mut().filter(|source| !source.waiting.is_empty());
+        let time = |source: &&mut SourceLog| source.waiting.front().map(|group| group.append_time);
+        let source = waiting.min_by_key(time)?;
+        Some((source.state.partition.partition, source.waiting.pop_front()?))
+    }
+
+    /// Reads on in a partition from before, until something waits or it ends.
+    async fn read(&mut self, place: usize) -> Result<()> {
+        loop {
+            let SourceLog { state, waiting, .. } = &self.sources[place];
+            if !waiting.is_empty() {
+                return Ok(());
+            }
+            let read = self.parts.log.read(state.partition, state.offset_applied, READ).await?;
+            if read.records.is_empty() {
+                self.sources[place].is_at_end = true;
+                return Ok(());
+            }
+            for record in read.records {
+                self.take(place, record).await?;
+            }
+        }
+    }
+
+    /// Takes in a record of a partition from before, if it counts there.
+    async fn take(&mut self, place: usize, record: LogRecord) -> Result<()> {
+        let LogRecord { offset, append_time, entry: bytes } = record;
+        let decoded = decode_entry(&bytes);
+        let entry = decoded.as_ref().ok().cloned();
+        let SourceLog { state, waiting, .. } = &mut self.sources[place];
+        let partition = state.partition.partition;
+        let mut record = Record { offset, append_time, entry: decoded };
+        let known = Known(self.parts, self.store);
+        let applied = loop {
+            let version = match state.apply(record, &NoDocuments, &known) {
+                Ok(applied) => break applied,
+                Err(Blocked::NeedsDefinition(version)) => version,
+                Err(blocked) => return Err(blocked.into_error(unknown)),
+            };
+            self.parts.catch_up().await?;
+            let again = entry.clone().filter(|_| known.at(version).is_some());
+            let entry = Ok(again.ok_or_else(|| unknown(version))?);
+            record = Record { offset, append_time, entry };
+        };
+        let Some(entry) = entry.filter(|_| applied.skipped.is_none()) else { return Ok(()) };
+        let append_time = entry.source.map_or(append_time, |source| source.append_time);
+        let about = (offset, append_time, bytes.len());
+        let targets = &self.targets;
+        let has_come = |to: PartitionId, position| {
+            let sent = targets.get(to.0 as usize).and_then(|target| target.sent.get(&partition));
+            sent.is_some_and(|sent| *sent >= position)
+        };
+        self.sorting.add(waiting, partition, entry, about, has_come)
+    }
+
+    /// Appends to the partitions what is theirs of a group, unless it was; answers to how many.
+    async fn send(&mut self, from: PartitionId, group: Group) -> Result<u64> {
+        let Group { append_time, schema_version, position, carry, .. } = group;
+        let about = Sent { from, append_time, schema_version, position };
+        let (parts, logs) = (self.parts, &mut self.targets);
+        let appends = match carry {
+            Carry::All(body) => {
+                let all = logs.iter_mut().map(|log| log.send(parts, about, body.clone()));
+                try_join_all(all).await?
+            }
+            Carry::Changes(mut sorted) => {
+                let some = logs.iter_mut().filter_map(|log| {
+                    let body = EntryBody::Changes(sorted.remove(&log.at.partition)?);
+                    Some(log.send(parts, about, body))
+                });
+                try_join_all(some).await?
+            }
+        };
+        Ok(appends.into_iter().filter(|is_appended| *is_appended).count() as u64)
+    }
+}
+
+/// What is sent, and where it is from.
+#[derive(Clone, Copy)]
+struct Sent {
+    from: PartitionId,
+    append_time: Timestamp,
+    schema_version: SchemaVersion,
+    position: Position,
+}
+
+impl TargetLog {
+    /// Reads back what came to a partition.
+    async fn find(parts: &SnapshotParts, at: PartitionRef) -> Result<Self> {
+        let bounds = parts.log.bounds(at).await?;
+        let log_id = find_log_id(&*parts.log, at, bounds).await?;
+        let log_id = log_id.ok_or_else(|| Error::unavailable("a log without an entry yet"))?;
+        let (next, came, sent) = (bounds.start, BTreeMap::new(), BTreeMap::new());
+        let mut found = Self { at, log_id, next, came, sent };
+        found.read_back(parts).await?;
+        found.sent = found.came.clone();
+        Ok(found)
+    }
+
+    /// Reads what its log holds by now, as a replica takes it.
+    async fn read_back(&mut self, parts: &SnapshotParts) -> Result<()> {
+        let end = parts.log.bounds(self.at).await?.end;
+        while self.next < end {
+            let read = parts.log.read(self.at, self.next, READ).await?;
+            let Some(last) = read.records.last() else { break };
+            self.next = last.offset.next();
+            for record in &read.records {
+                let Ok(entry) = decode_entry(&record.entry) else { continue };
+                let Some(source) = entry.source.filter(|_| entry.log_id == self.log_id) else {
+                    continue;
+                };
+                if self.came.get(&source.partition).copied() == source.previous {
+                    self.came.insert(source.partition, source.position);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends an entry, unless it came before; answers whether it did.
+    async fn send(&mut self, parts: &SnapshotParts, about: Sent, body: EntryBody) -> Result<bool> {
+        let Sent { from: partition, append_time, schema_version, position } = about;
+        let previous = self.sent.get(&partition).copied();
+        if previous.is_some_and(|previous| previous >= position) {
+            return Ok(false);
+        }
+        let source = Source { partition, position, previous, append_time, is_moved: true };
+        let (log_id, epoch, source) = (self.log_id, Epoch(0), Some(source));
+        let entry = Entry { log_id, epoch, schema_version, source, body };
+        parts.log.append(self.at, encode_entry(&entry)?).await?;
+        self.sent.insert(partition, position);
+        Ok(true)
+    }
+}
+
+fn unknown(version: SchemaVersion) -> Error {
+    Error::unavailable(format!("definition {version} is not known yet; try again"))
+}

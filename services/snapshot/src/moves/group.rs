@@ -1,0 +1,246 @@
+//! What is carried together: entries of one source partition that follow each other closely become
+//! one entry of each partition that they belong to.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use forebay_core::Result;
+use forebay_core::change::{Change, ClientBatch, Entry, EntryBody};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{ClientId, Offset, PartitionCount, PartitionId, Position, SchemaVersion};
+use forebay_core::key::Key;
+use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX, MOVE_TOGETHER_US};
+use forebay_core::partition::{partition_of, xxh3_64};
+use forebay_core::versions::StoreLogs;
+
+/// What goes to the partitions.
+pub(super) enum Carry {
+    /// The changes that belong to each of them.
+    Changes(BTreeMap<PartitionId, Vec<ClientBatch>>),
+    /// The same to all of them.
+    All(EntryBody),
+}
+
+/// Entries that are carried together.
+pub(super) struct Group {
+    /// Append time of the last one.
+    pub append_time: Timestamp,
+    /// Of all of them.
+    pub schema_version: SchemaVersion,
+    /// Position of the last one in its own log.
+    pub position: Position,
+    pub carry: Carry,
+    began: Timestamp,
+    changes: usize,
+    bytes: usize,
+}
+
+/// The client under whose name changes of a partition from before are known in the new ones: it has
+/// numbered those of each partition for itself.
+pub(crate) fn carried_client(client: ClientId, logs: StoreLogs, from: PartitionId) -> ClientId {
+    let half = u128::from(xxh3_64(logs.at(from).to_string().as_bytes()));
+    ClientId(client.0 ^ (half << 64 | half.rotate_left(32)))
+}
+
+/// What is asked of a partition's log, and where its changes go.
+pub(super) struct Sorting {
+    pub from: StoreLogs,
+    pub to: PartitionCount,
+    pub is_partitioned: bool,
+}
+
+impl Sorting {
+    /// Adds an entry of a partition, which the partition has applied, to what waits of it: those of
+    /// its changes that have not come yet to where they belong.
+    ///
+    /// # Errors
+    /// `Corrupt` for a key that is none.
+    pub(super) fn add(
+        &self,
+        waiting: &mut VecDeque<Group>,
+        partition: PartitionId,
+        entry: Entry,
+        (offset, append_time, bytes): (Offset, Timestamp, usize),
+        has_come: impl Fn(PartitionId, Position) -> bool,
+    ) -> Result<()> {
+        let position = entry.position(offset);
+        let (schema_version, changes) = (entry.schema_version, entry.change_count());
+        let batches = match entry.body {
+            EntryBody::Changes(batches) => batches,
+            body @ (EntryBody::Definition | EntryBody::Heartbeat) => {
+                let carry = Carry::All(body);
+                let began = append_time;
+                waiting.push_back(Group {
+                    append_time,
+                    schema_version,
+                    position,
+                    carry,
+                    began,
+                    changes,
+                    bytes,
+                });
+                return Ok(());
+            }
+            // These are told of their own log alone.
+            EntryBody::Opening
+            | EntryBody::Barrier
+            | EntryBody::Control(_)
+            | EntryBody::DeadLetters(_) => return Ok(()),
+        };
+        let has_room = |group: &Group| {
+            group.schema_version == schema_version
+                && append_time.micros_since(group.began) <= MOVE_TOGETHER_US
+                && group.changes + changes <= ENTRY_CHANGES_MAX
+                && group.bytes + bytes <= ENTRY_BYTES_MAX
+        };
+        let goes_along = waiting
+            .back()
+            .is_some_and(|last| matches!(last.carry, Carry::Changes(_)) && has_room(last));
+        if !goes_along {
+            let (carry, began) = (Carry::Changes(BTreeMap::new()), append_time);
+            waiting.push_back(Group {
+                append_time,
+                schema_version,
+                position,
+                carry,
+                began,
+                changes: 0,
+                bytes: 0,
+            });
+        }
+        let Some(group) = waiting.back_mut() else { return Ok(()) };
+        group.changes += changes;
+        group.bytes += bytes;
+        (group.position, group.append_time) = (position, append_time.max(group.append_time));
+        let Carry::Changes(sorted) = &mut group.carry else { return Ok(()) };
+        for batch in batches {
+            let client = carried_client(batch.client, self.from, partition);
+            for change in batch.changes {
+                let to = self.partition(&change)?;
+                if has_come(to, position) {
+                    continue;
+                }
+                push(sorted.entry(to).or_default(), client, change);
+            }
+        }
+        Ok(())
+    }
+
+    fn partition(&self, change: &Change) -> Result<PartitionId> {
+        let (partition_key, primary) = Key::split(change.key.as_bytes(), self.is_partitioned)?;
+        Ok(partition_of(partition_key.unwrap_or(primary), self.to))
+    }
+}
+
+/// Adds a change behind those of its client.
+fn push(batches: &mut Vec<ClientBatch>, client: ClientId, change: Change) {
+    match batches.last_mut().filter(|batch| batch.client == client) {
+        Some(batch) => batch.changes.push(change),
+        None => batches.push(ClientBatch { client, changes: vec![change] }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::change::Verb;
+    use forebay_core::id::{Epoch, LogId, Sequence, StoreId};
+
+    use super::*;
+
+    const FROM: PartitionId = PartitionId(1);
+
+    fn sorting() -> Sorting {
+        let from = StoreLogs::first(StoreId(7), PartitionCount(2));
+        Sorting { from, to: PartitionCount(3), is_partitioned: false }
+    }
+
+    fn entry(body: EntryBody, schema_version: u32) -> Entry {
+        let (log_id, epoch) = (LogId(9), Epoch(0));
+        let schema_version = SchemaVersion(schema_version);
+        Entry { log_id, epoch, schema_version, source: None, body }
+    }
+
+    fn changes(client: u128, numbers: &[u64]) -> EntryBody {
+        let change = |number: &u64| Change {
+            sequence: Sequence(*number),
+            key: Key::from_identity_bytes(&number.to_le_bytes()),
+            verb: Verb::Delete,
+            fields: Vec::new(),
+            condition: None,
+            ttl_us: None,
+        };
+        let changes = numbers.iter().map(change).collect();
+        EntryBody::Changes(vec![ClientBatch { client: ClientId(client), changes }])
+    }
+
+    /// What waits behind entries, each with its body, definition and time, where what was before
+    /// one of them has come already.
+    fn sorted(from: u64, entries: Vec<(EntryBody, u32, i64)>) -> VecDeque<Group> {
+        let mut waiting = VecDeque::new();
+        for (offset, (body, version, time)) in (0..).zip(entries) {
+            let about = (Offset(offset), Timestamp::from_micros(time), 100);
+            let has_come = |_: PartitionId, position: Position| position.offset < Offset(from);
+            sorting().add(&mut waiting, FROM, entry(body, version), about, has_come).unwrap();
+        }
+        waiting
+    }
+
+    fn batches(group: &Group) -> Vec<(PartitionId, ClientId, Vec<u64>)> {
+        let Carry::Changes(sorted) = &group.carry else { panic!("no changes") };
+        let all = sorted.iter().flat_map(|(to, all)| all.iter().map(|batch| (*to, batch)));
+        let numbers = |batch: &ClientBatch| batch.changes.iter().map(|it| it.sequence.0).collect();
+        all.map(|(to, batch)| (to, batch.client, numbers(batch))).collect()
+    }
+
+    #[test]
+    fn changes_close_to_each_other_go_as_one_to_where_their_keys_belong() {
+        let first = (changes(3, &[1, 2, 3, 4, 5, 6]), 1, 1_000);
+        let close = (changes(3, &[7]), 1, 1_000 + MOVE_TOGETHER_US);
+        let late = (changes(3, &[8]), 1, 1_001 + MOVE_TOGETHER_US);
+        let newer = (changes(3, &[9]), 2, 1_001 + MOVE_TOGETHER_US);
+        let waiting = sorted(0, vec![first.clone(), close.clone(), late, newer]);
+        let ends: Vec<u64> = waiting.iter().map(|group| group.position.offset.0).collect();
+        assert_eq!(ends, [1, 2, 3]);
+        assert_eq!(waiting[0].append_time, Timestamp::from_micros(1_000 + MOVE_TOGETHER_US));
+        let client = carried_client(ClientId(3), sorting().from, FROM);
+        let mut seen = Vec::new();
+        for (to, of, numbers) in batches(&waiting[0]) {
+            assert_eq!(of, client);
+            assert!(numbers.is_sorted());
+            for number in numbers {
+                assert_eq!(partition_of(&number.to_le_bytes(), PartitionCount(3)), to);
+                seen.push(number);
+            }
+        }
+        seen.sort_unstable();
+        assert_eq!(seen, [1, 2, 3, 4, 5, 6, 7]);
+        let rest = batches(&sorted(1, vec![first, close])[0]);
+        assert_eq!(rest.iter().map(|(_, _, numbers)| &**numbers).collect::<Vec<_>>(), [[7]]);
+    }
+
+    #[test]
+    fn what_says_something_of_the_whole_log_goes_to_all_and_nothing_passes_it() {
+        let waiting = sorted(
+            0,
+            vec![
+                (EntryBody::Opening, 0, 1),
+                (changes(3, &[1]), 1, 2),
+                (EntryBody::Definition, 2, 3),
+                (EntryBody::Barrier, 2, 4),
+                (EntryBody::Heartbeat, 2, 5),
+                (changes(3, &[2]), 2, 6),
+            ],
+        );
+        let is_to_all = |group: &Group| matches!(group.carry, Carry::All(_));
+        let kinds: Vec<_> = waiting.iter().map(is_to_all).collect();
+        assert_eq!(kinds, [false, true, true, false]);
+    }
+
+    #[test]
+    fn a_client_is_another_one_for_each_partition_it_has_numbered_for() {
+        let logs = sorting().from;
+        let of = |partition| carried_client(ClientId(3), logs, PartitionId(partition));
+        assert_ne!(of(0), of(1));
+        assert_ne!(of(0), ClientId(3));
+        assert_eq!(of(0), of(0));
+    }
+}

@@ -1,0 +1,73 @@
+//! Where a version of a store's documents stands at its replicator.
+
+use std::time::Duration;
+
+use forebay_core::id::{PartitionId, StoreId};
+use forebay_core::state_rows::Resumed;
+use forebay_core::versions::StoreLogs;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_snapshot::FrozenShard;
+use tokio::time::Instant;
+
+use crate::build::connect;
+use crate::keeper::SnapshotParts;
+
+/// Longest wait for a replicator: to have a shard, and to catch up with the log.
+const REPLICATOR_WAIT: Duration = Duration::from_secs(120);
+/// Time between two looks at it.
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
+/// A partition of a version of a store's documents.
+#[derive(Clone, Copy)]
+pub(crate) struct Standing<'s> {
+    /// Name of the store.
+    pub name: &'s str,
+    /// The logs that the version follows.
+    pub logs: StoreLogs,
+    pub kept_as: StoreId,
+    pub partition: PartitionId,
+}
+
+/// Where a partition stands at its replicator, once that is as wanted.
+///
+/// # Errors
+/// `Unavailable` where it is not in time; others of the replicator.
+pub(crate) async fn standing(
+    parts: &SnapshotParts,
+    of: Standing<'_>,
+    is_wanted: impl Fn(&Resumed) -> bool,
+) -> Result<Resumed> {
+    let began = Instant::now();
+    loop {
+        let error = match frozen_state(parts, of).await {
+            Ok(found) if is_wanted(&found) => return Ok(found),
+            Ok(_) => {
+                let message = "the replicator has not applied what is in the log; look at its \
+                               lag, and try again";
+                Error::unavailable(message).with_partition(of.partition)
+            }
+            Err(error) if is_for_now(&error) => error,
+            Err(error) => return Err(error),
+        };
+        if began.elapsed() > REPLICATOR_WAIT {
+            return Err(Error::unavailable(error.message()).with_context(error.context().clone()));
+        }
+        tokio::time::sleep(LOOK_EVERY).await;
+    }
+}
+
+async fn frozen_state(parts: &SnapshotParts, of: Standing<'_>) -> Result<Resumed> {
+    let Standing { name, logs, kept_as, partition } = of;
+    let channel = connect(&parts.replicators.address(logs.at(partition)).await?)?;
+    let mut shard = FrozenShard::freeze(channel, name, Some(kept_as), partition, 0).await?;
+    let state = shard.state().await;
+    shard.end().await;
+    state
+}
+
+/// Whether a replicator that refuses a shard may give it soon: it has not heard of the version yet,
+/// or others copy from it.
+fn is_for_now(error: &Error) -> bool {
+    use ErrorCode::{LimitExceeded, NotFound, Unavailable};
+    matches!(error.code(), LimitExceeded | NotFound | Unavailable)
+}
