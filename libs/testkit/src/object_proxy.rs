@@ -1,0 +1,274 @@
+//! A bad way to a real object server: each call is refused, broken off, cut, changed or held as a
+//! test decides, between a process under test and a server that does all of it right.
+
+use std::io::{self, BufRead, BufReader, Write};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use crate::object_servers::ObjectServer;
+use crate::objects::ObjectFault;
+use crate::processes::Result;
+
+/// Bound of a wait for the server.
+const ANSWER_WAIT: Duration = Duration::from_secs(30);
+/// What an S3 server says to whom it does not let in.
+const REFUSAL: &str = "<?xml version=\"1.0\"?>\n<Error><Code>AccessDenied</Code>\
+                       <Message>refused by the test</Message></Error>";
+
+/// A call on its way to the server.
+#[derive(Clone, Debug)]
+pub struct ObjectCall {
+    /// `GET`, `PUT`, `HEAD`, `POST` or `DELETE`.
+    pub method: String,
+    /// The object's path and what is asked of it, as it is sent.
+    pub target: String,
+    /// Its number, from 0, since it was last decided about them.
+    pub number: u64,
+}
+
+impl ObjectCall {
+    /// Whether it asks for the bytes of an object.
+    #[must_use]
+    pub fn is_fetch(&self) -> bool {
+        self.method == "GET" && !self.is_list()
+    }
+
+    /// Whether it asks which objects there are.
+    #[must_use]
+    pub fn is_list(&self) -> bool {
+        self.method == "GET" && self.target.contains("list-type=")
+    }
+}
+
+/// Decides what happens to a call; who waits here holds it. An answer is broken off in its middle
+/// where it is lost, and says its length where it is cut.
+pub type DecideCall = Arc<dyn Fn(&ObjectCall) -> Option<ObjectFault> + Send + Sync>;
+
+/// The way. Dropping it closes it to those who come.
+pub struct ObjectProxy {
+    shared: Arc<Shared>,
+    options: Vec<(String, String)>,
+    accepting: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    own: SocketAddr,
+    server: SocketAddr,
+    decide: Mutex<Option<DecideCall>>,
+    calls: AtomicU64,
+    is_over: AtomicBool,
+}
+
+impl ObjectProxy {
+    /// A way to this server on which nothing happens yet.
+    ///
+    /// # Errors
+    /// There is no port for it.
+    pub fn start(server: &ObjectServer) -> Result<Self> {
+        let listened = TcpListener::bind(("127.0.0.1", 0));
+        let listener = listened.map_err(|error| format!("listen for a proxy: {error}"))?;
+        let own = listener.local_addr().map_err(|error| format!("ask for a port: {error}"))?;
+        let straight = server.address().to_string();
+        let turned = |(name, value): (String, String)| {
+            let value = value.replace(&straight, &own.to_string());
+            (name, value)
+        };
+        let options = server.options().into_iter().map(turned).collect();
+        let shared = Arc::new(Shared {
+            own,
+            server: server.address(),
+            decide: Mutex::default(),
+            calls: AtomicU64::new(0),
+            is_over: AtomicBool::new(false),
+        });
+        let accepts = Arc::clone(&shared);
+        let accepting = thread::spawn(move || accepts.accept(&listener));
+        Ok(Self { shared, options, accepting: Some(accepting) })
+    }
+
+    /// What a client has to be told to go this way, as [`ObjectServer::options`].
+    #[must_use]
+    pub fn options(&self) -> Vec<(String, String)> {
+        self.options.clone()
+    }
+
+    /// Decides about all calls from now on; `None` lets them through.
+    pub fn decide(&self, decide: Option<DecideCall>) {
+        let mut now = self.shared.decide.lock();
+        self.shared.calls.store(0, Ordering::Relaxed);
+        *now = decide;
+    }
+}
+
+impl Drop for ObjectProxy {
+    fn drop(&mut self) {
+        self.shared.is_over.store(true, Ordering::Release);
+        // Wakes whoever accepts.
+        drop(TcpStream::connect(self.shared.own));
+        if let Some(accepting) = self.accepting.take() {
+            let _ = accepting.join();
+        }
+    }
+}
+
+impl Shared {
+    fn accept(self: Arc<Self>, listener: &TcpListener) {
+        for client in listener.incoming() {
+            if self.is_over.load(Ordering::Acquire) {
+                return;
+            }
+            let (Ok(client), shared) = (client, Arc::clone(&self)) else { continue };
+            // It ends with its client, or with an answer that is broken off.
+            thread::spawn(move || drop(shared.serve(&client)));
+        }
+    }
+
+    fn serve(&self, client: &TcpStream) -> io::Result<()> {
+        let (mut reader, mut writer) = (BufReader::new(client), client);
+        while let Some(request) = Message::read(&mut reader, false)? {
+            if !self.pass(&request, &mut writer)? {
+                return client.shutdown(Shutdown::Both);
+            }
+        }
+        Ok(())
+    }
+
+    /// Passes a call on, and its answer back; answers whether the connection goes on.
+    fn pass(&self, request: &Message, client: &mut impl Write) -> io::Result<bool> {
+        let mut words = request.head.first().map(String::as_str).unwrap_or_default().split(' ');
+        let (method, target) = (words.next().unwrap_or_default(), words.next().unwrap_or_default());
+        let decide = self.decide.lock().clone();
+        let number = self.calls.fetch_add(1, Ordering::Relaxed);
+        let call = ObjectCall { method: method.to_owned(), target: target.to_owned(), number };
+        let fault = decide.and_then(|decide| decide(&call));
+        if fault == Some(ObjectFault::Refused) {
+            let body = if method == "HEAD" { "" } else { REFUSAL };
+            let status = "HTTP/1.1 403 Forbidden".to_owned();
+            Message { head: vec![status], body: body.into() }.write(client, body.len())?;
+            return Ok(true);
+        }
+        let server = TcpStream::connect(self.server)?;
+        server.set_read_timeout(Some(ANSWER_WAIT))?;
+        request.write(&mut &server, request.body.len())?;
+        let Some(mut answer) = Message::read(&mut BufReader::new(&server), method == "HEAD")?
+        else {
+            return Ok(false);
+        };
+        let (length, is_get) = (answer.body.len(), method == "GET");
+        match fault {
+            Some(ObjectFault::LostAnswer) => {
+                answer.body.truncate(length / 2);
+                if is_get {
+                    answer.write(client, length)?;
+                }
+                return Ok(false);
+            }
+            Some(ObjectFault::Cut) if is_get => answer.body.truncate(length / 2),
+            Some(ObjectFault::Changed) if is_get && length > 0 => answer.body[length / 2] ^= 1,
+            _ => {}
+        }
+        answer.write(client, answer.body.len())?;
+        Ok(true)
+    }
+}
+
+/// A request or an answer.
+struct Message {
+    /// Its first line and its headers, but for those that tell the body's length.
+    head: Vec<String>,
+    body: Vec<u8>,
+}
+
+impl Message {
+    /// The next one; `None` where the connection has ended. That an answer is to `HEAD` has to be
+    /// told: it says the length of a body that does not come.
+    fn read(from: &mut impl BufRead, is_to_head: bool) -> io::Result<Option<Self>> {
+        let (mut head, mut length, mut is_chunked) = (Vec::new(), 0, false);
+        loop {
+            let Some(line) = line_of(from)? else { return Ok(None) };
+            let (name, value) = line.split_once(':').unwrap_or_default();
+            let is = |other: &str| name.eq_ignore_ascii_case(other);
+            match () {
+                () if line.is_empty() => break,
+                () if is("content-length") && !is_to_head => {
+                    length = value.trim().parse().map_err(io::Error::other)?;
+                }
+                () if is("transfer-encoding") => is_chunked = true,
+                () => head.push(line),
+            }
+        }
+        let mut body = vec![0; length];
+        from.read_exact(&mut body)?;
+        while is_chunked && !is_to_head {
+            let size = line_of(from)?.unwrap_or_default();
+            let size = size.split(';').next().unwrap_or_default().trim();
+            let size = usize::from_str_radix(size, 16).map_err(io::Error::other)?;
+            let mut chunk = vec![0; size];
+            from.read_exact(&mut chunk)?;
+            // The end of the line; behind the last chunk, that of the trailer.
+            line_of(from)?;
+            body.extend(chunk);
+            is_chunked = size > 0;
+        }
+        Ok(Some(Self { head, body }))
+    }
+
+    /// Sends it, and says that its body has this length.
+    fn write(&self, to: &mut impl Write, length: usize) -> io::Result<()> {
+        let says_length = |line: &&String| line.to_ascii_lowercase().starts_with("content-length:");
+        let mut head = self.head.join("\r\n");
+        if !self.head.iter().any(|line| says_length(&line)) {
+            head += &format!("\r\ncontent-length: {length}");
+        }
+        to.write_all(format!("{head}\r\n\r\n").as_bytes())?;
+        to.write_all(&self.body)?;
+        to.flush()
+    }
+}
+
+/// The next line; `None` at the end.
+fn line_of(from: &mut impl BufRead) -> io::Result<Option<String>> {
+    let mut line = Vec::new();
+    from.read_until(b'\n', &mut line)?;
+    let is_end = line.is_empty();
+    let line = String::from_utf8_lossy(&line).trim_end().to_owned();
+    Ok((!is_end).then_some(line))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str, is_to_head: bool) -> Message {
+        Message::read(&mut text.as_bytes(), is_to_head).unwrap().unwrap()
+    }
+
+    #[test]
+    fn a_message_is_passed_on_with_its_length_however_that_was_told() {
+        let mut passed = Vec::new();
+        let long = read("HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: x\r\n\r\nhello", false);
+        long.write(&mut passed, 5).unwrap();
+        let chunks = "HTTP/1.1 200 OK\r\nETag: x\r\nTransfer-Encoding: chunked\r\n\r\n\
+                      3\r\nhel\r\n2\r\nlo\r\n0\r\n\r\n";
+        let mut of_chunks = Vec::new();
+        read(chunks, false).write(&mut of_chunks, 5).unwrap();
+        let expected = "HTTP/1.1 200 OK\r\nETag: x\r\ncontent-length: 5\r\n\r\nhello";
+        for passed in [passed, of_chunks] {
+            assert_eq!(String::from_utf8(passed).unwrap(), expected);
+        }
+    }
+
+    #[test]
+    fn the_answer_to_head_keeps_the_length_of_what_does_not_come() {
+        let text = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\n";
+        let mut passed = Vec::new();
+        read(text, true).write(&mut passed, 0).unwrap();
+        assert_eq!(String::from_utf8(passed).unwrap(), text);
+        assert!(Message::read(&mut "".as_bytes(), false).unwrap().is_none());
+    }
+}
