@@ -25,8 +25,9 @@ impl PartitionSnapshots {
     /// Removes what nobody may need any more. Others may build and collect meanwhile.
     ///
     /// # Errors
-    /// Those of the object store, and `Unsupported` for the manifest of a newer build: nothing is
-    /// removed then that it may name.
+    /// Those of the object store; `Unsupported` for the manifest of a newer build, and `Corrupt` for
+    /// one that is damaged, or was on its way here: nothing is removed then that it may name. It
+    /// goes unread once it has expired for the grace.
     pub async fn collect(&self, grace: Duration) -> Result<Collected> {
         self.collect_beside(grace, []).await
     }
@@ -63,8 +64,6 @@ impl PartitionSnapshots {
             }
             match self.read(name).await {
                 Ok(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
-                // It names nothing that anybody could read.
-                Err(error) if error.code() == ErrorCode::Corrupt => {}
                 // Another collector was first.
                 Err(error) if error.code() == ErrorCode::NotFound => {}
                 Err(error) => return Err(error),
@@ -107,7 +106,7 @@ impl PartitionSnapshots {
     ) -> Result<u64> {
         let (now, mut expired) = (self.now().await?, 0);
         let mut listed = self.list().await?;
-        listed.sort_by_key(|listed| (listed.published, listed.name));
+        Listed::sort_oldest_first(&mut listed);
         listed.pop();
         for Listed { name, published, .. } in listed.into_iter().filter(Listed::counts) {
             let is_old = now.duration_since(published).is_ok_and(|past| past > grace);

@@ -61,7 +61,8 @@ impl SnapshotStore {
     /// `scratch`.
     ///
     /// # Errors
-    /// Those of the object store and of the disk; `Conflict` for one that is another by now.
+    /// Those of the object store and of the disk; `Conflict` for one that is another by now,
+    /// `Unavailable` for one of which not all came.
     pub async fn open_file(&self, file: &FoundFile, scratch: &LocalPath) -> Result<File> {
         let at = |error: &object_store::Error| refused("fetching a file", error);
         let got = self.objects.get(&file.path).await.map_err(|error| at(&error))?;
@@ -74,8 +75,14 @@ impl SnapshotStore {
             GetResultPayload::Stream(stream) => stream,
         };
         let mut copy = tempfile::tempfile_in(scratch).map_err(|error| full(&error))?;
+        let mut came = 0;
         while let Some(bytes) = stream.try_next().await.map_err(|error| at(&error))? {
             in_place(|| copy.write_all(&bytes)).map_err(|error| full(&error))?;
+            came += bytes.len() as u64;
+        }
+        if came != file.bytes {
+            let message = format!("{came} of {} bytes came of `{}`", file.bytes, file.name());
+            return Err(Error::unavailable(format!("{message}; try again")));
         }
         copy.rewind().map_err(|error| full(&error))?;
         Ok(copy)

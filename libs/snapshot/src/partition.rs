@@ -44,6 +44,17 @@ impl Listed {
     pub fn counts(&self) -> bool {
         self.is_verified && self.expired.is_none()
     }
+
+    /// Puts the oldest first: logs by when something was last published of them, and what is of one
+    /// log by its position, whatever the store's clock did meanwhile.
+    pub fn sort_oldest_first(listed: &mut [Self]) {
+        let mut last: BTreeMap<LogId, SystemTime> = BTreeMap::new();
+        for Self { name, published, .. } in listed.iter() {
+            let last = last.entry(name.log_id).or_insert(*published);
+            *last = (*last).max(*published);
+        }
+        listed.sort_by_key(|listed| (last[&listed.name.log_id], listed.name));
+    }
 }
 
 /// The snapshots of one partition. Cheap to clone.

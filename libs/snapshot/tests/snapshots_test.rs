@@ -170,6 +170,43 @@ async fn what_a_builder_left_that_died_goes_behind_the_grace() {
     assert!(names.iter().all(|name| name.ends_with("/clock")), "{names:?}");
 }
 
+#[tokio::test]
+async fn a_manifest_that_is_damaged_on_its_way_to_a_collector_costs_none_of_its_chunks() {
+    for fault in [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused] {
+        let (objects, snapshots) = world();
+        let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
+        objects.pass(2 * GRACE);
+        objects.decide(Some(Arc::new(move |path: &str, _| {
+            path.ends_with(".manifest").then_some(fault)
+        })));
+        snapshots.collect(GRACE).await.unwrap_err();
+        objects.decide(None);
+        assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes of it", "{fault:?}");
+        // One that stays so goes unread, with its chunks, a grace behind its end.
+        let names = objects.names().await;
+        let manifest = names.iter().find(|name| name.ends_with(".manifest")).unwrap();
+        objects.replace(manifest, "damaged".into()).await;
+        assert_eq!(snapshots.collect(GRACE).await.unwrap_err().code(), ErrorCode::Corrupt);
+        snapshots.expire(one.name()).await.unwrap();
+        objects.pass(GRACE + Duration::from_secs(1));
+        let collected = snapshots.collect(GRACE).await.unwrap();
+        assert_eq!((collected.snapshots, collected.chunks), (1, 4));
+    }
+}
+
+#[tokio::test]
+async fn a_file_of_which_not_all_comes_is_refused() {
+    let (objects, scratch) = (Arc::new(TestObjects::default()), tempfile::tempdir().unwrap());
+    objects.replace("in/users.csv", "id,age\nann,1\nbob,2\n".into()).await;
+    let store = SnapshotStore::of(objects.clone(), Path::from("in"));
+    let found = store.files().await.unwrap().remove(0);
+    objects.decide(Some(Arc::new(|_: &str, _| Some(ObjectFault::Cut))));
+    let error = store.open_file(&found, scratch.path()).await.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+    objects.decide(None);
+    store.open_file(&found, scratch.path()).await.unwrap();
+}
+
 /// Builders that share chunks, and collectors, at every step of each other: whatever counts is
 /// whole.
 #[tokio::test]

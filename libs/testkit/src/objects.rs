@@ -70,6 +70,11 @@ impl TestObjects {
         *self.now.lock() += time;
     }
 
+    /// Sets the store's clock back.
+    pub fn go_back(&self, time: Duration) {
+        *self.now.lock() -= time;
+    }
+
     /// Decides about all calls from now on; `None` lets them through.
     pub fn decide(&self, decide: Option<Decide>) {
         self.calls.store(0, Ordering::Relaxed);

@@ -275,8 +275,7 @@ impl Keeper {
         let options = &self.parts.options;
         let mut counting = to.list().await?;
         counting.retain(Listed::counts);
-        // Of a log that was replaced too: by when they were published.
-        counting.sort_by_key(|listed| (listed.published, listed.name));
+        Listed::sort_oldest_first(&mut counting);
         let surplus = counting.len().saturating_sub(options.keep.max(1));
         for listed in &counting[..surplus] {
             to.expire(listed.name).await?;
