@@ -22,7 +22,7 @@ const FRAME: Frame =
 /// How the object of a backup is called: the later one was begun, the greater.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct BackupName {
-    /// When it was begun, by the clock of who took it.
+    /// When it was begun, by the clock of who took it; behind all that were there, in any case.
     pub taken_at: Timestamp,
     /// Its own id.
     pub id: u64,

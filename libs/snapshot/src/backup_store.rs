@@ -12,6 +12,9 @@ use crate::error::refused;
 use crate::partition::is_of_object;
 use crate::store::SnapshotStore;
 
+/// A backup that cannot be read.
+type PassedOver = (BackupName, Error);
+
 const BACKUPS: &str = "backups";
 const BACKUP: &str = "backup";
 
@@ -24,13 +27,29 @@ impl SnapshotStore {
     /// left.
     pub async fn backups(&self, store: &str) -> Result<Vec<Backup>> {
         match self.all_backups(store).await? {
-            (backups, Some(error)) if backups.is_empty() => Err(error),
+            (backups, Some((_, error))) if backups.is_empty() => Err(error),
             (backups, _) => Ok(backups),
         }
     }
 
-    /// The backups that can be read, and why the last of the others cannot.
-    async fn all_backups(&self, store: &str) -> Result<(Vec<Backup>, Option<Error>)> {
+    /// As [`SnapshotStore::backups`], for whoever wants the newest one and no older one instead.
+    ///
+    /// # Errors
+    /// As there; and why the newest one cannot be read.
+    pub async fn backups_with_newest(&self, store: &str) -> Result<Vec<Backup>> {
+        let (backups, passed_over) = self.all_backups(store).await?;
+        match passed_over {
+            Some((name, error)) if backups.last().is_none_or(|last| last.name < name) => {
+                let advice = "try again, or name an older backup by its id";
+                let message = format!("the newest backup {name}: {}; {advice}", error.message());
+                Err(Error::new(error.code(), message))
+            }
+            _ => Ok(backups),
+        }
+    }
+
+    /// The backups that can be read, and the last of the others with why it cannot.
+    async fn all_backups(&self, store: &str) -> Result<(Vec<Backup>, Option<PassedOver>)> {
         let folder = self.backups_of(store);
         let listed: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
         let name = |path: &Path| {
@@ -46,7 +65,7 @@ impl SnapshotStore {
                 Ok(backup) => backups.push(backup),
                 Err(error) if is_of_object(&error) => {
                     tracing::warn!(store, %name, %error, "a backup is passed over");
-                    passed_over = Some(error);
+                    passed_over = Some((name, error));
                 }
                 Err(error) => return Err(error),
             }
@@ -58,8 +77,8 @@ impl SnapshotStore {
     /// nobody has named it for the grace. Others may take backups meanwhile. Answers how many.
     ///
     /// # Errors
-    /// Those of the object store, and `Unsupported` for a backup of a newer build: nothing is
-    /// removed then.
+    /// Those of the object store; `Unsupported` for a backup of a newer build, `Corrupt` for one that
+    /// cannot be read: nothing is removed then, since nobody knows what it needs.
     pub async fn expire_backups(
         &self,
         newest: &Backup,
@@ -68,8 +87,12 @@ impl SnapshotStore {
     ) -> Result<usize> {
         let store = &newest.definition()?.name;
         let (mut backups, passed_over) = self.all_backups(store).await?;
-        if let Some(error) = passed_over.filter(|error| error.code() == ErrorCode::Unsupported) {
-            return Err(error);
+        // One that is gone was removed by somebody else.
+        let is_there = |(_, error): &PassedOver| error.code() != ErrorCode::NotFound;
+        if let Some((name, error)) = passed_over.filter(is_there) {
+            let advice = "nothing is removed; remove it yourself if it stays so";
+            let message = format!("the backup {name}: {}; {advice}", error.message());
+            return Err(Error::new(error.code(), message));
         }
         backups.retain(|backup| backup.store == newest.store);
         let kept = backups.split_off(backups.len().saturating_sub(keep.max(1)));

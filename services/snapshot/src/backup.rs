@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use forebay_core::clock::Clock;
+use forebay_core::clock::{Clock, Timestamp};
 use forebay_core::id::{Offset, PartitionRef};
 use forebay_core::schema::Definition;
 use forebay_core::{Error, ErrorCode, Result};
@@ -80,13 +80,13 @@ impl BackupParts {
         let partitions = definition.versions.live().logs.partitions;
         let own = Definition { store: live, partitions, ..definition.clone() };
         let log = follow_version(Arc::clone(&self.kept.log), &own);
-        let name = BackupName { taken_at: self.clock.now(), id: self.kept.entropy.next_u64()? };
         let mut ends = Vec::new();
         for partition in partitions.partitions() {
             let at = PartitionRef { store: live, partition };
             ends.push((at, log.bounds(at).await?.end));
         }
         let mut before = self.backups.backups(store).await?;
+        let name = self.name_behind(before.last().map(|last| last.name))?;
         before.retain(|backup| backup.store == live);
         let before = before.last();
         let mut partitions = Vec::new();
@@ -100,6 +100,14 @@ impl BackupParts {
         self.backups.publish_backup(&backup).await?;
         info!(store, backup = %name, "a backup counts");
         Ok(backup)
+    }
+
+    /// The name of a backup that is behind another one, also where the clock was set back since:
+    /// the last one is the newest, and the one that stays.
+    fn name_behind(&self, last: Option<BackupName>) -> Result<BackupName> {
+        let earliest = last.map_or(Timestamp::MIN, |last| last.taken_at.plus_micros(1));
+        let taken_at = self.clock.now().max(earliest);
+        Ok(BackupName { taken_at, id: self.kept.entropy.next_u64()? })
     }
 
     /// Removes the backups of the same store but for so many of the newest, and, a grace later,

@@ -57,7 +57,11 @@ impl BackupParts {
     ) -> Result<RestoredStore> {
         self.kept.catch_up().await?;
         check_free(&self.kept, restore_as)?;
-        let backups = chosen(self.backups.backups(store).await?, store, point)?;
+        let backups = match point {
+            PointInTime::Newest => self.backups.backups_with_newest(store).await?,
+            _ => self.backups.backups(store).await?,
+        };
+        let backups = chosen(backups, store, point)?;
         let newest = backups.last().ok_or_else(|| no_backup(store))?;
         let new_store = NewStore {
             parts: &self.kept,

@@ -6,6 +6,7 @@ mod daemon;
 mod processes;
 #[path = "../served/mod.rs"]
 mod served;
+mod skew;
 #[path = "../small_disk/mod.rs"]
 mod small_disk;
 

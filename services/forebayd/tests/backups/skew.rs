@@ -1,0 +1,83 @@
+//! Backups of a node whose clock jumps, and of which one cannot be read for now: the newest one is
+//! the one that was taken last, and nothing goes that one of them needs.
+
+use std::sync::Arc;
+
+use forebay_core::ErrorCode;
+use forebay_core::clock::{Clock, ManualClock, SystemClock};
+use forebay_snapshot_service::PointInTime;
+use forebay_testkit::objects::ObjectFault;
+
+use crate::{Held, World, quiet, read, spec, write};
+
+const HOUR_US: i64 = 3_600_000_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_of_a_clock_that_was_set_back_is_the_newest_and_the_one_that_stays() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, mut parts) = world.start(data.path()).await;
+    let clock = Arc::new(ManualClock::at(SystemClock.now()));
+    parts.clock = clock.clone();
+    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let (mut held, mut past) = (Held::new(), Vec::new());
+    for (round, hours) in (0..).zip([0, -48, 24, -1, 400, -900]) {
+        clock.advance_micros(hours * HOUR_US);
+        let token = write(&store, &mut held, round).await;
+        let backup = parts.take("users", quiet).await.unwrap();
+        past.push((backup, token, held.clone()));
+        let listed = parts.backups.backups("users").await.unwrap();
+        assert!(listed.iter().eq(past.iter().map(|(backup, ..)| backup)), "in their order");
+        assert!(listed.windows(2).all(|pair| pair[1].follows(&pair[0])));
+    }
+    for (number, (_, token, held)) in past.iter().enumerate() {
+        let name = format!("token-{number}");
+        let point = PointInTime::Token(token.clone());
+        parts.restore("users", &name, &point, quiet).await.unwrap();
+        assert_eq!(read(&served.address, &name).await.0, *held, "{name}");
+    }
+    let (last, _, held) = past.last().unwrap();
+    parts.expire(last, 1).await.unwrap();
+    let listed = parts.backups.backups("users").await.unwrap();
+    assert_eq!(listed, [last.clone()]);
+    parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap();
+    assert_eq!(read(&served.address, "newest").await.0, *held);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_that_cannot_be_read_for_now_keeps_all_that_it_needs() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, parts) = world.start(data.path()).await;
+    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let (mut held, mut past) = (Held::new(), Vec::new());
+    for round in 0..3 {
+        write(&store, &mut held, round).await;
+        past.push((parts.take("users", quiet).await.unwrap(), held.clone()));
+    }
+    world.objects.pass(2 * parts.kept.options.grace);
+    let newest = &past[2].0;
+    for (number, fault) in
+        [ObjectFault::Cut, ObjectFault::Changed, ObjectFault::Refused].into_iter().enumerate()
+    {
+        let path = format!("{}.backup", newest.name);
+        world
+            .objects
+            .decide(Some(Arc::new(move |of: &str, _| of.ends_with(&path).then_some(fault))));
+        // Neither is an older one restored in its place, nor goes what it alone needs.
+        let name = format!("newest-{number}");
+        let error = parts.restore("users", &name, &PointInTime::Newest, quiet).await.unwrap_err();
+        let typed = [ErrorCode::Corrupt, ErrorCode::Unavailable];
+        assert!(typed.contains(&error.code()), "{fault:?}: {error}");
+        parts.expire(newest, 1).await.unwrap_err();
+        world.objects.decide(None);
+        parts.restore("users", &name, &PointInTime::Newest, quiet).await.unwrap();
+        assert_eq!(read(&served.address, &name).await.0, held);
+    }
+    parts.expire(newest, 2).await.unwrap();
+    for (backup, held) in &past[1..] {
+        let (name, point) = (format!("{}", backup.name), PointInTime::Backup(backup.name.id));
+        parts.restore("users", &name, &point, quiet).await.unwrap();
+        assert_eq!(read(&served.address, &name).await.0, *held);
+    }
+}
