@@ -34,19 +34,27 @@ pub struct Daemon {
 impl Daemon {
     /// Starts `forebayd dev` with these arguments and waits for its greeting.
     pub fn start(arguments: &[&str], listen: &str) -> Self {
+        Self::start_with(arguments, &[], listen)
+    }
+
+    /// One that has these variables in its environment, too.
+    pub fn start_with(arguments: &[&str], variables: &[(String, String)], listen: &str) -> Self {
         let log = tempfile::tempfile().unwrap();
         let mut child = Command::new(FOREBAYD)
             .args(["dev", "--listen", listen])
             .args(arguments)
+            .envs(variables.iter().cloned())
             .stdout(Stdio::piped())
             .stderr(log.try_clone().unwrap())
             .spawn()
             .unwrap();
         let mut first = String::new();
         BufReader::new(child.stdout.take().unwrap()).read_line(&mut first).unwrap();
+        let mut started = Self { child, log, address: String::new() };
         let address = first.trim().strip_prefix("forebayd ready http://");
-        let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}")).to_owned();
-        Self { child, log, address }
+        let address = address.unwrap_or_else(|| panic!("no greeting, but {first:?}"));
+        address.clone_into(&mut started.address);
+        started
     }
 
     /// Kills it as `kill -9` does; returns where it listened.

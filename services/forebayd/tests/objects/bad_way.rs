@@ -1,0 +1,238 @@
+//! A way to the object store that refuses, breaks off, cuts and changes: it costs attempts, each of
+//! which ends typed, and nothing else.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay::{ErrorCode, Read, SnapshotStore, Store, StoreOptions, StoreSpec, Value};
+use forebay_testkit::object_proxy::{ObjectCall, ObjectProxy};
+use forebay_testkit::objects::ObjectFault;
+use forebay_testkit::random::Dice;
+use forebay_wire::status::error_of_status;
+use forebay_wire::v1;
+use forebay_wire::v1::backups_client::BackupsClient;
+use forebay_wire::v1::pushes_client::PushesClient;
+use parking_lot::Mutex;
+use tonic::transport::Channel;
+use tonic::{Response, Status, Streaming};
+
+use crate::users::{
+    Held, LONG, assert_holds, partitions, reader, reader_of, snapshots, spec, write,
+};
+use crate::{World, client};
+
+const SEED: u64 = 9;
+const FAULTS: [ObjectFault; 4] =
+    [ObjectFault::Refused, ObjectFault::LostAnswer, ObjectFault::Cut, ObjectFault::Changed];
+/// Of a hundred calls, so many go wrong; of chunks more, since there are few.
+const PERCENT: usize = 3;
+const PERCENT_OF_CHUNKS: usize = 12;
+/// Attempts of which one goes through.
+const ATTEMPTS: usize = 60;
+const DOCUMENTS: i64 = 6_000;
+
+/// How often each fault has happened.
+#[derive(Default)]
+struct Happened([AtomicU64; FAULTS.len()]);
+
+impl Happened {
+    fn all(&self) -> bool {
+        self.0.iter().all(|count| count.load(Ordering::Relaxed) > 0)
+    }
+
+    fn decide(&self, call: &ObjectCall, dice: &mut Dice) -> Option<ObjectFault> {
+        let is_of_chunk = call.target.contains("/chunks/");
+        if !dice.chance(if is_of_chunk { PERCENT_OF_CHUNKS } else { PERCENT }) {
+            return None;
+        }
+        let fault = *dice.pick(&FAULTS);
+        let is_possible = match fault {
+            ObjectFault::Cut => call.method == "GET",
+            // Nothing proves a list, as a hash does all else.
+            ObjectFault::Changed => call.is_fetch(),
+            _ => true,
+        };
+        let place = FAULTS.iter().position(|it| *it == fault)?;
+        is_possible.then(|| self.0[place].fetch_add(1, Ordering::Relaxed))?;
+        Some(fault)
+    }
+}
+
+/// Makes a way bad from now on.
+fn spoil(way: &ObjectProxy) -> Arc<Happened> {
+    let (happened, dice) = (Arc::new(Happened::default()), Mutex::new(Dice::new(SEED)));
+    let told = Arc::clone(&happened);
+    way.decide(Some(Arc::new(move |call| told.decide(call, &mut dice.lock()))));
+    happened
+}
+
+/// Whether the newest snapshot of each partition has something laid over its image.
+async fn is_layered(snapshots: &SnapshotStore, store: &Store) -> bool {
+    for at in partitions(store) {
+        let newest = snapshots.partition(at).newest(None).await.unwrap();
+        if newest.is_none_or(|newest| newest.deltas.is_empty()) {
+            return false;
+        }
+    }
+    true
+}
+
+/// Reads all of what counts.
+async fn assert_all_is_whole(snapshots: &SnapshotStore, store: &Store) {
+    for at in partitions(store) {
+        let of = snapshots.partition(at);
+        for listed in of.list().await.unwrap().into_iter().filter(|listed| listed.counts()) {
+            for chunk in of.read(listed.name).await.unwrap().chunks() {
+                of.chunk(*chunk).await.unwrap();
+            }
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_way_to_the_store_costs_builds_and_bootstraps_and_nothing_else() {
+    let world = World::new("bad-way");
+    let node = world.start("127.0.0.1:0");
+    let store = client(&node.address).await.create_store(&spec()).await.unwrap();
+    let (happened, mut held) = (spoil(&world.way), Held::new());
+    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    let wait = async {
+        for round in 1.. {
+            token = write(&store, &mut held, 100..200, 1_000 * round).await;
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            if happened.all() && is_layered(&world.straight(), &store).await {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(2 * LONG, wait).await.expect("not all happens, or nothing is built");
+    for _ in 0..3 {
+        let begun = reader(&node.address, &world.by_the_way(), &token).await;
+        assert_holds(&begun, &held, 0..DOCUMENTS);
+        let status = begun.status();
+        assert!(status.partitions.iter().all(|at| at.counts.bootstraps > 0), "{status:?}");
+    }
+
+    // The shards are lost, and begin by the same way.
+    let address = node.kill();
+    std::fs::remove_dir_all(world.data().join("shards")).unwrap();
+    let node = world.start(&address);
+    let ordered = client(&node.address).await.store("users").await.unwrap().ordered().unwrap();
+    let field = store.definition().field("age").unwrap().id;
+    for key in (0..DOCUMENTS).step_by(7) {
+        let read = Read::after_token(token.clone(), LONG);
+        let found = ordered.get(&read, key).await.unwrap();
+        let found = found.and_then(|found| found.value(field).cloned());
+        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
+    }
+    world.way.decide(None);
+    assert_all_is_whole(&world.straight(), &store).await;
+}
+
+/// What is answered last.
+async fn last<M>(answers: Result<Response<Streaming<M>>, Status>) -> Result<M, Status> {
+    let (mut answers, mut last) = (answers?.into_inner(), None);
+    while let Some(answer) = answers.message().await? {
+        last = Some(answer);
+    }
+    last.ok_or_else(|| Status::internal("nothing was answered"))
+}
+
+/// Asks until it is done. What fails says that it is the store, and never that it is ours.
+async fn until_done<M>(what: &str, mut ask: impl AsyncFnMut() -> Result<M, Status>) -> M {
+    for _ in 0..ATTEMPTS {
+        let error = match ask().await {
+            Ok(done) => return done,
+            Err(status) => error_of_status(&status),
+        };
+        use ErrorCode::{Corrupt, NotFound, PermissionDenied, Unavailable};
+        let typed = [Corrupt, NotFound, PermissionDenied, Unavailable];
+        assert!(typed.contains(&error.code()), "{what}: {error}");
+    }
+    panic!("{what} does not come through");
+}
+
+struct Asked {
+    backups: BackupsClient<Channel>,
+    pushes: PushesClient<Channel>,
+}
+
+impl Asked {
+    async fn at(address: &str) -> Self {
+        let url = format!("http://{address}");
+        let backups = BackupsClient::connect(url.clone()).await.unwrap();
+        Self { backups, pushes: PushesClient::connect(url).await.unwrap() }
+    }
+
+    async fn take(&mut self) -> v1::Backup {
+        let request = v1::TakeBackupRequest { store: "users".into(), keep: None };
+        let take = async || last(self.backups.clone().take(request.clone()).await).await;
+        until_done("a backup", take).await.backup.unwrap()
+    }
+
+    async fn restore(&mut self, restore_as: &str, backup_id: Option<u64>) -> v1::Restored {
+        let point_in_time = backup_id.map(v1::restore_request::PointInTime::BackupId);
+        let (store, restore_as) = ("users".into(), restore_as.into());
+        let request = v1::RestoreRequest { store, restore_as, point_in_time };
+        let restore = async || last(self.backups.clone().restore(request.clone()).await).await;
+        until_done("a restore", restore).await.restored.unwrap()
+    }
+
+    async fn push(&mut self, file: &std::path::Path) -> v1::Pushed {
+        let request = v1::PushRequest {
+            store: "users".into(),
+            inputs: vec![format!("file://{}", file.display())],
+            key_column: "id".into(),
+            ..v1::PushRequest::default()
+        };
+        let push = async || last(self.pushes.clone().push(request.clone()).await).await;
+        until_done("a push", push).await.pushed.unwrap()
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backups_restores_and_pushes_come_through_a_bad_way_and_are_whole() {
+    let world = World::new("bad-way-back");
+    let node = world.start("127.0.0.1:0");
+    let spec = StoreSpec { options: StoreOptions::default(), ..spec() };
+    let store = client(&node.address).await.create_store(&spec).await.unwrap();
+    let mut asked = Asked::at(&node.address).await;
+    let (happened, mut held) = (spoil(&world.way), Held::new());
+    write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    let first = (asked.take().await, held.clone());
+    write(&store, &mut held, 100..400, 1_000).await;
+    let second = (asked.take().await, held.clone());
+
+    let file = world.folder.path().join("users.csv");
+    let pushed: Held = (0..DOCUMENTS / 2).map(|key| (key, -key)).collect();
+    let lines: String = pushed.iter().map(|(key, age)| format!("{key},{age}\n")).collect();
+    std::fs::write(&file, format!("id,age\n{lines}")).unwrap();
+    let version = asked.push(&file).await;
+    assert_eq!((version.version, version.documents), (2, pushed.len() as u64));
+    assert_holds(
+        &reader_of("users", &node.address, &world.by_the_way()).await,
+        &pushed,
+        0..DOCUMENTS,
+    );
+
+    let wait = async {
+        // More of it, until each of them has happened.
+        for round in 0.. {
+            for (name, (backup, held)) in [("first", &first), ("second", &second)] {
+                let name = format!("{name}-{round}");
+                let restored = asked.restore(&name, Some(backup.backup_id)).await;
+                assert_eq!(restored.documents, held.len() as u64, "{name}");
+                let restored = reader_of(&name, &node.address, &world.by_the_way()).await;
+                assert_holds(&restored, held, 0..DOCUMENTS);
+            }
+            if happened.all() {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(2 * LONG, wait).await.expect("not all happens");
+    world.way.decide(None);
+    assert_all_is_whole(&world.straight(), &store).await;
+    snapshots(&world.straight(), &store, |_| true).await;
+}

@@ -1,0 +1,260 @@
+//! Readers as processes that are killed at each quarter of what they fetch: nothing wrong is ever
+//! answered, the next one fetches what was left and nothing twice, and no file stays of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, BufReader, Lines};
+use std::path::Path;
+use std::process::{ChildStdout, Command, Stdio};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::{
+    CheckpointOptions, ErrorCode, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType,
+    SnapshotStore, Store, StoreOptions, StoreSpec, Value,
+};
+use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_snapshot::Manifest;
+use forebay_testkit::child::OwnedChild;
+use forebay_testkit::object_proxy::{ObjectCall, ObjectProxy};
+use forebay_testkit::objects::ObjectFault;
+use forebay_testkit::random::Dice;
+use parking_lot::{Condvar, Mutex};
+
+use crate::users::LONG;
+use crate::{World, client};
+
+const TEST: &str =
+    "killed_readers::readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong";
+/// Set for a process that reads: where the node is, the snapshots are, and its copies.
+const NODE: &str = "FOREBAY_TEST_READS_AT";
+const SNAPSHOTS: &str = "FOREBAY_TEST_READS_SNAPSHOTS";
+const DIRECTORY: &str = "FOREBAY_TEST_READS_IN";
+const DOCUMENTS: i64 = 8_000;
+const VALUE_BYTES: usize = 8 << 10;
+
+fn spec() -> StoreSpec {
+    let bytes = FieldType::Scalar(ScalarType::Bytes);
+    let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
+    spec.options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
+    spec
+}
+
+/// Bytes that do not compress.
+fn value(key: i64) -> Value {
+    Value::Bytes(Dice::new(key as u64).noise(VALUE_BYTES))
+}
+
+fn value_of(reader: &Reader, key: i64) -> forebay::Result<Option<Value>> {
+    let field = reader.schema().definition.field("blob").unwrap().id;
+    let document = reader.get(KeyValue::Int64(key))?;
+    Ok(document.and_then(|document| document.value(field).cloned()))
+}
+
+/// Reads until its input ends, and tells how far it is.
+async fn read(node: &str) {
+    let variable = |name: &str| std::env::var(name).unwrap();
+    let options = ReaderOptions {
+        snapshots: Some(SnapshotStore::open(&variable(SNAPSHOTS)).unwrap()),
+        checkpoint: Some(CheckpointOptions::new(variable(DIRECTORY))),
+        ..ReaderOptions::new("blobs")
+    };
+    // The harness has begun a line.
+    println!();
+    let reader = Reader::open(node, options).await.unwrap();
+    let fetched = async {
+        while !reader.status().is_ready {
+            match value_of(&reader, 1) {
+                Ok(found) => assert_eq!(found, Some(value(1))),
+                Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
+            }
+            if let Some(fetching) = reader.status().partitions[0].fetching {
+                println!("fetched {}", fetching.bytes);
+            }
+            tokio::time::sleep(Duration::from_millis(2)).await;
+        }
+    };
+    tokio::time::timeout(LONG, fetched).await.unwrap_or_else(|_| panic!("{:?}", reader.status()));
+    for key in 0..DOCUMENTS {
+        assert_eq!(value_of(&reader, key).unwrap(), Some(value(key)), "{key}");
+    }
+    println!("whole");
+    tokio::task::spawn_blocking(|| std::io::stdin().lines().next()).await.unwrap();
+    reader.shut_down(LONG).await.unwrap();
+    println!("ended");
+}
+
+/// Such a process; killed when it goes.
+struct Reading {
+    child: OwnedChild,
+    lines: Lines<BufReader<ChildStdout>>,
+}
+
+impl Reading {
+    fn start(world: &World, node: &str, directory: &Path) -> Self {
+        let child = Command::new(std::env::current_exe().unwrap())
+            .args([TEST, "--exact", "--nocapture"])
+            .envs(world.way.options())
+            .env(NODE, node)
+            .env(SNAPSHOTS, &world.snapshots)
+            .env(DIRECTORY, directory)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let mut child = OwnedChild(child.unwrap());
+        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        Self { child, lines }
+    }
+
+    /// Waits until it says what is wanted. It ends by itself where that does not come.
+    fn says(&mut self, mut is_wanted: impl FnMut(&str) -> bool) {
+        let mut lines = self.lines.by_ref().map(|line| line.unwrap());
+        assert!(lines.any(|line| is_wanted(&line)), "the reader has ended");
+    }
+
+    fn is_whole(mut self) -> Self {
+        self.says(|line| line == "whole");
+        self
+    }
+
+    /// Lets it end in order.
+    fn end(mut self) {
+        drop(self.child.stdin.take());
+        self.says(|line| line == "ended");
+        assert!(self.child.wait().unwrap().success());
+    }
+}
+
+/// Lets so many chunks of an image pass, and holds those behind them.
+struct Gate {
+    /// Bytes of the chunks, by the hashes that their paths have.
+    chunks: BTreeMap<String, u64>,
+    state: Mutex<Passing>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct Passing {
+    passed: Vec<String>,
+    allowed: usize,
+    /// How often it was allowed: who waited before has gone.
+    round: u64,
+}
+
+impl Gate {
+    fn before(way: &ObjectProxy, manifest: &Manifest) -> Arc<Self> {
+        let chunks = manifest.base.chunks.iter();
+        let chunks = chunks.map(|chunk| (chunk.hash.to_string(), chunk.bytes.into())).collect();
+        let gate = Arc::new(Self { chunks, state: Mutex::default(), changed: Condvar::new() });
+        let asked = Arc::clone(&gate);
+        way.decide(Some(Arc::new(move |call| asked.pass(call))));
+        gate
+    }
+
+    fn pass(&self, call: &ObjectCall) -> Option<ObjectFault> {
+        let chunk = call.target.split_once("/chunks/")?.1.split('-').next()?;
+        if !call.is_fetch() || !self.chunks.contains_key(chunk) {
+            return None;
+        }
+        let mut state = self.state.lock();
+        let round = state.round;
+        while state.round == round && state.passed.len() >= state.allowed {
+            if self.changed.wait_for(&mut state, LONG).timed_out() {
+                break;
+            }
+        }
+        if state.round != round || state.passed.len() >= state.allowed {
+            return Some(ObjectFault::Refused);
+        }
+        state.passed.push(chunk.to_owned());
+        None
+    }
+
+    fn allow(&self, chunks: usize) {
+        let mut state = self.state.lock();
+        state.allowed = chunks;
+        state.round += 1;
+        self.changed.notify_all();
+    }
+
+    fn passed(&self) -> Vec<String> {
+        self.state.lock().passed.clone()
+    }
+
+    /// Whether as many have passed as may, and this is all of their bytes.
+    fn is_all_that_passed(&self, bytes: u64) -> bool {
+        let state = self.state.lock();
+        let passed: u64 = state.passed.iter().map(|chunk| self.chunks[chunk]).sum();
+        state.passed.len() == state.allowed && passed == bytes
+    }
+}
+
+/// The newest snapshot, once it has all documents: most of them in its image, or that is made anew.
+async fn snapshot(world: &World, store: &Store) -> Manifest {
+    let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
+    let (snapshots, mut found) = (world.straight().partition(at), None);
+    let held = |newest: &Manifest| newest.base.documents + newest.delta_documents();
+    let wait = async {
+        while found.as_ref().is_none_or(|newest| held(newest) < DOCUMENTS as u64) {
+            tokio::time::sleep(Duration::from_millis(50)).await;
+            found = snapshots.newest(None).await.unwrap();
+        }
+    };
+    let waited = tokio::time::timeout(LONG, wait).await;
+    waited.unwrap_or_else(|_| panic!("{:?} documents", found.as_ref().map(held)));
+    found.unwrap()
+}
+
+/// What kinds of files there are.
+fn kinds(directory: &Path) -> BTreeSet<String> {
+    let names = std::fs::read_dir(directory).unwrap();
+    let names = names.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.map(|name| name.replace(|letter: char| letter.is_ascii_hexdigit(), "")).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong() {
+    if let Ok(node) = std::env::var(NODE) {
+        return read(&node).await;
+    }
+    let world = World::new("killed-readers");
+    let node = world.start("127.0.0.1:0");
+    let store = client(&node.address).await.create_store(&spec()).await.unwrap();
+    for keys in (0..DOCUMENTS).collect::<Vec<_>>().chunks(200) {
+        let mut batch = store.batch();
+        for key in keys {
+            batch.add(store.put(*key).set("blob", value(*key))).unwrap();
+        }
+        assert!(batch.send().await.unwrap().results.iter().all(Result::is_ok));
+    }
+    let manifest = snapshot(&world, &store).await;
+    // No image takes the place of this one.
+    let node = world.start_every(&node.kill(), 3_600);
+    let all = manifest.base.chunks.len();
+    assert!(all >= 12, "{all} chunks");
+
+    let (gate, directory) = (Gate::before(&world.way, &manifest), tempfile::tempdir().unwrap());
+    for quarter in 1..=3 {
+        gate.allow(all * quarter / 4);
+        let mut reading = Reading::start(&world, &node.address, directory.path());
+        reading.says(|line| {
+            assert_ne!(line, "whole", "not all has come");
+            let bytes = line.strip_prefix("fetched ").and_then(|bytes| bytes.parse().ok());
+            bytes.is_some_and(|bytes| gate.is_all_that_passed(bytes))
+        });
+    }
+    gate.allow(2 * all);
+    Reading::start(&world, &node.address, directory.path()).is_whole().end();
+    let mut passed = gate.passed();
+    passed.sort_unstable();
+    let wanted: Vec<_> = gate.chunks.keys().cloned().collect();
+    assert_eq!(passed, wanted, "each chunk once");
+
+    // One that is killed when it has all leaves all, and needs nothing but that.
+    drop(Reading::start(&world, &node.address, directory.path()).is_whole());
+    Reading::start(&world, &node.address, directory.path()).is_whole().end();
+    assert_eq!(gate.passed().len(), all);
+    let never_killed = tempfile::tempdir().unwrap();
+    Reading::start(&world, &node.address, never_killed.path()).is_whole().end();
+    assert_eq!(gate.passed().len(), 2 * all);
+    assert_eq!(kinds(directory.path()), kinds(never_killed.path()), "nothing is left");
+}

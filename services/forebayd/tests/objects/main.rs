@@ -1,0 +1,75 @@
+//! Nodes and readers as processes, on a real object store: the way to it is bad, in the middle of
+//! everything, and readers are killed while they fetch from it.
+
+mod bad_way;
+#[path = "../daemon/mod.rs"]
+mod daemon;
+mod killed_readers;
+#[path = "../users/mod.rs"]
+mod users;
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use forebay::{Client, ClientOptions, SnapshotStore};
+use forebay_testkit::object_proxy::ObjectProxy;
+use forebay_testkit::object_servers::{ObjectServer, ObjectServerKind};
+
+use crate::daemon::Daemon;
+
+/// The server of all tests; each has a bucket of its own there, and a way of its own.
+fn server() -> &'static ObjectServer {
+    static SERVER: OnceLock<ObjectServer> = OnceLock::new();
+    SERVER.get_or_init(|| ObjectServer::start(ObjectServerKind::S3).unwrap())
+}
+
+/// A node's folder, and the folders of an object store that it reaches by a way of its own.
+struct World {
+    way: ObjectProxy,
+    snapshots: String,
+    backups: String,
+    folder: tempfile::TempDir,
+}
+
+impl World {
+    fn new(bucket: &str) -> Self {
+        let snapshots = server().make_bucket(bucket).unwrap();
+        let backups = format!("s3://{bucket}/backups");
+        let way = ObjectProxy::start(server()).unwrap();
+        Self { way, snapshots, backups, folder: tempfile::tempdir().unwrap() }
+    }
+
+    /// The node as a process, which keeps a snapshot of each second.
+    fn start(&self, listen: &str) -> Daemon {
+        self.start_every(listen, 1)
+    }
+
+    /// One that waits so many seconds between snapshots.
+    fn start_every(&self, listen: &str, seconds: u64) -> Daemon {
+        let (data, seconds) = (self.data(), seconds.to_string());
+        let arguments = [
+            &["--data-dir", data.to_str().unwrap(), "--durability", "buffered"][..],
+            &["--snapshots", &self.snapshots, "--snapshot-every-s", &seconds],
+            &["--backups", &self.backups],
+        ];
+        Daemon::start_with(&arguments.concat(), &self.way.options(), listen)
+    }
+
+    fn data(&self) -> PathBuf {
+        self.folder.path().join("data")
+    }
+
+    /// The snapshots, by the way that the node has.
+    fn by_the_way(&self) -> SnapshotStore {
+        SnapshotStore::open_with(&self.snapshots, self.way.options()).unwrap()
+    }
+
+    /// The snapshots as they are.
+    fn straight(&self) -> SnapshotStore {
+        SnapshotStore::open_with(&self.snapshots, server().options()).unwrap()
+    }
+}
+
+async fn client(address: &str) -> Client {
+    Client::connect(address, ClientOptions::default()).await.unwrap()
+}

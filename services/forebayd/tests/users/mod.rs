@@ -1,0 +1,105 @@
+//! A store of users, what it should hold, and readers that begin with its snapshots.
+
+#![allow(dead_code)] // Each test binary uses its part of it.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::time::Duration;
+
+use forebay::{
+    FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, Store, StoreOptions,
+    StoreSpec, Token, Value,
+};
+use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_snapshot::{Manifest, SnapshotStore};
+
+pub const PARTITIONS: u32 = 2;
+/// Longest wait for what must happen.
+pub const LONG: Duration = Duration::from_secs(60);
+
+/// What a store should hold.
+pub type Held = BTreeMap<i64, i64>;
+
+/// A store whose logs are trimmed right behind their newest snapshots.
+pub fn spec() -> StoreSpec {
+    let number = FieldType::Scalar(ScalarType::Int64);
+    let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", number);
+    spec.options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
+    spec
+}
+
+/// Writes these documents, and takes one of a hundred away.
+pub async fn write(store: &Store, held: &mut Held, keys: Range<i64>, add: i64) -> Token {
+    let mut all = Token::new(store.definition().store);
+    let keys: Vec<_> = keys.collect();
+    for keys in keys.chunks(1_000) {
+        let mut batch = store.batch();
+        for key in keys {
+            if (key + add) % 100 == 0 {
+                batch.add(store.delete(*key)).unwrap();
+                held.remove(key);
+            } else {
+                batch.add(store.upsert(*key).set("age", *key + add)).unwrap();
+                held.insert(*key, *key + add);
+            }
+        }
+        let written = batch.send().await.unwrap();
+        assert!(written.results.iter().all(Result::is_ok));
+        all.merge(&written.token).unwrap();
+    }
+    all
+}
+
+/// A reader that begins with snapshots, and has seen all of this token.
+pub async fn reader(address: &str, snapshots: &SnapshotStore, token: &Token) -> Reader {
+    let reader = reader_of("users", address, snapshots).await;
+    reader.wait_token(token, LONG).await.unwrap();
+    reader
+}
+
+/// A reader of a store of another name, once it is ready.
+pub async fn reader_of(name: &str, address: &str, snapshots: &SnapshotStore) -> Reader {
+    let snapshots = Some(snapshots.clone());
+    let options = ReaderOptions { snapshots, ..ReaderOptions::new(name) };
+    let reader = Reader::open(address, options).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    reader
+}
+
+pub fn assert_holds(reader: &Reader, held: &Held, keys: Range<i64>) {
+    let field = reader.schema().definition.field("age").unwrap().id;
+    for key in keys {
+        let document = reader.get(KeyValue::Int64(key)).unwrap();
+        let found = document.and_then(|document| document.value(field).cloned());
+        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
+    }
+}
+
+pub fn partitions(of: &Store) -> impl Iterator<Item = PartitionRef> + use<> {
+    let store = of.definition().store;
+    (0..PARTITIONS).map(move |number| PartitionRef { store, partition: PartitionId(number) })
+}
+
+/// The newest snapshot of each partition, once that is as wanted.
+pub async fn snapshots(
+    store: &SnapshotStore,
+    of: &Store,
+    wanted: impl Fn(&Manifest) -> bool,
+) -> Vec<Manifest> {
+    let mut found = Vec::new();
+    for at in partitions(of) {
+        let wait = async {
+            loop {
+                if let Ok(Some(newest)) = store.partition(at).newest(None).await
+                    && wanted(&newest)
+                {
+                    return newest;
+                }
+                tokio::time::sleep(Duration::from_millis(20)).await;
+            }
+        };
+        let newest = tokio::time::timeout(LONG, wait).await;
+        found.push(newest.unwrap_or_else(|_| panic!("no such snapshot of {at}")));
+    }
+    found
+}
