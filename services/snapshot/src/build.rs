@@ -22,7 +22,7 @@ use forebay_wire::shard_copy::block_rows;
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
-use tracing::info;
+use tracing::{info, warn};
 
 use crate::keeper::SnapshotParts;
 
@@ -67,16 +67,48 @@ impl Build<'_> {
         self.definitions.last().ok_or_else(|| Error::not_found("the store has no definition"))
     }
 
-    /// Builds a snapshot of what the shard is now, publishes and verifies it.
+    /// Builds a snapshot of what the shard is now, publishes and verifies it. Where the store has
+    /// lost a chunk of the one before, the next one is whole.
     ///
     /// # Errors
     /// Those of the replicator, of the log and of the object store; `LimitExceeded` without memory.
     /// No snapshot counts then that did not before.
     pub async fn run(self) -> Result<Built> {
         let began = Instant::now();
+        let known = Arc::new(self.to.known_chunks().await?);
+        match self.attempt(Some(known), began).await {
+            (Some(manifest), Err(error)) if is_without_shared(&manifest, &error) => {
+                warn!(at = %self.to.partition(), %error, "a chunk is lost; the whole is built");
+                self.attempt(None, Instant::now()).await.1
+            }
+            (_, built) => built,
+        }
+    }
+
+    /// Builds and publishes a snapshot over those whose chunks are known, or a whole one; answers
+    /// the manifest, too, of one that was not published.
+    async fn attempt(
+        &self,
+        known: Option<KnownChunks>,
+        began: Instant,
+    ) -> (Option<Manifest>, Result<Built>) {
+        let manifest = match self.build(known, began).await {
+            Ok(Built::New(manifest)) => manifest,
+            other => return (None, other),
+        };
+        if let Err(error) = self.to.publish(&manifest).await {
+            return (Some(manifest), Err(error));
+        }
+        info!(
+            at = %manifest.at, store = manifest.store, snapshot = %manifest.name(),
+            deltas = manifest.deltas.len(), "a snapshot is verified"
+        );
+        (None, Ok(Built::New(manifest)))
+    }
+
+    async fn build(&self, known: Option<KnownChunks>, began: Instant) -> Result<Built> {
         let (at, parts) = (self.to.partition(), self.parts);
         let store = self.newest()?.name.clone();
-        let known = Arc::new(self.to.known_chunks().await?);
         let log = self.newest()?.logs().at(at.partition);
         let address = parts.replicators.address(log).await?;
         let bytes_per_second = parts.options.bytes_per_second;
@@ -86,32 +118,19 @@ impl Build<'_> {
                 .await?;
         let built = self.built(&mut shard, known).await;
         shard.end().await;
-        let manifest = match built? {
-            Built::New(manifest) => manifest,
-            nothing => return Ok(nothing),
-        };
         // What it names may have gone otherwise (proto/spec/snapshot.md).
         let longest = parts.options.grace / 2;
-        if began.elapsed() > longest {
+        if matches!(built, Ok(Built::New(_))) && began.elapsed() > longest {
             let message = format!(
                 "a snapshot took more than {} s, half of the grace; raise the grace",
                 longest.as_secs()
             );
             return Err(Error::unavailable(message).with_partition(at.partition));
         }
-        self.to.publish(&manifest).await?;
-        info!(
-            %at, store, snapshot = %manifest.name(), deltas = manifest.deltas.len(),
-            "a snapshot is verified"
-        );
-        Ok(Built::New(manifest))
+        built
     }
 
-    async fn built(
-        &self,
-        shard: &mut FrozenShard,
-        known: Arc<HashMap<ChunkHash, ChunkId>>,
-    ) -> Result<Built> {
+    async fn built(&self, shard: &mut FrozenShard, known: Option<KnownChunks>) -> Result<Built> {
         let at = shard.partition();
         if at != self.to.partition() {
             return Err(Error::unavailable("the store was made anew; its snapshot is built later"));
@@ -126,7 +145,8 @@ impl Build<'_> {
             before => before,
         };
         let id = self.parts.entropy.next_u64()?;
-        let upload = ChunkUpload::new(self.to.clone(), id, known);
+        let before = before.filter(|_| known.is_some());
+        let upload = ChunkUpload::new(self.to.clone(), id, known.unwrap_or_default());
         let (partitions, store) = (self.newest()?.partitions, self.newest()?.name.clone());
         let layers = match before {
             Some(before) => self.delta(shard, before, upload).await?,
@@ -209,6 +229,15 @@ impl Build<'_> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// Chunks that are stored, by their hashes.
+type KnownChunks = Arc<HashMap<ChunkHash, ChunkId>>;
+
+/// Whether what is not there was written for an earlier snapshot.
+fn is_without_shared(manifest: &Manifest, error: &Error) -> bool {
+    let mut chunks = manifest.chunks();
+    error.code() == ErrorCode::NotFound && chunks.any(|chunk| chunk.written_by != manifest.id)
 }
 
 /// What a manifest consists of.

@@ -67,8 +67,13 @@ impl Tail {
             let is_of_use =
                 |found: &Manifest| found.progress.offset_applied >= connected.bounds.start;
             if let Some(manifest) = newest.filter(is_of_use) {
-                self.begin_with_snapshot(&snapshots, &manifest).await?;
-                return Ok(true);
+                match self.begin_with_snapshot(&snapshots, &manifest).await {
+                    Err(error) if self.does_without(&error) => {
+                        let (at, snapshot) = (self.partition.at, manifest.name());
+                        tracing::warn!(%at, %snapshot, %error, "begins with a shard instead");
+                    }
+                    begun => return begun.map(|()| true),
+                }
             }
         }
         let Bounds { start, end, .. } = connected.bounds;
@@ -80,6 +85,13 @@ impl Tail {
             }
             _ => Ok(false),
         }
+    }
+
+    /// Whether a snapshot cannot be had that was tried for long enough, and a shard may be instead.
+    fn does_without(&self, error: &Error) -> bool {
+        let is_damaged = matches!(error.code(), ErrorCode::Corrupt | ErrorCode::NotFound);
+        let is_tried = self.begin_attempts + 1 >= READER_SNAPSHOT_ATTEMPTS;
+        is_damaged && is_tried && self.shared.parts.replicator.is_some()
     }
 
     async fn begin_with_snapshot(

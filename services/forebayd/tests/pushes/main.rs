@@ -23,7 +23,7 @@ use forebay::{
     Value, VectorType, WriteResult,
 };
 use forebay_core::ErrorCode;
-use forebay_core::clock::SystemClock;
+use forebay_core::clock::{Clock, SystemClock};
 use forebay_log::{ChangeLog, MemoryLog};
 use forebay_snapshot::SnapshotStore;
 use forebay_snapshot_service::{
@@ -55,6 +55,7 @@ fn spec() -> StoreSpec {
 }
 
 struct World {
+    clock: Arc<dyn Clock>,
     log: Arc<dyn ChangeLog>,
     objects: Arc<TestObjects>,
     folder: tempfile::TempDir,
@@ -62,8 +63,13 @@ struct World {
 
 impl World {
     fn new() -> Self {
-        let log = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
-        Self { log, objects: Arc::default(), folder: tempfile::tempdir().unwrap() }
+        Self::at(Arc::new(SystemClock))
+    }
+
+    /// One in which it is the time of this clock.
+    fn at(clock: Arc<dyn Clock>) -> Self {
+        let log = Arc::new(MemoryLog::new(Arc::clone(&clock)));
+        Self { clock, log, objects: Arc::default(), folder: tempfile::tempdir().unwrap() }
     }
 
     async fn start(&self) -> (Served, PushParts) {
@@ -84,7 +90,8 @@ impl World {
 
     async fn restart(&self, snapshots: SnapshotStore) -> (Served, PushParts) {
         let data = self.folder.path().join("data");
-        let served = Served::start_with(&self.log, &data, Some(snapshots)).await;
+        let clock = Arc::clone(&self.clock);
+        let served = Served::start_at(&self.log, &data, Some(snapshots), clock).await;
         let options = SnapshotOptions::new(LONG, 3).unwrap();
         let parts = served.node.push_parts(&served.address, options, &data).unwrap();
         (served, parts)

@@ -11,6 +11,7 @@ use forebay::{
     WriteResult,
 };
 use forebay_core::ErrorCode;
+use forebay_core::clock::{Clock, ManualClock, SystemClock};
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::outcome::Verdict;
 use forebay_core::versions::VersionNumber;
@@ -319,6 +320,53 @@ async fn a_version_goes_once_the_time_to_go_back_is_over() {
     assert_eq!((held(&fresh, "ann"), held(&fresh, "old-7")), (Some(name("pushed")), None));
 }
 
+/// The clocks of the node, of its log and of the object store, far off and back: how long a version
+/// stays is told by none of them.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_jump_over_the_time_to_go_back_take_no_version_away() {
+    const HOUR: Duration = Duration::from_secs(3_600);
+    let clock = Arc::new(ManualClock::at(SystemClock.now()));
+    let (world, files) = (World::at(clock.clone()), Files::new());
+    let (served, parts) = world.start().await;
+    let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
+    let options = SnapshotOptions { collect_every: Duration::from_millis(50), ..options };
+    let kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    for (version, (hours, is_back)) in (2..).zip([(48, false), (96, true), (25, false)]) {
+        let text = format!("id,name\nann,version {version}\n");
+        let file = files.text(&format!("{version}.csv"), &text);
+        parts.push(&replace(&file), quiet).await.unwrap();
+        match is_back {
+            false => world.objects.pass(hours * HOUR),
+            true => world.objects.go_back(hours * HOUR),
+        }
+        let hours = i64::from(hours) * if is_back { -1 } else { 1 };
+        clock.advance_micros(hours * HOUR.as_micros() as i64);
+        // The keeper has looked, built and collected since.
+        let built = kept.counts().built;
+        let write = store.upsert("late").set("name", format!("late {version}"));
+        write.send().await.unwrap();
+        let wait = async {
+            while kept.counts().built < built + 2 {
+                let write = store.upsert("more").set("name", "more");
+                write.send().await.unwrap();
+                tokio::time::sleep(Duration::from_millis(300)).await;
+            }
+        };
+        tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{:?}", kept.counts()));
+        assert_eq!(live_of(&parts), (version, vec![version - 1, version]));
+        let name = |version| Some(Some(Value::String(format!("version {version}"))));
+        let before = if version == 2 { None } else { name(version - 1) };
+        for (live, wanted) in [(version - 1, before), (version, name(version))] {
+            alter(&parts, live).await;
+            shards_answer(&store, "ann", wanted).await;
+            let late = Value::String(format!("late {version}"));
+            shards_answer(&store, "late", Some(Some(late))).await;
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn logs_are_trimmed_behind_all_versions() {
     let (world, files) = (World::new(), Files::new());
@@ -327,7 +375,14 @@ async fn logs_are_trimmed_behind_all_versions() {
     let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
     let store = served.client().await.store("users").await.unwrap();
     fill(&store).await;
-    parts.push(&replace(&files.parts(2)), quiet).await.unwrap();
+    let ask = replace(&files.parts(2));
+    let pushing = async {
+        // One during which the log is trimmed is to be made again.
+        while let Err(error) = parts.push(&ask, quiet).await {
+            assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+        }
+    };
+    tokio::time::timeout(LONG, pushing).await.expect("the log is trimmed all the time");
     let old = reader(&served.address, "users").await;
     let write = store.upsert("user-1").set("name", "after").if_absent().send().await.unwrap();
     assert!(matches!(write.result, WriteResult::NotMet(Some(_))), "{write:?}");

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::{Client, ClientOptions, StoreId};
-use forebay_core::clock::SystemClock;
+use forebay_core::clock::{Clock, SystemClock};
 use forebay_core::entropy::SystemEntropy;
 use forebay_log::ChangeLog;
 use forebay_reader::{Phase, ReaderStatus};
@@ -40,10 +40,20 @@ impl Served {
         data: &Path,
         snapshots: Option<SnapshotStore>,
     ) -> Self {
+        Self::start_at(log, data, snapshots, Arc::new(SystemClock)).await
+    }
+
+    /// One that has a clock of its own.
+    pub async fn start_at(
+        log: &Arc<dyn ChangeLog>,
+        data: &Path,
+        snapshots: Option<SnapshotStore>,
+        clock: Arc<dyn Clock>,
+    ) -> Self {
         let shards = ShardDirectory::new(data.join("shards"), Resources::new(64 << 20).unwrap());
         let parts = NodeParts {
             log: Arc::clone(log),
-            clock: Arc::new(SystemClock),
+            clock,
             entropy: Arc::new(SystemEntropy),
             shards: Some(shards),
             snapshots,

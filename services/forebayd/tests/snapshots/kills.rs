@@ -1,4 +1,4 @@
-//! Nodes that are killed while they build snapshots, and readers while they fetch them.
+//! Nodes that are killed while they build snapshots.
 
 use std::path::Path;
 use std::time::Duration;

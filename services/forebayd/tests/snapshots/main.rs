@@ -3,21 +3,21 @@
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
+mod damage;
 mod full_disk;
 mod kills;
 #[path = "../served/mod.rs"]
 mod served;
+mod skew;
 #[path = "../small_disk/mod.rs"]
 mod small_disk;
+#[path = "../users/mod.rs"]
+mod users;
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay::{
-    Client, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, Store, StoreOptions,
-    StoreSpec, Token, Value,
-};
+use forebay::{Client, Reader, ReaderOptions, Store, Token, Value};
 use forebay_core::clock::SystemClock;
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
 use forebay_log::{ChangeLog, MemoryLog};
@@ -28,88 +28,10 @@ use forebay_testkit::random::Dice;
 use object_store::path::Path;
 use served::{Served, is_caught_up};
 
-const PARTITIONS: u32 = 2;
-const LONG: Duration = Duration::from_secs(60);
-
-/// What a store should hold.
-type Held = BTreeMap<i64, i64>;
-
-/// A store whose logs are trimmed right behind their newest snapshots.
-fn spec() -> StoreSpec {
-    let number = FieldType::Scalar(ScalarType::Int64);
-    let mut spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", number);
-    spec.options = StoreOptions { log_window_us: Some(0), ..StoreOptions::default() };
-    spec
-}
+use crate::users::{Held, LONG, PARTITIONS, assert_holds, reader, snapshots, spec, write};
 
 fn options(every: Duration) -> SnapshotOptions {
     SnapshotOptions { collect_every: every, ..SnapshotOptions::new(every, 3).unwrap() }
-}
-
-/// Writes these documents, and takes one of a hundred away.
-async fn write(store: &Store, held: &mut Held, keys: std::ops::Range<i64>, add: i64) -> Token {
-    let mut all = Token::new(store.definition().store);
-    let keys: Vec<_> = keys.collect();
-    for keys in keys.chunks(1_000) {
-        let mut batch = store.batch();
-        for key in keys {
-            if (key + add) % 100 == 0 {
-                batch.add(store.delete(*key)).unwrap();
-                held.remove(key);
-            } else {
-                batch.add(store.upsert(*key).set("age", *key + add)).unwrap();
-                held.insert(*key, *key + add);
-            }
-        }
-        let written = batch.send().await.unwrap();
-        assert!(written.results.iter().all(Result::is_ok));
-        all.merge(&written.token).unwrap();
-    }
-    all
-}
-
-/// A reader that begins with snapshots, and has seen all of this token.
-async fn reader(address: &str, snapshots: &SnapshotStore, token: &Token) -> Reader {
-    let snapshots = Some(snapshots.clone());
-    let options = ReaderOptions { snapshots, ..ReaderOptions::new("users") };
-    let reader = Reader::open(address, options).await.unwrap();
-    reader.await_ready(LONG).await.unwrap();
-    reader.wait_token(token, LONG).await.unwrap();
-    reader
-}
-
-fn assert_holds(reader: &Reader, held: &Held, keys: std::ops::Range<i64>) {
-    let field = reader.schema().definition.field("age").unwrap().id;
-    for key in keys {
-        let document = reader.get(KeyValue::Int64(key)).unwrap();
-        let found = document.and_then(|document| document.value(field).cloned());
-        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
-    }
-}
-
-/// The newest snapshot of each partition, once that is as wanted.
-async fn snapshots(
-    store: &SnapshotStore,
-    of: &Store,
-    wanted: impl Fn(&Manifest) -> bool,
-) -> Vec<Manifest> {
-    let mut found = Vec::new();
-    for partition in 0..PARTITIONS {
-        let at = PartitionRef { store: of.definition().store, partition: PartitionId(partition) };
-        let wait = async {
-            loop {
-                if let Ok(Some(newest)) = store.partition(at).newest(None).await
-                    && wanted(&newest)
-                {
-                    return newest;
-                }
-                tokio::time::sleep(Duration::from_millis(20)).await;
-            }
-        };
-        let newest = tokio::time::timeout(LONG, wait).await;
-        found.push(newest.unwrap_or_else(|_| panic!("no such snapshot of {at}")));
-    }
-    found
 }
 
 async fn trimmed(log: &Arc<dyn ChangeLog>, store: &Store) {

@@ -1,0 +1,76 @@
+//! Clocks that jump, of the object store as of the log: what counts is whole, the newest snapshot is
+//! the one of the last position, and nothing that was written is lost.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::{Read, Value};
+use forebay_core::clock::{Clock, ManualClock, SystemClock};
+use forebay_log::MemoryLog;
+use forebay_snapshot::Manifest;
+
+use crate::served::{Served, is_caught_up};
+use crate::users::{Held, partitions, snapshots, write};
+use crate::{World, made, options};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+const KEYS: i64 = 2_000;
+/// Hours by which the store's clock jumps, and that of the log: over the grace and back.
+const JUMPS: [(i32, i32); 9] =
+    [(25, 25), (-60, 0), (0, -49), (26, 1), (25, -1), (-1, 400), (24, -900), (48, 30), (-9, 0)];
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn clocks_that_jump_cost_no_snapshot_that_counts_and_nothing_that_was_written() {
+    let clock = Arc::new(ManualClock::at(SystemClock.now()));
+    let world = World { log: Arc::new(MemoryLog::new(clock.clone())), ..World::new() };
+    let start = async |data: &std::path::Path| {
+        let store = Some(world.store.clone());
+        let served = Served::start_at(&world.log, data, store, clock.clone()).await;
+        let kept = served.node.keep_snapshots(&served.address, options(HOUR / 72_000)).unwrap();
+        (served, kept)
+    };
+    let data = tempfile::tempdir().unwrap();
+    let (mut served, kept) = start(data.path()).await;
+    let store = made(&served.client().await).await;
+    let mut held = Held::new();
+    write(&store, &mut held, 0..KEYS, 0).await;
+    let mut before = snapshots(&world.store, &store, |newest| newest.base.documents > 900).await;
+    for (round, (of_store, of_log)) in (1..).zip(JUMPS) {
+        let hours = of_store.unsigned_abs() * HOUR;
+        match of_store < 0 {
+            true => world.objects.go_back(hours),
+            false => world.objects.pass(hours),
+        }
+        clock.advance_micros(i64::from(of_log) * HOUR.as_micros() as i64);
+        write(&store, &mut held, 150 * round..150 * round + 400, 10_000 * round).await;
+        let ends: Vec<_> = before.iter().map(|at| at.progress.offset_applied).collect();
+        let is_later =
+            |found: &Manifest| found.progress.offset_applied > ends[found.at.partition.0 as usize];
+        before = snapshots(&world.store, &store, is_later).await;
+        for at in partitions(&store) {
+            let of = world.store.partition(at);
+            let newest = of.newest(None).await.unwrap().unwrap();
+            for chunk in newest.chunks() {
+                of.chunk(*chunk).await.unwrap_or_else(|error| panic!("{round}: {error}"));
+            }
+            let bounds = world.log.bounds(at).await.unwrap();
+            assert!(bounds.start <= newest.progress.offset_applied, "round {round}");
+        }
+    }
+    assert!(kept.counts().chunks_removed > 0, "{:?}", kept.counts());
+
+    // All that there is of it is the snapshots and the logs behind them.
+    served.end().await;
+    drop((served, kept));
+    let other = tempfile::tempdir().unwrap();
+    let (served, _kept) = start(other.path()).await;
+    let replica = served.replica(store.definition().store, is_caught_up).await;
+    assert!(replica.partitions.iter().all(|at| at.counts.bootstraps == 1), "{replica:?}");
+    let ordered = served.client().await.store("users").await.unwrap().ordered().unwrap();
+    let field = store.definition().field("age").unwrap().id;
+    for key in 0..KEYS {
+        let found = ordered.get(&Read::local(), key).await.unwrap();
+        let found = found.and_then(|found| found.value(field).cloned());
+        assert_eq!(found, held.get(&key).copied().map(Value::Int64), "{key}");
+    }
+}
