@@ -22,7 +22,7 @@ fn spec() -> StoreSpec {
 }
 
 /// The keys that a replicator finds; with `alone` those that it finds itself.
-async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
+pub async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
     let url = format!("http://{}", replicator.address);
     let Ok(mut shards) = ShardsClient::connect(url).await else { return Vec::new() };
     let mut request = Request::new(v1::GetRequest {
@@ -41,7 +41,7 @@ async fn found(replicator: &Service, alone: bool) -> Vec<i64> {
 }
 
 /// Waits until every replicator answers for all keys, and each has keys that no other one has.
-async fn settled(replicators: &[&Service]) {
+pub async fn settled(replicators: &[&Service]) {
     let all: Vec<_> = (0..KEYS).collect();
     let wait = async {
         loop {

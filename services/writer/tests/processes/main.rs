@@ -4,6 +4,7 @@
 
 mod group;
 mod pushes;
+mod rebalance;
 mod service;
 mod snapshots;
 

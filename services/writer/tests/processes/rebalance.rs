@@ -1,0 +1,251 @@
+//! The brokers divide the partitions anew in the middle of everything: replicators and keepers of
+//! snapshots come, leave and are killed while a shard is copied, snapshots are built and files are
+//! pushed, and while somebody writes.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Read};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
+use std::time::Duration;
+
+use forebay::{
+    FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType, SnapshotStore, Store,
+    StoreSpec, Token, Value,
+};
+use forebay_core::ErrorCode;
+use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::partition::partition_of;
+use forebay_log::{ChangeLog, KafkaLog, KafkaOptions};
+use forebay_testkit::child::OwnedChild;
+use forebay_testkit::random::Dice;
+use forebay_testkit::tree;
+use forebay_wire::status::error_of_status;
+use forebay_wire::v1;
+use forebay_wire::v1::pushes_client::PushesClient;
+use tonic::Status;
+
+use crate::group::{found, settled};
+use crate::service::{LONG, Service, brokers, client, on_kafka};
+
+const PREFIX: &str = "rebalance";
+const PARTITIONS: u32 = 3;
+const DOCUMENTS: i64 = 21_000;
+const VALUE_BYTES: usize = 1_000;
+/// Behind a burst, a copy of one partition takes some seconds.
+const COPY_BYTES_PER_SECOND: &str = "700000";
+/// Keys that are written all the time; those before them are in the file that is pushed.
+const WRITTEN: std::ops::Range<i64> = 100..140;
+const PUSH_ATTEMPTS: usize = 10;
+
+fn spec() -> StoreSpec {
+    StoreSpec::documents("counts", KeyType::Int64, PARTITIONS)
+        .field("count", FieldType::Scalar(ScalarType::Int64))
+        .field("blob", FieldType::Scalar(ScalarType::Bytes))
+}
+
+async fn fill(store: &Store) {
+    let mut dice = Dice::new(9);
+    for keys in (0..DOCUMENTS).collect::<Vec<_>>().chunks(1_000) {
+        let mut batch = store.batch();
+        for key in keys {
+            batch.add(store.put(*key).set("blob", dice.noise(VALUE_BYTES))).unwrap();
+        }
+        assert!(batch.send().await.unwrap().results.iter().all(Result::is_ok));
+    }
+}
+
+/// What is acknowledged of one document after the other, until it is told to stop.
+async fn write_on(
+    store: Store,
+    stop: Arc<AtomicBool>,
+    written: Arc<AtomicI64>,
+) -> (BTreeMap<i64, i64>, Token) {
+    let (mut acknowledged, mut all) = (BTreeMap::new(), Token::new(store.definition().store));
+    for (count, key) in (1..).zip(WRITTEN.cycle()) {
+        let write = store.upsert(key).set("count", count).send().await.unwrap();
+        all.merge(&write.token).unwrap();
+        acknowledged.insert(key, count);
+        written.store(count, Ordering::SeqCst);
+        if stop.load(Ordering::SeqCst) {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    (acknowledged, all)
+}
+
+/// A partition that a replicator has the shard of, and how many of the first documents are there.
+async fn partition_at(replicator: &Service, store: &Store) -> (PartitionId, u64) {
+    let count = store.definition().partitions;
+    let of = |key: i64| partition_of(&key.to_le_bytes(), count);
+    let own = found(replicator, true).await;
+    let partition = of(*own.first().expect("it has a shard"));
+    (partition, (0..DOCUMENTS).filter(|key| of(*key) == partition).count() as u64)
+}
+
+/// Copies a shard, and lets something happen once a part of it is there; answers its rows.
+fn copied(from: &str, partition: PartitionId, to: &Path, happens: impl FnOnce()) -> u64 {
+    let number = partition.0.to_string();
+    let child = Command::new(tree::built("forebayd").unwrap())
+        .args(["copy", "--from", from, "--store", "counts", "--partition", &number])
+        .args(["--bytes-per-second", COPY_BYTES_PER_SECOND, "--data-dir"])
+        .arg(to)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn();
+    let mut child = OwnedChild(child.unwrap());
+    let mut told = BufReader::new(child.stderr.take().unwrap()).lines().map_while(Result::ok);
+    let has_begun = |line: String| {
+        let rows = line.split_once(" of about ").and_then(|(rows, _)| rows.parse().ok());
+        rows.is_some_and(|rows: u64| rows > 0)
+    };
+    assert!(told.any(has_begun), "it has ended");
+    happens();
+    told.for_each(drop);
+    let mut said = String::new();
+    child.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(child.wait().unwrap().success(), "{said}");
+    said.split(' ').nth(1).and_then(|rows| rows.parse().ok()).unwrap()
+}
+
+fn chunks(folder: &Path) -> usize {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let of = |path: std::path::PathBuf| match path.is_dir() {
+        true => chunks(&path),
+        false => usize::from(path.parent().is_some_and(|folder| folder.ends_with("chunks"))),
+    };
+    entries.map(|entry| of(entry.path())).sum()
+}
+
+async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+    let wait = async {
+        while !is_so().await {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what} does not come"));
+}
+
+/// Waits for snapshots of all that the logs hold now, and reads them.
+async fn snapshots_come(snapshots: &SnapshotStore, log: &KafkaLog, store: &Store) {
+    for partition in 0..PARTITIONS {
+        let at =
+            PartitionRef { store: store.definition().store, partition: PartitionId(partition) };
+        let (of, end) = (snapshots.partition(at), log.bounds(at).await.unwrap().end);
+        let is_there = async || {
+            let newest = of.newest(None).await.unwrap();
+            newest.is_some_and(|newest| newest.progress.offset_applied >= end)
+        };
+        eventually("a snapshot", is_there).await;
+        for chunk in of.newest(None).await.unwrap().unwrap().chunks() {
+            of.chunk(*chunk).await.unwrap();
+        }
+    }
+}
+
+/// Pushes a file, and lets something happen once of the first attempt a partition is made.
+async fn pushed(keeper: &Service, file: &Path, happens: impl FnOnce()) -> v1::Pushed {
+    let url = format!("http://{}", keeper.address);
+    let mut asked = PushesClient::connect(url).await.unwrap();
+    let request = v1::PushRequest {
+        store: "counts".into(),
+        inputs: vec![format!("file://{}", file.display())],
+        key_column: "id".into(),
+        ..v1::PushRequest::default()
+    };
+    let mut happens = Some(happens);
+    for _ in 0..PUSH_ATTEMPTS {
+        let mut attempt = async || -> Result<v1::Pushed, Status> {
+            let mut answers = asked.push(request.clone()).await?.into_inner();
+            while let Some(answer) = answers.message().await? {
+                if answer.partitions_done > 0
+                    && let Some(happens) = happens.take()
+                {
+                    tokio::task::block_in_place(happens);
+                }
+                if let Some(pushed) = answer.pushed {
+                    return Ok(pushed);
+                }
+            }
+            Err(Status::unavailable("it has ended"))
+        };
+        match attempt().await {
+            Ok(pushed) => return pushed,
+            Err(status) => {
+                let error = error_of_status(&status);
+                assert_eq!(error.code(), ErrorCode::Unavailable, "{error}");
+            }
+        }
+    }
+    panic!("the push does not come through");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 3)]
+async fn partitions_that_are_divided_anew_in_the_middle_of_everything_cost_attempts_alone() {
+    let (folder, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let url = format!("file://{}", folder.path().display());
+    let more = ["--snapshots", url.as_str()];
+    let brokers = brokers();
+    let replicator = || Service::replicator_with(PREFIX, &more);
+    let keeper = || {
+        let own = ["--listen", "127.0.0.1:0", "--snapshot-every-s", "1"];
+        let arguments = [&own[..], &more, &on_kafka(PREFIX, &brokers)].concat();
+        Service::start(tree::built("forebay-snapshot").unwrap(), &arguments)
+    };
+    let (one, other) = (replicator(), replicator());
+    let writer = Service::writer(PREFIX, "127.0.0.1:0", &one);
+    let store = client(&writer.address).await.create_store(&spec()).await.unwrap();
+    fill(&store).await;
+    settled(&[&one, &other]).await;
+    let stop = Arc::new(AtomicBool::new(false));
+    let written = Arc::new(AtomicI64::new(0));
+    let writing = tokio::spawn(write_on(store.clone(), Arc::clone(&stop), Arc::clone(&written)));
+
+    // One joins in the middle of a copy.
+    let (partition, documents) = partition_at(&one, &store).await;
+    let mut third = None;
+    let rows = tokio::task::block_in_place(|| {
+        copied(&one.address, partition, data.path(), || third = Some(replicator()))
+    });
+    assert!(rows >= documents, "{rows} rows of {documents} documents");
+    let third = third.unwrap();
+    settled(&[&one, &other, &third]).await;
+
+    // A replicator and a keeper are killed in the middle of builds, and others come.
+    let (kept, lost) = (keeper(), keeper());
+    let before = chunks(folder.path());
+    eventually("a build", async || chunks(folder.path()) > before).await;
+    other.kill();
+    lost.kill();
+    let other = replicator();
+    let log = KafkaLog::open(KafkaOptions::dev(&brokers, PREFIX)).await.unwrap();
+    let snapshots = SnapshotStore::open(&url).unwrap();
+    snapshots_come(&snapshots, &log, &store).await;
+    settled(&[&one, &other, &third]).await;
+
+    // One leaves in the middle of a push.
+    let file = folder.path().join("counts.csv");
+    let lines: String = (0..WRITTEN.start).map(|key| format!("{key},{}\n", -key)).collect();
+    std::fs::write(&file, format!("id,count\n{lines}")).unwrap();
+    let leaves = || assert!(third.terminate().success());
+    let version = pushed(&kept, &file, leaves).await;
+    assert_eq!((version.version, version.documents), (2, WRITTEN.start as u64));
+    settled(&[&one, &other]).await;
+    let behind = written.load(Ordering::SeqCst) + 2 * (WRITTEN.end - WRITTEN.start);
+    eventually("a write of each", async || written.load(Ordering::SeqCst) > behind).await;
+    stop.store(true, Ordering::SeqCst);
+    let (acknowledged, token) = writing.await.unwrap();
+    let options = ReaderOptions { snapshots: Some(snapshots), ..ReaderOptions::new("counts") };
+    let reader = Reader::open(&other.address, options).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    reader.wait_token(&token, LONG).await.unwrap();
+    let field = store.definition().field("count").unwrap().id;
+    for key in 0..DOCUMENTS {
+        let document = reader.get(KeyValue::Int64(key)).unwrap();
+        let found = document.and_then(|document| document.value(field).cloned());
+        let wanted = if key < WRITTEN.start { Some(-key) } else { acknowledged.get(&key).copied() };
+        assert_eq!(found, wanted.map(Value::Int64), "{key}");
+    }
+}
