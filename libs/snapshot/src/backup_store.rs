@@ -77,8 +77,8 @@ impl SnapshotStore {
     /// nobody has named it for the grace. Others may take backups meanwhile. Answers how many.
     ///
     /// # Errors
-    /// Those of the object store; `Unsupported` for a backup of a newer build, `Corrupt` for one that
-    /// cannot be read: nothing is removed then, since nobody knows what it needs.
+    /// Those of the object store; `Unsupported` for a backup of a newer build, `Corrupt` for one
+    /// that cannot be read: nothing is removed then, since nobody knows what it needs.
     pub async fn expire_backups(
         &self,
         newest: &Backup,

@@ -25,9 +25,9 @@ impl PartitionSnapshots {
     /// Removes what nobody may need any more. Others may build and collect meanwhile.
     ///
     /// # Errors
-    /// Those of the object store; `Unsupported` for the manifest of a newer build, and `Corrupt` for
-    /// one that is damaged, or was on its way here: nothing is removed then that it may name. It
-    /// goes unread once it has expired for the grace.
+    /// Those of the object store; `Unsupported` for the manifest of a newer build, and `Corrupt`
+    /// for one that is damaged, or was on its way here: nothing is removed then that it may name.
+    /// It goes unread once it has expired for the grace.
     pub async fn collect(&self, grace: Duration) -> Result<Collected> {
         self.collect_beside(grace, []).await
     }

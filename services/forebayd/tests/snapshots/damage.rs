@@ -1,5 +1,5 @@
-//! An object store that has lost or changed what it held: nothing of it is served, the next snapshot
-//! is whole again, and readers do without.
+//! An object store that has lost or changed what it held: nothing of it is served, the next
+//! snapshot is whole again, and readers do without.
 
 use std::time::Duration;
 

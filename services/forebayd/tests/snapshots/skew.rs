@@ -1,5 +1,5 @@
-//! Clocks that jump, of the object store as of the log: what counts is whole, the newest snapshot is
-//! the one of the last position, and nothing that was written is lost.
+//! Clocks that jump, of the object store as of the log: what counts is whole, the newest snapshot
+//! is the one of the last position, and nothing that was written is lost.
 
 use std::sync::Arc;
 use std::time::Duration;
