@@ -12,6 +12,8 @@ use crate::change_log::{Bounds, ChangeLog, LogRecord, ReadLimit};
 
 /// Enough for one record, which is nearly always the opening.
 const FIRST_READ: ReadLimit = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
+/// Looks at a log that is trimmed meanwhile.
+const LOOKS_MAX: usize = 4;
 const NEXT_READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO };
 
 /// Id of a log inside these bounds; `None` for one that nobody has opened. Nearly always one read;
@@ -69,6 +71,17 @@ pub async fn append_opening(
     }
 }
 
+/// Id of a log as it is now: looks again where somebody trims it between two looks.
+async fn log_id_now(log: &dyn ChangeLog, at: PartitionRef) -> Result<Option<LogId>> {
+    for _ in 1..LOOKS_MAX {
+        match find_log_id(log, at, log.bounds(at).await?).await {
+            Err(error) if error.code() == ErrorCode::TokenLost => {}
+            found => return found,
+        }
+    }
+    find_log_id(log, at, log.bounds(at).await?).await
+}
+
 /// Id of a log; opens it when nobody has.
 ///
 /// # Errors
@@ -78,11 +91,11 @@ pub async fn open_log(
     entropy: &dyn Entropy,
     at: PartitionRef,
 ) -> Result<LogId> {
-    if let Some(log_id) = find_log_id(log, at, log.bounds(at).await?).await? {
+    if let Some(log_id) = log_id_now(log, at).await? {
         return Ok(log_id);
     }
     append_opening(log, entropy, at).await?;
-    let found = find_log_id(log, at, log.bounds(at).await?).await?;
+    let found = log_id_now(log, at).await?;
     found.ok_or_else(|| {
         let message = "the log has no opening entry yet; try again";
         Error::unavailable(message).with_partition(at.partition)

@@ -8,7 +8,7 @@ use std::time::Duration;
 use forebay_core::change::{Entry, EntryBody};
 use forebay_core::entropy::Entropy;
 use forebay_core::id::{Epoch, LogId, Offset, PartitionRef, SchemaVersion};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{Appended, ChangeLog, ReadLimit, append_opening, find_log_id};
 use forebay_wire::entry::{decode_entry, encode_entry};
 use tokio::sync::Mutex;
@@ -136,14 +136,21 @@ impl PartitionLog {
         if let Some(known) = *known {
             return Ok(known);
         }
+        let mut trimmed = None;
         for _ in 0..ATTEMPTS_MAX {
-            if let Some(found) = self.look_up().await? {
-                return Ok(*known.insert(found));
+            match self.look_up().await {
+                Ok(Some(found)) => return Ok(*known.insert(found)),
+                Ok(None) => append_opening(&*self.log, &*self.entropy, self.at).await?,
+                // A keeper of snapshots has trimmed it between two looks.
+                Err(error) if error.code() == ErrorCode::TokenLost => trimmed = Some(error),
+                Err(error) => return Err(error),
             }
-            append_opening(&*self.log, &*self.entropy, self.at).await?;
         }
-        let message = "the log holds no opening entry; see what else writes to it";
-        Err(Error::corrupt(message).with_partition(self.at.partition))
+        let error = match trimmed {
+            Some(error) => Error::unavailable(format!("{}; try again", error.message())),
+            None => Error::corrupt("the log holds no opening entry; see what else writes to it"),
+        };
+        Err(error.with_partition(self.at.partition))
     }
 
     async fn look_up(&self) -> Result<Option<Known>> {

@@ -1,12 +1,16 @@
-//! `forebayd dev` on real Kafka: killed, fed with garbage, left by its broker, robbed of a topic.
+//! `forebayd dev` on real Kafka: killed, fed with garbage, left by its broker, robbed of a topic,
+//! two of them at once.
 //! Tests share one broker, and each has topics of its own; those that stop a broker have one alone.
 
+mod builders;
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod garbage;
 mod lost_topic;
 mod outage;
 mod start;
+#[path = "../users/mod.rs"]
+mod users;
 mod world;
 
 use daemon::{Daemon, nothing_is_lost_or_doubled_over_kills};
