@@ -39,7 +39,7 @@ async fn a_backup_of_a_clock_that_was_set_back_is_the_newest_and_the_one_that_st
     let (last, _, held) = past.last().unwrap();
     parts.expire(last, 1).await.unwrap();
     let listed = parts.backups.backups("users").await.unwrap();
-    assert_eq!(listed, [last.clone()]);
+    assert_eq!(listed, std::slice::from_ref(last));
     parts.restore("users", "newest", &PointInTime::Newest, quiet).await.unwrap();
     assert_eq!(read(&served.address, "newest").await.0, *held);
 }

@@ -107,12 +107,14 @@ async fn a_bad_way_to_the_store_costs_builds_and_bootstraps_and_nothing_else() {
         }
     };
     tokio::time::timeout(2 * LONG, wait).await.expect("not all happens, or nothing is built");
+    let mut bootstraps = 0;
     for _ in 0..3 {
         let begun = reader(&node.address, &world.by_the_way(), &token).await;
         assert_holds(&begun, &held, 0..DOCUMENTS);
-        let status = begun.status();
-        assert!(status.partitions.iter().all(|at| at.counts.bootstraps > 0), "{status:?}");
+        bootstraps += begun.status().partitions.iter().map(|at| at.counts.bootstraps).sum::<u64>();
     }
+    // Where the log could not be trimmed it is begun with, once the snapshot was tried in vain.
+    assert!(bootstraps > 0, "none has begun with a snapshot");
 
     // The shards are lost, and begin by the same way.
     let address = node.kill();

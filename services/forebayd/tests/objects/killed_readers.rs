@@ -21,7 +21,7 @@ use forebay_testkit::random::Dice;
 use parking_lot::{Condvar, Mutex};
 
 use crate::users::LONG;
-use crate::{World, client};
+use crate::{World, client, server};
 
 const TEST: &str =
     "killed_readers::readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong";
@@ -87,13 +87,18 @@ async fn read(node: &str) {
 struct Reading {
     child: OwnedChild,
     lines: Lines<BufReader<ChildStdout>>,
+    /// Its own: what it asked for and nobody has heard yet goes with it.
+    _way: ObjectProxy,
 }
 
 impl Reading {
-    fn start(world: &World, node: &str, directory: &Path) -> Self {
+    /// One for which so many chunks pass, those that have passed before among them.
+    fn start(world: &World, gate: (&Arc<Gate>, usize), node: &str, directory: &Path) -> Self {
+        let (gate, allowed) = gate;
+        let way = gate.way(allowed);
         let child = Command::new(std::env::current_exe().unwrap())
             .args([TEST, "--exact", "--nocapture"])
-            .envs(world.way.options())
+            .envs(way.options())
             .env(NODE, node)
             .env(SNAPSHOTS, &world.snapshots)
             .env(DIRECTORY, directory)
@@ -102,7 +107,7 @@ impl Reading {
             .spawn();
         let mut child = OwnedChild(child.unwrap());
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        Self { child, lines }
+        Self { child, lines, _way: way }
     }
 
     /// Waits until it says what is wanted. It ends by itself where that does not come.
@@ -111,7 +116,7 @@ impl Reading {
         assert!(lines.any(|line| is_wanted(&line)), "the reader has ended");
     }
 
-    fn is_whole(mut self) -> Self {
+    fn until_whole(mut self) -> Self {
         self.says(|line| line == "whole");
         self
     }
@@ -136,44 +141,45 @@ struct Gate {
 struct Passing {
     passed: Vec<String>,
     allowed: usize,
-    /// How often it was allowed: who waited before has gone.
-    round: u64,
+    /// The way that was made last: who came by another one is gone.
+    way: u64,
 }
 
 impl Gate {
-    fn before(way: &ObjectProxy, manifest: &Manifest) -> Arc<Self> {
+    fn of(manifest: &Manifest) -> Arc<Self> {
         let chunks = manifest.base.chunks.iter();
         let chunks = chunks.map(|chunk| (chunk.hash.to_string(), chunk.bytes.into())).collect();
-        let gate = Arc::new(Self { chunks, state: Mutex::default(), changed: Condvar::new() });
-        let asked = Arc::clone(&gate);
-        way.decide(Some(Arc::new(move |call| asked.pass(call))));
-        gate
+        Arc::new(Self { chunks, state: Mutex::default(), changed: Condvar::new() })
     }
 
-    fn pass(&self, call: &ObjectCall) -> Option<ObjectFault> {
+    /// A new way through it for so many in all, which closes the one before.
+    fn way(self: &Arc<Self>, allowed: usize) -> ObjectProxy {
+        let (gate, proxy) = (Arc::clone(self), ObjectProxy::start(server()).unwrap());
+        let mut state = self.state.lock();
+        state.way += 1;
+        state.allowed = allowed;
+        self.changed.notify_all();
+        let way = state.way;
+        proxy.decide(Some(Arc::new(move |call| gate.pass(call, way))));
+        proxy
+    }
+
+    fn pass(&self, call: &ObjectCall, way: u64) -> Option<ObjectFault> {
         let chunk = call.target.split_once("/chunks/")?.1.split('-').next()?;
         if !call.is_fetch() || !self.chunks.contains_key(chunk) {
             return None;
         }
         let mut state = self.state.lock();
-        let round = state.round;
-        while state.round == round && state.passed.len() >= state.allowed {
+        while state.way == way && state.passed.len() >= state.allowed {
             if self.changed.wait_for(&mut state, LONG).timed_out() {
                 break;
             }
         }
-        if state.round != round || state.passed.len() >= state.allowed {
+        if state.way != way || state.passed.len() >= state.allowed {
             return Some(ObjectFault::Refused);
         }
         state.passed.push(chunk.to_owned());
         None
-    }
-
-    fn allow(&self, chunks: usize) {
-        let mut state = self.state.lock();
-        state.allowed = chunks;
-        state.round += 1;
-        self.changed.notify_all();
     }
 
     fn passed(&self) -> Vec<String> {
@@ -226,35 +232,37 @@ async fn readers_that_are_killed_at_each_quarter_go_on_and_answer_nothing_wrong(
         }
         assert!(batch.send().await.unwrap().results.iter().all(Result::is_ok));
     }
+    snapshot(&world, &store).await;
+    // Nobody keeps snapshots any more: it stays the newest.
+    let address = node.kill();
     let manifest = snapshot(&world, &store).await;
-    // No image takes the place of this one.
-    let node = world.start_every(&node.kill(), 3_600);
+    let node = world.start_with(&[], &address);
     let all = manifest.base.chunks.len();
     assert!(all >= 12, "{all} chunks");
 
-    let (gate, directory) = (Gate::before(&world.way, &manifest), tempfile::tempdir().unwrap());
+    let (gate, directory) = (Gate::of(&manifest), tempfile::tempdir().unwrap());
     for quarter in 1..=3 {
-        gate.allow(all * quarter / 4);
-        let mut reading = Reading::start(&world, &node.address, directory.path());
+        let quarter = (&gate, all * quarter / 4);
+        let mut reading = Reading::start(&world, quarter, &node.address, directory.path());
         reading.says(|line| {
             assert_ne!(line, "whole", "not all has come");
             let bytes = line.strip_prefix("fetched ").and_then(|bytes| bytes.parse().ok());
             bytes.is_some_and(|bytes| gate.is_all_that_passed(bytes))
         });
     }
-    gate.allow(2 * all);
-    Reading::start(&world, &node.address, directory.path()).is_whole().end();
+    let whole = (&gate, 2 * all);
+    Reading::start(&world, whole, &node.address, directory.path()).until_whole().end();
     let mut passed = gate.passed();
     passed.sort_unstable();
     let wanted: Vec<_> = gate.chunks.keys().cloned().collect();
     assert_eq!(passed, wanted, "each chunk once");
 
     // One that is killed when it has all leaves all, and needs nothing but that.
-    drop(Reading::start(&world, &node.address, directory.path()).is_whole());
-    Reading::start(&world, &node.address, directory.path()).is_whole().end();
+    drop(Reading::start(&world, whole, &node.address, directory.path()).until_whole());
+    Reading::start(&world, whole, &node.address, directory.path()).until_whole().end();
     assert_eq!(gate.passed().len(), all);
     let never_killed = tempfile::tempdir().unwrap();
-    Reading::start(&world, &node.address, never_killed.path()).is_whole().end();
+    Reading::start(&world, whole, &node.address, never_killed.path()).until_whole().end();
     assert_eq!(gate.passed().len(), 2 * all);
     assert_eq!(kinds(directory.path()), kinds(never_killed.path()), "nothing is left");
 }

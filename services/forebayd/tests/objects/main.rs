@@ -41,18 +41,15 @@ impl World {
 
     /// The node as a process, which keeps a snapshot of each second.
     fn start(&self, listen: &str) -> Daemon {
-        self.start_every(listen, 1)
+        let every = ["--snapshots", &self.snapshots, "--snapshot-every-s", "1"];
+        self.start_with(&[&every[..], &["--backups", &self.backups]].concat(), listen)
     }
 
-    /// One that waits so many seconds between snapshots.
-    fn start_every(&self, listen: &str, seconds: u64) -> Daemon {
-        let (data, seconds) = (self.data(), seconds.to_string());
-        let arguments = [
-            &["--data-dir", data.to_str().unwrap(), "--durability", "buffered"][..],
-            &["--snapshots", &self.snapshots, "--snapshot-every-s", &seconds],
-            &["--backups", &self.backups],
-        ];
-        Daemon::start_with(&arguments.concat(), &self.way.options(), listen)
+    /// The node with what it needs and these arguments.
+    fn start_with(&self, more: &[&str], listen: &str) -> Daemon {
+        let data = self.data();
+        let own = ["--data-dir", data.to_str().unwrap(), "--durability", "buffered"];
+        Daemon::start_with(&[&own[..], more].concat(), &self.way.options(), listen)
     }
 
     fn data(&self) -> PathBuf {
