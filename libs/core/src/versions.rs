@@ -1,11 +1,12 @@
 //! Versions of a store's documents: what it began with, and what was pushed in its place since.
 //!
-//! Versions follow the same logs, each from the moment on of which its push was made. One of them is
-//! live: it is what reads answer from. The definition says which, so every replica comes to the
+//! Versions follow the same logs, each from the moment on of which its push was made. One of them
+//! is live: it is what reads answer from. The definition says which, so every replica comes to the
 //! change at the same entry of its log.
 //!
-//! A version with another number of partitions has logs of its own. What is written to the logs from
-//! before is carried there, until writers have moved too; only then it is live, and nobody goes back.
+//! A version with another number of partitions has logs of its own. What is written to the logs
+//! from before is carried there, until writers have moved too; only then it is live, and nobody
+//! goes back.
 
 use crate::error::{Error, Result};
 use crate::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};

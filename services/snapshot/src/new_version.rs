@@ -147,8 +147,8 @@ impl NewVersion<'_> {
     /// from there on is carried to them. An attempt before this one may have found out.
     ///
     /// # Errors
-    /// `Conflict` where the documents move already; `Unavailable` without a replicator that has come
-    /// to the newest definition; those of the disk.
+    /// `Conflict` where the documents move already; `Unavailable` without a replicator that has
+    /// come to the newest definition; those of the disk.
     pub(crate) async fn prepare(&self, place: &Place) -> Result<()> {
         let Some(logs) = self.new_logs() else { return Ok(()) };
         let began = match place.began()? {

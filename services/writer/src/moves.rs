@@ -1,9 +1,10 @@
-//! Moves of a store's documents to other logs, as a writer makes them: nothing is appended to the new
-//! logs before the ones from before say that writes have moved.
+//! Moves of a store's documents to other logs, as a writer makes them: nothing is appended to the
+//! new logs before the ones from before say that writes have moved.
 //!
-//! So whoever reads the latest of a log from before, behind that entry, knows to look elsewhere, and
-//! ahead of it has missed nothing. Other writers may learn of the move a moment later than this one:
-//! it waits that long first. What a still slower one appends is carried to the new logs all the same.
+//! So whoever reads the latest of a log from before, behind that entry, knows to look elsewhere,
+//! and ahead of it has missed nothing. Other writers may learn of the move a moment later than this
+//! one: it waits that long first. What a still slower one appends is carried to the new logs all
+//! the same.
 
 use std::collections::BTreeSet;
 use std::time::Duration;

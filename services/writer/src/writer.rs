@@ -105,8 +105,8 @@ impl Writer {
         Ok((token, outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(lost)).collect()))
     }
 
-    /// Pushes every part into its queue, of these logs. When one is full, the parts before it go on: they are
-    /// answered as appended, and the rest as refused.
+    /// Pushes every part into its queue, of these logs. When one is full, the parts before it go
+    /// on: they are answered as appended, and the rest as refused.
     fn send(
         &self,
         logs: StoreId,

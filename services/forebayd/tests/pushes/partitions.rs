@@ -101,7 +101,7 @@ async fn documents_move_to_more_and_to_fewer_partitions_while_they_are_written_a
             assert_eq!(held(&fresh, &key).is_some(), has, "{key}");
             assert_eq!(in_shard(&store, &key).await.unwrap().is_some(), has, "{key}");
         }
-        // It is the same store, with other logs: what was in the ones from before is no longer told.
+        // It is the same store, with other logs: of those from before nothing is told any more.
         assert_eq!(fresh.schema().definition.store, store.definition().store);
         assert_eq!(store.refresh().await.unwrap().written().partitions, PartitionCount(count));
         let lost = old.wait_token(&old_token, LONG).await.unwrap_err();

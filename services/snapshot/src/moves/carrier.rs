@@ -1,5 +1,5 @@
-//! Carries what is written to logs to other logs of the same documents, which have another number of
-//! partitions (semantics.md 2).
+//! Carries what is written to logs to other logs of the same documents, which have another number
+//! of partitions (semantics.md 2).
 //!
 //! Every entry says which one of its source was carried before it, so a partition takes each once,
 //! whoever carries it and however often. Entries of all sources go in the order of their times.

@@ -112,7 +112,7 @@ struct Input {
 /// What is made of files.
 enum Target<'p> {
     Store(NewStore<'p>),
-    Version(NewVersion<'p>),
+    Version(Box<NewVersion<'p>>),
 }
 
 impl PushParts {
@@ -141,13 +141,13 @@ impl PushParts {
                 partitions: definition.partitions,
                 like: std::slice::from_ref(&definition),
             }),
-            None => Target::Version(NewVersion {
+            None => Target::Version(Box::new(NewVersion {
                 parts: &self.kept,
                 definition: like,
                 kept_as: id,
                 partitions: definition.partitions,
                 moving: OnceLock::new(),
-            }),
+            })),
         };
         let pushing = Pushing { parts: self, push, inputs: &inputs, place: &place, target };
         let pushed = pushing.run(&definition, tell).await;
