@@ -155,13 +155,13 @@ async fn each_change_happens_once_over_a_move_and_reads_of_ones_own_find_it() {
         (counting.await.unwrap(), streaming.await.unwrap(), own.await.unwrap());
     assert!(reads > 0 && sent > 0);
 
-    for key in 0..counted.len() {
+    for (key, count) in counted.iter().enumerate() {
         let key_of = format!("counter-{key}");
         let found = follower.get_with(&Read::latest(LONG), key_of.as_str()).await.unwrap();
         let age = store.definition().field("age").unwrap().id;
         let found = found.and_then(|document| document.value(age).cloned());
-        if counted[key] >= 0 {
-            assert_eq!(found, Some(Value::Int32(counted[key])), "{key_of}");
+        if *count >= 0 {
+            assert_eq!(found, Some(Value::Int32(*count)), "{key_of}");
         }
     }
     assert!(counted.iter().filter(|count| **count < 0).count() <= 1, "{counted:?}");
