@@ -2,8 +2,8 @@
 //! version that has them: what is written meanwhile is carried, then writers move, then readers.
 //!
 //! Whoever keeps the snapshots of the first of the new partitions sees a move to its end, so it
-//! goes on whichever process dies. What slow writers still append to the logs from before is carried
-//! for as long as a version follows those; then they go.
+//! goes on whichever process dies. What slow writers still append to the logs from before is
+//! carried for as long as a version follows those; then they go.
 
 mod carrier;
 mod group;
