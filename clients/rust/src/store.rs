@@ -57,7 +57,7 @@ pub(crate) struct KnownStore {
     windows: RwLock<Windows>,
 }
 
-/// The sequences of all partitions of the logs that take writes.
+/// The sequences of all partitions of the logs that writes are for.
 struct Windows {
     logs: StoreLogs,
     partitions: Vec<Arc<SequenceWindow>>,
@@ -239,7 +239,7 @@ impl StoreState {
         Arc::clone(&self.known.definition.read())
     }
 
-    /// The logs that take writes.
+    /// The logs that writes are for.
     pub(crate) fn logs(&self) -> StoreLogs {
         self.known.windows.read().logs
     }

@@ -227,8 +227,10 @@ pub const ROLLBACK_WINDOW_S: u64 = 24 * 60 * 60;
 pub const READER_MOVED_MS: u64 = 60_000;
 /// Entries of one partition within so many microseconds are carried to other partitions as one.
 pub const MOVE_TOGETHER_US: i64 = 100_000;
-/// How long all writers have to learn that a store is written to other logs, in milliseconds.
+/// How long all writers have to learn that writes to a store are held, in milliseconds.
 pub const MOVE_WAIT_MS: u64 = 250;
+/// How long a writer holds a write until the documents have come to other logs, in milliseconds.
+pub const MOVE_HELD_MS: u64 = 5_000;
 /// Versions of one store's documents that are kept at once.
 pub const STORE_VERSIONS_MAX: usize = 8;
 /// Bytes of rows of one partition that a push writes at once.

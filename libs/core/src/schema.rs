@@ -289,7 +289,7 @@ impl Definition {
     }
 
     /// The next one, with one more version of the documents, that has another number of partitions:
-    /// kept under this id, which its logs have too. What the logs that take writes hold from these
+    /// kept under this id, which its logs have too. What the logs that writes are for hold from these
     /// offsets on is carried there. It is not live yet.
     ///
     /// # Errors
@@ -304,7 +304,7 @@ impl Definition {
         self.revised(|versions| versions.add_moved(kept_as, partitions, began).map(drop))
     }
 
-    /// The next one, with writes going to the logs of this version, which is about to be live.
+    /// The next one, with writes for the logs of this version, held until it is live.
     ///
     /// # Errors
     /// `NotFound` for one that is not there; `LimitExceeded` beyond the number of schema versions.
@@ -320,7 +320,7 @@ impl Definition {
         self.revised(|versions| versions.end_carrying(number))
     }
 
-    /// The logs that take writes.
+    /// The logs that writes are for.
     pub fn written(&self) -> StoreLogs {
         self.versions.written()
     }

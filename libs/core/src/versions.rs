@@ -5,8 +5,8 @@
 //! change at the same entry of its log.
 //!
 //! A version with another number of partitions has logs of its own. What is written to the logs
-//! from before is carried there, until writers have moved too; only then it is live, and nobody
-//! goes back.
+//! from before is carried there. Once little is left writes are held; once nothing is the version is
+//! live, they go to its logs, and nobody goes back.
 
 use crate::error::{Error, Result};
 use crate::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
@@ -94,7 +94,7 @@ pub struct StoreVersions {
     live: VersionNumber,
     /// The number that the next one gets.
     next: VersionNumber,
-    /// The logs that take writes.
+    /// The logs that writes are for.
     written: StoreLogs,
 }
 
@@ -139,9 +139,21 @@ impl StoreVersions {
         self.get(self.live).unwrap_or(&self.kept[0])
     }
 
-    /// The logs that take writes.
+    /// The one that came last.
+    pub fn newest(&self) -> &StoreVersion {
+        // Checked to be there.
+        self.kept.last().unwrap_or_else(|| self.live())
+    }
+
+    /// The logs that writes are for.
     pub fn written(&self) -> StoreLogs {
         self.written
+    }
+
+    /// Whether writes are held: what was written to the logs from before is not all in the logs
+    /// that they are for, and would stand there behind them.
+    pub fn are_held(&self) -> bool {
+        self.written.store != self.live().logs.store
     }
 
     /// Whether there are other logs, or were, than those that the store began with.
@@ -155,7 +167,7 @@ impl StoreVersions {
         let moves = |version: &StoreVersion| {
             version.number > live.number && version.logs.store != live.logs.store
         };
-        self.written.store != live.logs.store || self.kept.iter().any(moves)
+        self.are_held() || self.kept.iter().any(moves)
     }
 
     /// The number that the next one gets.
@@ -188,7 +200,7 @@ impl StoreVersions {
     }
 
     /// With one more, that has logs of its own under its own id, to which is carried what the logs
-    /// that take writes hold from these offsets on; answers its number.
+    /// that writes are for hold from these offsets on; answers its number.
     ///
     /// # Errors
     /// `LimitExceeded` beside too many, or behind too many moves; `Conflict` where the documents
@@ -237,7 +249,7 @@ impl StoreVersions {
         Err(Error::conflict(message))
     }
 
-    /// With writes going to the logs of this one, which is about to be live.
+    /// With writes for the logs of this one, held until it is live.
     ///
     /// # Errors
     /// `NotFound` for one that is not there.
@@ -249,7 +261,7 @@ impl StoreVersions {
     /// With another one live.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there, `InvalidArgument` for one whose logs take no writes.
+    /// `NotFound` for one that is not there, `InvalidArgument` for one whose logs writes are not for.
     pub(crate) fn make_live(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.get(number).ok_or_else(|| no_version(number))?;
         if version.logs != self.written {

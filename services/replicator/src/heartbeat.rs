@@ -93,9 +93,10 @@ pub(crate) async fn beat(
     let interval = Duration::from_millis(interval);
     loop {
         tokio::time::sleep(interval / LOOKS_PER_INTERVAL).await;
-        // What is carried to logs that take no writes yet has its own time.
+        // What is carried to the logs of a version that is not live yet has its own time.
         let now = catalog.catalog();
-        if !now.of_logs(logs.store).is_some_and(|newest| newest.definition.written() == logs) {
+        let live = |newest: &Arc<SchemaAt>| newest.definition.versions.live().logs;
+        if now.of_logs(logs.store).map(live) != Some(logs) {
             continue;
         }
         for status in follower.status().partitions {

@@ -198,7 +198,8 @@ impl Keeper {
         let catalog = self.parts.catalog.catalog();
         let assigned = self.parts.membership.assigned().borrow().clone();
         let stores = catalog.living().map(|schema| schema.definition.clone());
-        let first = |definition: &Definition| definition.written().at(PartitionId(0));
+        // A move keeps its process from beginning to end.
+        let first = |definition: &Definition| definition.versions.newest().logs.at(PartitionId(0));
         stores.filter(|definition| assigned.has(first(definition))).collect()
     }
 

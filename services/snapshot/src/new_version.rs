@@ -19,26 +19,22 @@ use forebay_core::state_rows::Resumed;
 use forebay_core::versions::{StoreVersion, StoreVersions, VersionNumber};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_snapshot::{ImageBuilder, ImageState, LoadBase, PartitionSnapshots};
+use futures::future::try_join_all;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::build::publish_first;
 use crate::define::{alter_versions, delete_unused_logs};
 use crate::keeper::SnapshotParts;
-use crate::moves::{Carrier, carried_client, catch_up};
+use crate::moves::{carried_client, catch_up, holds_from};
 use crate::new_store::{Begun, Made, NewStore};
 use crate::push::{Began, Place};
 use crate::standing::{Standing, standing};
 
-/// Longest wait for a version to be live that writes have moved to.
+/// Longest wait for a version to be live to whose logs nothing comes.
 const LIVE_WAIT: Duration = Duration::from_secs(150);
 /// Time between two looks at it.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// Times that what was written meanwhile is carried before writes move: each takes less time.
-const CARRY_ROUNDS_MAX: usize = 16;
-/// So few entries are carried in hardly any time.
-const CARRIED_AT_ONCE: u64 = 64;
-
 /// A version on its way.
 pub(crate) struct NewVersion<'p> {
     pub parts: &'p SnapshotParts,
@@ -261,12 +257,8 @@ impl NewVersion<'_> {
             .await?;
         let (before, own) = (added.versions.live(), self.in_definition(&added)?);
         let from = own.carried.as_ref().map_or(own.logs, |carried| carried.from);
-        for (at, began) in from.all().zip(&began) {
-            if own.number > before.number && self.parts.log.bounds(at).await?.start > *began {
-                let message = "the log was trimmed while files were pushed; push again, or keep \
-                               more of the log (log_window)";
-                return Err(Error::conflict(message).with_partition(at.partition));
-            }
+        if own.number > before.number {
+            holds_from(self.parts, from, &began).await?;
         }
         let number = own.number;
         match moving {
@@ -279,7 +271,7 @@ impl NewVersion<'_> {
                 })
                 .await?;
             }
-            Some(_) => self.move_to(&added, own).await?,
+            Some(_) => self.wait_live(own).await?,
         }
         info!(store = self.definition.name, version = %number, "a pushed version is live");
         let flipped = match moving {
@@ -296,37 +288,31 @@ impl NewVersion<'_> {
         definition.versions.kept_as(self.kept_as).ok_or_else(gone)
     }
 
-    /// Carries what was written since to the version's own logs, has writes go there, and waits
-    /// until it is live, which whoever keeps the store's snapshots sees to.
-    async fn move_to(&self, added: &Definition, own: &StoreVersion) -> Result<()> {
-        let (number, logs, name) = (own.number, own.logs, &self.definition.name);
-        if added.written() != logs {
-            let mut carrier = Carrier::begin(self.parts, added, own).await?;
-            for _ in 0..CARRY_ROUNDS_MAX {
-                let carried = carrier.carry().await?;
-                catch_up(self.parts, name, own).await?;
-                if carried <= CARRIED_AT_ONCE {
-                    break;
-                }
-            }
-            self.define(|definition| {
-                self.in_definition(definition)?;
-                let is_written = definition.written() == logs;
-                if is_written { Ok(None) } else { definition.with_writes_to(number).map(Some) }
-            })
-            .await?;
-        }
-        let began = Instant::now();
-        while began.elapsed() < LIVE_WAIT {
+    /// Waits until the version is live, which whoever keeps the store's snapshots sees to.
+    async fn wait_live(&self, own: &StoreVersion) -> Result<()> {
+        let name = &self.definition.name;
+        let (mut stood, mut since) = (None, Instant::now());
+        while since.elapsed() < LIVE_WAIT {
             let catalog = self.parts.catalog.catalog();
-            if catalog.by_name(name)?.definition.versions.live().number >= number {
+            let definition = &catalog.by_name(name)?.definition;
+            if self.in_definition(definition)?.number <= definition.versions.live().number {
                 return Ok(());
+            }
+            let stands = (definition.version, self.carried_to(own).await?);
+            if stood != Some(stands) {
+                (stood, since) = (Some(stands), Instant::now());
             }
             tokio::time::sleep(LOOK_EVERY).await;
         }
-        let message = "writes go to the new partitions, and nobody has made them live yet; run a \
+        let message = "nobody has carried to the new partitions what was written meanwhile; run a \
                        snapshot service for the store, and push again";
         Err(Error::unavailable(message).with_store(name))
+    }
+
+    /// How much its logs hold.
+    async fn carried_to(&self, own: &StoreVersion) -> Result<u64> {
+        let bounds = try_join_all(own.logs.all().map(|at| self.parts.log.bounds(at))).await?;
+        Ok(bounds.into_iter().map(|bounds| bounds.end.0).sum())
     }
 
     /// The conditional changes that ended differently in this version and in the one before, of

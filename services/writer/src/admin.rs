@@ -141,7 +141,6 @@ impl Writer {
     /// Makes the logs of a store's partitions and puts the definition's version into each.
     pub(crate) async fn announce(&self, schema: &SchemaAt) -> Result<()> {
         let definition = &schema.definition;
-        self.open_moved(definition).await?;
         let logs = definition.written();
         self.parts.log.create(logs.store, logs.partitions).await?;
         for at in logs.all() {

@@ -1,58 +1,94 @@
-//! Moves of a store's documents to other logs, as a writer makes them: nothing is appended to the
-//! new logs before the ones from before say that writes have moved.
+//! Moves of a store's documents to other logs, as a writer makes them: it appends to the new logs
+//! only once all that was written before stands there, which is when their version is live.
 //!
-//! So whoever reads the latest of a log from before, behind that entry, knows to look elsewhere,
-//! and ahead of it has missed nothing. Other writers may learn of the move a moment later than this
-//! one: it waits that long first. What a still slower one appends is carried to the new logs all
-//! the same.
+//! So a document's changes keep their order over the move. Until then writes wait here, in the
+//! order in which they came.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use forebay_core::id::StoreId;
-use forebay_core::limits::MOVE_WAIT_MS;
-use forebay_core::schema::Definition;
-use forebay_core::versions::Carried;
+use forebay_core::id::{PartitionRef, StoreId};
+use forebay_core::limits::MOVE_HELD_MS;
 use forebay_core::{Error, Result};
-use tokio::sync::Mutex;
+use forebay_log::CatalogFollower;
 
 use crate::writer::Writer;
 
-/// The moves that this writer knows of.
+/// What waits for one store's move goes on in turn.
+type Turn = Arc<tokio::sync::Mutex<()>>;
+
+/// The writes that wait.
 #[derive(Default)]
-pub(crate) struct Moves {
-    /// The logs that may be appended to: those from before say so.
-    open: Mutex<BTreeSet<StoreId>>,
+pub(crate) struct Held {
+    by_store: Mutex<BTreeMap<StoreId, Turn>>,
 }
 
-impl Writer {
-    /// Makes sure that the logs may be appended to that a store is written to.
-    ///
-    /// # Errors
-    /// `Unavailable` where one of the logs from before does not say so yet.
-    pub(crate) async fn open_moved(&self, definition: &Definition) -> Result<()> {
-        let logs = definition.written();
-        let version = definition.versions.all().iter().find(|version| version.logs == logs);
-        let Some(Carried { from, .. }) = version.and_then(|version| version.carried.as_ref())
-        else {
-            return Ok(());
-        };
-        let mut open = self.moves.open.lock().await;
-        if open.contains(&logs.store) {
-            return Ok(());
+impl Held {
+    /// A place behind those that wait already, if there are any or one is to wait.
+    fn join(&self, store: StoreId, is_held: bool) -> Option<Turn> {
+        let mut by_store = self.by_store.lock().unwrap_or_else(PoisonError::into_inner);
+        // Whoever waits, or has just gone on, has a clone.
+        by_store.retain(|_, turn| Arc::strong_count(turn) > 1);
+        match is_held {
+            true => Some(Arc::clone(by_store.entry(store).or_default())),
+            false => by_store.get(&store).cloned(),
         }
-        tokio::time::sleep(Duration::from_millis(MOVE_WAIT_MS)).await;
-        for at in from.all() {
-            let announced = self.queue(at).log().announce(definition.version).await;
-            announced.map_err(|error| as_absent(&error))?;
-        }
-        open.insert(logs.store);
-        self.forget(from.store);
-        Ok(())
     }
 }
 
-/// Whatever became of an announcement, nothing of the write was appended.
-fn as_absent(error: &Error) -> Error {
-    Error::unavailable(error.message()).with_context(error.context().clone())
+impl Writer {
+    /// Waits while writes to a store are held. Without a wait it ends at once; with one, those that
+    /// came first go on first.
+    ///
+    /// # Errors
+    /// `Unavailable` where that takes too long; nothing was appended.
+    pub(crate) async fn wait_held(&self, store: StoreId) -> Result<()> {
+        let catalog = &self.parts.catalog;
+        let Some(turn) = self.held.join(store, is_held(catalog, store)) else { return Ok(()) };
+        let wait = async {
+            let _ours = turn.lock().await;
+            loop {
+                let changed = catalog.changes();
+                if !is_held(catalog, store) {
+                    return true;
+                }
+                if !changed.await {
+                    return false;
+                }
+            }
+        };
+        let wait = tokio::time::timeout(Duration::from_millis(MOVE_HELD_MS), wait);
+        if wait.await.unwrap_or(false) {
+            self.forget_left(store);
+            return Ok(());
+        }
+        let message = "the store's documents are on their way to other partitions; try again, and \
+                       see that a snapshot service runs if this stays";
+        Err(Error::unavailable(message))
+    }
+}
+
+fn is_held(catalog: &CatalogFollower, store: StoreId) -> bool {
+    let catalog = catalog.catalog();
+    let newest = catalog.store(store).and_then(|history| history.newest());
+    newest.is_some_and(|schema| schema.definition.versions.are_held())
+}
+
+/// Refuses to append changes to logs that a store's documents have left, or have not come to.
+///
+/// # Errors
+/// `Conflict`; nothing was appended.
+pub(crate) fn check_written(catalog: &CatalogFollower, at: PartitionRef) -> Result<()> {
+    let catalog = catalog.catalog();
+    let is_left = |logs: StoreId| {
+        let versions = &catalog.of_logs(logs)?.definition.versions;
+        Some(versions.written().store != logs || versions.are_held())
+    };
+    if !is_left(at.store).unwrap_or(false) {
+        return Ok(());
+    }
+    let message = "the store's documents move to other partitions; describe it again, and send \
+                   what is not in the log anew";
+    Err(Error::conflict(message).with_partition(at.partition))
 }

@@ -8,15 +8,17 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use forebay_core::change::{ClientBatch, EntryBody};
-use forebay_core::id::{ClientId, Epoch, LogId, Position, SchemaVersion, Sequence};
+use forebay_core::id::{ClientId, Epoch, LogId, PartitionRef, Position, SchemaVersion, Sequence};
 use forebay_core::limits::{
     DEDUP_WINDOW, ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX, WRITE_QUEUE_BYTES_MAX,
     WRITE_QUEUE_REQUESTS_MAX,
 };
 use forebay_core::{Error, Result};
+use forebay_log::CatalogFollower;
 use tokio::sync::{mpsc, oneshot};
 
 use crate::admit::Part;
+use crate::moves::check_written;
 use crate::partition::PartitionLog;
 
 /// Entries are cut off at this many bytes, so that one does not wait for a very large one.
@@ -47,11 +49,18 @@ pub(crate) struct WriteQueue {
 }
 
 impl WriteQueue {
-    pub(crate) fn start(log: Arc<PartitionLog>) -> Self {
+    /// One to the log of this partition, which takes changes as far as the catalog says.
+    pub(crate) fn start(
+        log: Arc<PartitionLog>,
+        at: PartitionRef,
+        catalog: Arc<CatalogFollower>,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel(WRITE_QUEUE_REQUESTS_MAX);
         let bytes = Arc::new(AtomicUsize::new(0));
         let appender = Appender {
             log: Arc::clone(&log),
+            at,
+            catalog,
             receiver,
             next: None,
             bytes: Arc::clone(&bytes),
@@ -92,6 +101,8 @@ impl WriteQueue {
 
 struct Appender {
     log: Arc<PartitionLog>,
+    at: PartitionRef,
+    catalog: Arc<CatalogFollower>,
     receiver: mpsc::Receiver<Waiting>,
     /// A request that did not fit into the entry before.
     next: Option<Waiting>,
@@ -134,6 +145,13 @@ impl Appender {
     }
 
     async fn append(&mut self, group: Vec<Waiting>) {
+        if let Err(error) = check_written(&self.catalog, self.at) {
+            // They came before the documents began to move.
+            for waiting in group {
+                let _ = waiting.reply.send(Err(error.clone()));
+            }
+            return;
+        }
         let mut batches = Vec::with_capacity(group.len());
         let mut replies = Vec::with_capacity(group.len());
         let mut schema_version = SchemaVersion(0);

@@ -18,7 +18,7 @@ use futures::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
 use crate::admit::{Claimed, Part, admit};
-use crate::moves::Moves;
+use crate::moves::Held;
 use crate::outcome::Outcomes;
 use crate::partition::PartitionLog;
 use crate::queue::{Placed, WriteQueue};
@@ -43,7 +43,7 @@ pub struct Writer {
     pub(crate) parts: WriterParts,
     pub(crate) control: PartitionLog,
     queues: Mutex<HashMap<PartitionRef, Arc<WriteQueue>>>,
-    pub(crate) moves: Moves,
+    pub(crate) held: Held,
     /// Notified when a definition is in the control log and the rest of it failed.
     pub(crate) unfinished: Arc<Notify>,
 }
@@ -53,8 +53,8 @@ impl Writer {
     pub fn new(parts: WriterParts) -> Self {
         let (log, entropy) = (Arc::clone(&parts.log), Arc::clone(&parts.entropy));
         let control = PartitionLog::new(PartitionRef::CONTROL, log, entropy);
-        let (queues, moves, unfinished) = Default::default();
-        Self { parts, control, queues, moves, unfinished }
+        let (queues, held, unfinished) = Default::default();
+        Self { parts, control, queues, held, unfinished }
     }
 
     /// Appends a batch and answers what became of each change, in their order.
@@ -62,7 +62,8 @@ impl Writer {
     /// # Errors
     /// When the whole batch is refused and nothing was appended: `NotFound`, `InvalidArgument`,
     /// `LimitExceeded` (a limit, or back-pressure), `Unavailable` while a definition is awaited,
-    /// `Conflict` where the store's documents have moved to other partitions since it was numbered.
+    /// also when the store's documents do not come to other partitions in time; `Conflict` where
+    /// they have moved since it was numbered.
     pub async fn write(
         &self,
         store: StoreId,
@@ -78,7 +79,7 @@ impl Writer {
         claimed.check_moves(logs).map_err(at_store)?;
         let parts = admit(batch, claimed.partitions, &made_with.definition, &newest.definition)
             .map_err(at_store)?;
-        self.open_moved(&newest.definition).await.map_err(at_store)?;
+        self.wait_held(store).await.map_err(at_store)?;
         let sent = self.send(logs.store, &newest, &parts).map_err(at_store)?;
         let mut token = Token::new(store);
         let mut outcomes = vec![None; count];
@@ -268,7 +269,8 @@ impl Writer {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         let queue = queues.entry(at).or_insert_with(|| {
             let (log, entropy) = (Arc::clone(&self.parts.log), Arc::clone(&self.parts.entropy));
-            Arc::new(WriteQueue::start(Arc::new(PartitionLog::new(at, log, entropy))))
+            let (log, catalog) = (PartitionLog::new(at, log, entropy), &self.parts.catalog);
+            Arc::new(WriteQueue::start(Arc::new(log), at, Arc::clone(catalog)))
         });
         Arc::clone(queue)
     }
@@ -277,6 +279,15 @@ impl Writer {
     pub(crate) fn forget(&self, store: StoreId) {
         let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
         queues.retain(|at, _| at.store != store);
+    }
+
+    /// Lets go of the queues to logs that a store's documents have left.
+    pub(crate) fn forget_left(&self, store: StoreId) {
+        let catalog = self.parts.catalog.catalog();
+        let written = catalog.of_logs(store).map(|newest| newest.definition.written().store);
+        let is_left = |logs: StoreId| catalog.home_of(logs) == store && Some(logs) != written;
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|at, _| !is_left(at.store));
     }
 }
 

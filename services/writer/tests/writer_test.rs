@@ -7,20 +7,26 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use forebay_core::change::{Change, ClientBatch, Condition, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{
+    Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, FieldOp, Verb,
+};
 use forebay_core::clock::{ManualClock, Timestamp};
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{
-    ClientId, FieldId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion, Sequence,
-    StoreId,
+    ClientId, Epoch, FieldId, Offset, PartitionCount, PartitionId, PartitionRef, SchemaVersion,
+    Sequence, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::versions::VersionNumber;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_log::{Appended, Bounds, CatalogFollower, ChangeLog, MemoryLog, ReadLimit, Records};
-use forebay_wire::entry::decode_entry;
+use forebay_log::{
+    Appended, Bounds, CatalogFollower, ChangeLog, MemoryLog, ReadLimit, Records, find_log_id,
+};
+use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::outcome::ChangeOutcome;
 use forebay_writer_service::{Claimed, NoOutcomes, Writer, WriterParts};
 
@@ -354,4 +360,91 @@ async fn a_log_that_was_made_anew_is_noticed_before_anything_is_acknowledged() {
     assert_eq!(error.code(), ErrorCode::UnknownOutcome);
     let outcomes = write(&writer, definition, vec![increment(4, "a")]).await.unwrap();
     assert_eq!(outcomes, [ChangeOutcome::Appended]);
+}
+
+/// A store whose documents are on their way to two partitions of their own.
+async fn moving(writer: &Writer) -> (Definition, StoreId) {
+    let created = writer.create_store(&spec("users")).await.unwrap().definition.clone();
+    let (logs, began) = (StoreId(99), vec![Offset(1); 4]);
+    let moved = created.with_moved_version(logs, PartitionCount(2), began).unwrap();
+    (moved, logs)
+}
+
+/// Puts a definition into the control log, as whoever sees to a move does.
+async fn define(log: &dyn ChangeLog, definition: &Definition) {
+    let record = ControlRecord::Define(Box::new(definition.clone()));
+    let control =
+        find_log_id(log, PartitionRef::CONTROL, log.bounds(PartitionRef::CONTROL).await.unwrap());
+    let entry = Entry {
+        log_id: control.await.unwrap().unwrap(),
+        epoch: Epoch(0),
+        schema_version: SchemaVersion(0),
+        source: None,
+        body: EntryBody::Control(record),
+    };
+    log.append(PartitionRef::CONTROL, encode_entry(&entry).unwrap()).await.unwrap();
+}
+
+/// What was acknowledged in the logs from before may still be carried: a change that is appended
+/// ahead of it would be undone.
+#[tokio::test(start_paused = true)]
+async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
+    let log = memory();
+    let writer = Arc::new(writer(log.clone(), 1));
+    let (there, logs) = moving(&writer).await;
+    log.create(logs, PartitionCount(2)).await.unwrap();
+    let held_back = there.with_writes_to(VersionNumber(2)).unwrap();
+    let live = held_back.with_live(VersionNumber(2)).unwrap();
+    define(&*log, &there).await;
+    let before = write(&writer, &there, vec![increment(1, "a")]).await.unwrap();
+    assert_eq!(before, [ChangeOutcome::Appended]);
+    define(&*log, &held_back).await;
+
+    let moved = Claimed { moves: 1, ..Claimed::default() };
+    let too_early =
+        writer.write(there.store, held_back.version, batch(vec![increment(1, "a")]), moved, WAIT);
+    assert_eq!(
+        too_early.await.unwrap_err().code(),
+        ErrorCode::Unavailable,
+        "nobody goes on with it"
+    );
+    let waiting: Vec<_> = (1..=20)
+        .map(|sequence| {
+            let (writer, definition) = (Arc::clone(&writer), held_back.clone());
+            tokio::spawn(async move {
+                let (store, version) = (definition.store, definition.version);
+                let changes = batch(vec![increment(sequence, "a")]);
+                let moved = Claimed { moves: 1, ..Claimed::default() };
+                writer.write(store, version, changes, moved, WAIT).await
+            })
+        })
+        .collect();
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert!(waiting.iter().all(|write| !write.is_finished()));
+    assert!(sequences(&*log, logs).await.is_empty());
+    define(&*log, &live).await;
+    for write in waiting {
+        let (_, results) = write.await.unwrap().unwrap();
+        assert_eq!(results[0].outcome, ChangeOutcome::Appended);
+    }
+    assert_eq!(sequences(&*log, logs).await, (1..=20).collect::<Vec<u64>>());
+    let old = write(&writer, &live, vec![increment(2, "a")]).await.unwrap_err();
+    assert_eq!(old.code(), ErrorCode::Conflict, "it is numbered for the partitions from before");
+}
+
+/// The sequences of all changes that logs hold, in order.
+async fn sequences(log: &dyn ChangeLog, logs: StoreId) -> Vec<u64> {
+    let mut sequences = Vec::new();
+    for partition in PartitionCount(2).partitions() {
+        let at = PartitionRef { store: logs, partition };
+        let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
+        for record in log.read(at, Offset(0), limit).await.unwrap().records {
+            let EntryBody::Changes(batches) = decode_entry(&record.entry).unwrap().body else {
+                continue;
+            };
+            let changes = batches.into_iter().flat_map(|batch| batch.changes);
+            sequences.extend(changes.map(|change| change.sequence.0));
+        }
+    }
+    sequences
 }

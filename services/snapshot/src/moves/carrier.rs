@@ -17,7 +17,7 @@ use forebay_core::id::{
     Epoch, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
 };
 use forebay_core::schema::Definition;
-use forebay_core::versions::{Carried, StoreVersion};
+use forebay_core::versions::{Carried, StoreLogs, StoreVersion};
 use forebay_core::{Error, Result};
 use forebay_log::{ChangeLog, LogRecord, ReadLimit, find_log_id};
 use forebay_wire::entry::{decode_entry, encode_entry};
@@ -82,7 +82,8 @@ impl<'p> Carrier<'p> {
     /// Finds out how far it was carried to this version's logs.
     ///
     /// # Errors
-    /// `Internal` for a version to which nothing is carried; those of the log.
+    /// `Internal` for a version to which nothing is carried; `Conflict` where the logs do not hold
+    /// all of it any more; those of the log.
     pub(crate) async fn begin(
         parts: &'p SnapshotParts,
         definition: &Definition,
@@ -91,6 +92,7 @@ impl<'p> Carrier<'p> {
         let carried = version.carried.as_ref();
         let Carried { from, began } =
             carried.ok_or_else(|| Error::internal("a version to which nothing is carried"))?;
+        holds_from(parts, *from, began).await?;
         let sources = began.iter().zip(from.all()).map(async |(began, at)| {
             let log_id = find_log_id(&*parts.log, at, parts.log.bounds(at).await?).await?;
             let state = PartitionState::new(at, from.partitions);
@@ -285,6 +287,25 @@ impl TargetLog {
         self.sent.insert(partition, position);
         Ok(true)
     }
+}
+
+/// Whether the logs hold all from these offsets on.
+///
+/// # Errors
+/// `Conflict` where one was trimmed behind its own; those of the log.
+pub(crate) async fn holds_from(
+    parts: &SnapshotParts,
+    logs: StoreLogs,
+    began: &[Offset],
+) -> Result<()> {
+    for (at, began) in logs.all().zip(began) {
+        if parts.log.bounds(at).await?.start > *began {
+            let message = "the log was trimmed while files were pushed; push again, or keep more \
+                           of the log (log_window)";
+            return Err(Error::conflict(message).with_partition(at.partition));
+        }
+    }
+    Ok(())
 }
 
 fn unknown(version: SchemaVersion) -> Error {

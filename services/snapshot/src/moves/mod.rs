@@ -1,5 +1,6 @@
 //! Moves of a store's documents to another number of partitions, from where a push has made the
-//! version that has them: what is written meanwhile is carried, then writers move, then readers.
+//! version that has them: what is written meanwhile is carried, then writes are held until the rest
+//! has come, then the version is live and writers and readers move.
 //!
 //! Whoever keeps the snapshots of the first of the new partitions sees a move to its end, so it
 //! goes on whichever process dies. What slow writers still append to the logs from before is
@@ -21,12 +22,17 @@ use forebay_log::open_log;
 use tokio::task::JoinHandle;
 use tracing::{info, warn};
 
-pub(crate) use self::carrier::Carrier;
+use self::carrier::Carrier;
+pub(crate) use self::carrier::holds_from;
 pub(crate) use self::group::carried_client;
 use crate::define::{alter_versions, append, delete_unused_logs};
 use crate::keeper::SnapshotParts;
 use crate::standing::{Standing, standing};
 
+/// Times that what was written meanwhile is carried before writes are held: each takes less time.
+const CARRY_ROUNDS_MAX: usize = 16;
+/// So few entries are carried in hardly any time.
+const CARRIED_AT_ONCE: u64 = 64;
 /// Time between two looks at logs that hardly anybody appends to any more.
 const CARRY_EVERY: Duration = Duration::from_millis(500);
 /// Behind a failure.
@@ -64,11 +70,10 @@ impl Drop for Moves {
     }
 }
 
-/// The version that writes have moved to, while something may be carried to it.
+/// The version to whose logs something may be carried.
 fn moved(definition: &Definition) -> Option<(&StoreVersion, &Carried)> {
-    let logs = definition.written();
-    let version = definition.versions.all().iter().find(|version| version.logs == logs)?;
-    Some((version, version.carried.as_ref()?))
+    let versions = definition.versions.all().iter();
+    versions.rev().find_map(|version| Some((version, version.carried.as_ref()?)))
 }
 
 async fn keep_moving(parts: SnapshotParts, name: String, store: StoreId) {
@@ -94,8 +99,9 @@ async fn see_to_end(parts: &SnapshotParts, name: &str, store: StoreId) -> Result
     let Some(definition) = newest() else { return Ok(()) };
     let Some((version, carried)) = moved(&definition) else { return Ok(()) };
     let mut carrier = Carrier::begin(parts, &definition, version).await?;
-    if definition.versions.live().number != version.number {
-        go_live(parts, &definition, version, &mut carrier).await?;
+    if definition.versions.live().number < version.number {
+        let written = come_near(parts, &definition, version, &mut carrier).await?;
+        go_live(parts, &written, version, &mut carrier).await?;
     }
     loop {
         carrier.carry().await?;
@@ -116,7 +122,33 @@ async fn see_to_end(parts: &SnapshotParts, name: &str, store: StoreId) -> Result
     Ok(())
 }
 
-/// Makes the version live that writes have moved to: once all that was written before is there.
+/// Carries what was written since the push until little is left and the replicators have come as
+/// far, and has writes held; answers the definition that says so.
+async fn come_near(
+    parts: &SnapshotParts,
+    definition: &Definition,
+    version: &StoreVersion,
+    carrier: &mut Carrier<'_>,
+) -> Result<Definition> {
+    let (name, logs) = (&definition.name, version.logs);
+    if definition.written() == logs {
+        return Ok(definition.clone());
+    }
+    for _ in 0..CARRY_ROUNDS_MAX {
+        let carried = carrier.carry().await?;
+        catch_up(parts, name, version).await?;
+        if carried <= CARRIED_AT_ONCE {
+            break;
+        }
+    }
+    alter_versions(parts, name, |definition| {
+        let is_written = definition.written() == logs;
+        if is_written { Ok(None) } else { definition.with_writes_to(version.number).map(Some) }
+    })
+    .await
+}
+
+/// Makes the version live that writes wait for: once all that was written before is there.
 async fn go_live(
     parts: &SnapshotParts,
     definition: &Definition,
@@ -125,8 +157,11 @@ async fn go_live(
 ) -> Result<()> {
     let name = &definition.name;
     let Some(Carried { from, .. }) = &version.carried else { return Ok(()) };
+    // Less is left to be carried while nobody writes.
+    carrier.carry().await?;
     // All writers have heard of it by then; what one of them still appends is carried later.
     tokio::time::sleep(Duration::from_millis(MOVE_WAIT_MS)).await;
+    // Whoever reads the latest of a log from before knows by this to look elsewhere.
     let mut ends = BTreeMap::new();
     for at in from.all() {
         let log_id = open_log(&*parts.log, &*parts.entropy, at).await?;
@@ -138,7 +173,6 @@ async fn go_live(
     if carrier.carried().any(is_behind) {
         return Err(Error::unavailable("the logs from before end before what was appended"));
     }
-    catch_up(parts, name, version).await?;
     let number = version.number;
     alter_versions(parts, name, |definition| {
         let is_live = definition.versions.live().number == number;
