@@ -31,7 +31,8 @@ pub(crate) struct Standing<'s> {
 /// Where a partition stands at its replicator, once that is as wanted.
 ///
 /// # Errors
-/// `Unavailable` where it is not in time; others of the replicator.
+/// `Unavailable` where it is not in time; `NotFound` for a version that is dropped, meanwhile too;
+/// others of the replicator.
 pub(crate) async fn standing(
     parts: &SnapshotParts,
     of: Standing<'_>,
@@ -49,6 +50,12 @@ pub(crate) async fn standing(
             Err(error) if is_for_now(&error) => error,
             Err(error) => return Err(error),
         };
+        let catalog = parts.catalog.catalog();
+        let versions = &catalog.by_name(of.name)?.definition.versions;
+        if versions.kept_as(of.kept_as).is_none() {
+            let message = "the version was dropped; list those of the store";
+            return Err(Error::not_found(message).with_store(of.name));
+        }
         if began.elapsed() > REPLICATOR_WAIT {
             return Err(Error::unavailable(error.message()).with_context(error.context().clone()));
         }
