@@ -289,8 +289,8 @@ impl Definition {
     }
 
     /// The next one, with one more version of the documents, that has another number of partitions:
-    /// kept under this id, which its logs have too. What the logs that writes are for hold from these
-    /// offsets on is carried there. It is not live yet.
+    /// kept under this id, which its logs have too. What the logs that writes are for hold from
+    /// these offsets on is carried there. It is not live yet.
     ///
     /// # Errors
     /// `LimitExceeded` beside too many, or beyond the number of schema versions; `Conflict` where

@@ -5,8 +5,8 @@
 //! change at the same entry of its log.
 //!
 //! A version with another number of partitions has logs of its own. What is written to the logs
-//! from before is carried there. Once little is left writes are held; once nothing is the version is
-//! live, they go to its logs, and nobody goes back.
+//! from before is carried there. Once little is left writes are held; once nothing is the version
+//! is live, they go to its logs, and nobody goes back.
 
 use crate::error::{Error, Result};
 use crate::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
@@ -261,7 +261,8 @@ impl StoreVersions {
     /// With another one live.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there, `InvalidArgument` for one whose logs writes are not for.
+    /// `NotFound` for one that is not there, `InvalidArgument` for one whose logs writes are not
+    /// for.
     pub(crate) fn make_live(&mut self, number: VersionNumber) -> Result<()> {
         let version = self.get(number).ok_or_else(|| no_version(number))?;
         if version.logs != self.written {
