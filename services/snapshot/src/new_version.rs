@@ -229,11 +229,12 @@ impl NewVersion<'_> {
     }
 
     /// Lets everybody follow the version, of which this was made, and makes it live once the
-    /// replicators have caught up; the versions before the one that was live go.
+    /// replicators have caught up, or waits for that where it moves; the versions before the one
+    /// that was live go.
     ///
     /// # Errors
-    /// `Conflict` where the log was trimmed meanwhile, or its documents dropped; those of the log
-    /// and of replicators.
+    /// `Conflict` where the log was trimmed meanwhile, or its documents dropped; `Unavailable`
+    /// where nobody sees to a move; those of the log and of replicators.
     pub(crate) async fn go_live(&self, made: &[Made]) -> Result<LiveVersion> {
         let moving = self.moving.get();
         let began: Vec<Offset> = match moving {

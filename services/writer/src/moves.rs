@@ -69,10 +69,10 @@ impl Writer {
     }
 }
 
+/// Whether writes are held to a store, known by its own id or that of some of its logs.
 fn is_held(catalog: &CatalogFollower, store: StoreId) -> bool {
     let catalog = catalog.catalog();
-    let newest = catalog.store(store).and_then(|history| history.newest());
-    newest.is_some_and(|schema| schema.definition.versions.are_held())
+    catalog.of_logs(store).is_some_and(|newest| newest.definition.versions.are_held())
 }
 
 /// Refuses to append changes to logs that a store's documents have left, or have not come to.
@@ -80,12 +80,9 @@ fn is_held(catalog: &CatalogFollower, store: StoreId) -> bool {
 /// # Errors
 /// `Conflict`; nothing was appended.
 pub(crate) fn check_written(catalog: &CatalogFollower, at: PartitionRef) -> Result<()> {
-    let catalog = catalog.catalog();
-    let is_left = |logs: StoreId| {
-        let versions = &catalog.of_logs(logs)?.definition.versions;
-        Some(versions.written().store != logs || versions.are_held())
-    };
-    if !is_left(at.store).unwrap_or(false) {
+    let newest = catalog.catalog().of_logs(at.store).cloned();
+    let is_left = newest.is_some_and(|newest| newest.definition.written().store != at.store);
+    if !is_left && !is_held(catalog, at.store) {
         return Ok(());
     }
     let message = "the store's documents move to other partitions; describe it again, and send \

@@ -29,10 +29,13 @@ use forebay_log::{
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::outcome::ChangeOutcome;
 use forebay_writer_service::{Claimed, NoOutcomes, Writer, WriterParts};
+use tokio::sync::Notify;
 
 const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
 const COUNT: FieldId = FieldId(1);
 const WAIT: Duration = Duration::from_secs(1);
+/// The logs that documents move to.
+const MOVED: StoreId = StoreId(99);
 
 fn memory() -> Arc<MemoryLog> {
     Arc::new(MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1)))))
@@ -75,21 +78,30 @@ async fn write(
     Ok(results.into_iter().map(|result| result.outcome).collect())
 }
 
-/// Every change that the log of a store holds, by key.
-async fn held(log: &dyn ChangeLog, store: StoreId) -> BTreeMap<Vec<u8>, usize> {
-    let mut held = BTreeMap::new();
-    for partition in PartitionCount(4).partitions() {
-        let at = PartitionRef { store, partition };
+/// Every change that logs hold, partition by partition, in order.
+async fn changes(log: &dyn ChangeLog, logs: StoreId, partitions: PartitionCount) -> Vec<Change> {
+    let mut changes = Vec::new();
+    for partition in partitions.partitions() {
+        let at = PartitionRef { store: logs, partition };
         let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
         for record in log.read(at, Offset(0), limit).await.unwrap().records {
             let EntryBody::Changes(batches) = decode_entry(&record.entry).unwrap().body else {
                 continue;
             };
             for change in batches.into_iter().flat_map(|batch| batch.changes) {
-                assert_eq!(partition_of(change.key.as_bytes(), PartitionCount(4)), partition);
-                *held.entry(change.key.as_bytes().to_vec()).or_default() += 1;
+                assert_eq!(partition_of(change.key.as_bytes(), partitions), partition);
+                changes.push(change);
             }
         }
+    }
+    changes
+}
+
+/// How often the log of a store holds each key.
+async fn held(log: &dyn ChangeLog, store: StoreId) -> BTreeMap<Vec<u8>, usize> {
+    let mut held = BTreeMap::new();
+    for change in changes(log, store, PartitionCount(4)).await {
+        *held.entry(change.key.as_bytes().to_vec()).or_default() += 1;
     }
     held
 }
@@ -208,8 +220,8 @@ async fn without_a_replica_a_conditional_change_ends_as_unknown_with_its_positio
     assert_eq!(token.positions.len(), 1);
 }
 
-/// A log whose appends to data partitions never answer.
-struct Stuck(Arc<MemoryLog>);
+/// A log whose appends to data partitions wait until they are let through.
+struct Stuck(Arc<MemoryLog>, Arc<Notify>);
 
 #[async_trait]
 impl ChangeLog for Stuck {
@@ -227,7 +239,7 @@ impl ChangeLog for Stuck {
             .change_count()
             > 0;
         if is_change {
-            std::future::pending::<()>().await;
+            self.1.notified().await;
         }
         self.0.append(at, entry).await
     }
@@ -324,7 +336,7 @@ async fn a_store_that_another_writer_made_by_half_is_finished_by_who_meets_it() 
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_pushes_back_typed_and_never_hangs() {
-    let writer = Arc::new(writer(Arc::new(Stuck(memory())), 1));
+    let writer = Arc::new(writer(Arc::new(Stuck(memory(), Arc::default())), 1));
     let created = writer.create_store(&spec("users")).await.unwrap();
     let mut refused = None;
     for sequence in 1..10_000 {
@@ -363,26 +375,25 @@ async fn a_log_that_was_made_anew_is_noticed_before_anything_is_acknowledged() {
 }
 
 /// A store whose documents are on their way to two partitions of their own.
-async fn moving(writer: &Writer) -> (Definition, StoreId) {
-    let created = writer.create_store(&spec("users")).await.unwrap().definition.clone();
-    let (logs, began) = (StoreId(99), vec![Offset(1); 4]);
-    let moved = created.with_moved_version(logs, PartitionCount(2), began).unwrap();
-    (moved, logs)
+async fn moving(writer: &Writer) -> Definition {
+    let created = writer.create_store(&spec("users")).await.unwrap();
+    let began = vec![Offset(1); 4];
+    created.definition.with_moved_version(MOVED, PartitionCount(2), began).unwrap()
 }
 
 /// Puts a definition into the control log, as whoever sees to a move does.
 async fn define(log: &dyn ChangeLog, definition: &Definition) {
     let record = ControlRecord::Define(Box::new(definition.clone()));
-    let control =
-        find_log_id(log, PartitionRef::CONTROL, log.bounds(PartitionRef::CONTROL).await.unwrap());
+    let at = PartitionRef::CONTROL;
+    let log_id = find_log_id(log, at, log.bounds(at).await.unwrap()).await.unwrap().unwrap();
     let entry = Entry {
-        log_id: control.await.unwrap().unwrap(),
+        log_id,
         epoch: Epoch(0),
         schema_version: SchemaVersion(0),
         source: None,
         body: EntryBody::Control(record),
     };
-    log.append(PartitionRef::CONTROL, encode_entry(&entry).unwrap()).await.unwrap();
+    log.append(at, encode_entry(&entry).unwrap()).await.unwrap();
 }
 
 /// What was acknowledged in the logs from before may still be carried: a change that is appended
@@ -391,8 +402,8 @@ async fn define(log: &dyn ChangeLog, definition: &Definition) {
 async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
     let log = memory();
     let writer = Arc::new(writer(log.clone(), 1));
-    let (there, logs) = moving(&writer).await;
-    log.create(logs, PartitionCount(2)).await.unwrap();
+    let there = moving(&writer).await;
+    log.create(MOVED, PartitionCount(2)).await.unwrap();
     let held_back = there.with_writes_to(VersionNumber(2)).unwrap();
     let live = held_back.with_live(VersionNumber(2)).unwrap();
     define(&*log, &there).await;
@@ -400,51 +411,55 @@ async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
     assert_eq!(before, [ChangeOutcome::Appended]);
     define(&*log, &held_back).await;
 
-    let moved = Claimed { moves: 1, ..Claimed::default() };
-    let too_early =
-        writer.write(there.store, held_back.version, batch(vec![increment(1, "a")]), moved, WAIT);
-    assert_eq!(
-        too_early.await.unwrap_err().code(),
-        ErrorCode::Unavailable,
-        "nobody goes on with it"
-    );
-    let waiting: Vec<_> = (1..=20)
-        .map(|sequence| {
-            let (writer, definition) = (Arc::clone(&writer), held_back.clone());
-            tokio::spawn(async move {
-                let (store, version) = (definition.store, definition.version);
-                let changes = batch(vec![increment(sequence, "a")]);
-                let moved = Claimed { moves: 1, ..Claimed::default() };
-                writer.write(store, version, changes, moved, WAIT).await
-            })
-        })
-        .collect();
+    let send = |sequence: u64| {
+        let (writer, store, version) = (Arc::clone(&writer), there.store, held_back.version);
+        let changes = batch(vec![increment(sequence, "a")]);
+        let moved = Claimed { moves: 1, ..Claimed::default() };
+        tokio::spawn(async move { writer.write(store, version, changes, moved, WAIT).await })
+    };
+    let too_early = send(1).await.unwrap().unwrap_err();
+    assert_eq!(too_early.code(), ErrorCode::Unavailable, "nobody goes on with the move");
+    let waiting: Vec<_> = (1..=20).map(send).collect();
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert!(waiting.iter().all(|write| !write.is_finished()));
-    assert!(sequences(&*log, logs).await.is_empty());
+    assert!(sequences(&*log).await.is_empty());
     define(&*log, &live).await;
     for write in waiting {
         let (_, results) = write.await.unwrap().unwrap();
         assert_eq!(results[0].outcome, ChangeOutcome::Appended);
     }
-    assert_eq!(sequences(&*log, logs).await, (1..=20).collect::<Vec<u64>>());
+    assert_eq!(sequences(&*log).await, (1..=20).collect::<Vec<u64>>());
     let old = write(&writer, &live, vec![increment(2, "a")]).await.unwrap_err();
     assert_eq!(old.code(), ErrorCode::Conflict, "it is numbered for the partitions from before");
 }
 
-/// The sequences of all changes that logs hold, in order.
-async fn sequences(log: &dyn ChangeLog, logs: StoreId) -> Vec<u64> {
-    let mut sequences = Vec::new();
-    for partition in PartitionCount(2).partitions() {
-        let at = PartitionRef { store: logs, partition };
-        let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
-        for record in log.read(at, Offset(0), limit).await.unwrap().records {
-            let EntryBody::Changes(batches) = decode_entry(&record.entry).unwrap().body else {
-                continue;
-            };
-            let changes = batches.into_iter().flat_map(|batch| batch.changes);
-            sequences.extend(changes.map(|change| change.sequence.0));
-        }
-    }
-    sequences
+/// What was asked for before the documents began to move is refused where it has not been appended.
+#[tokio::test(start_paused = true)]
+async fn what_waits_in_a_queue_is_not_appended_to_logs_that_are_left() {
+    let (memory, gate) = (memory(), Arc::new(Notify::new()));
+    let writer = Arc::new(writer(Arc::new(Stuck(memory.clone(), Arc::clone(&gate))), 1));
+    let there = moving(&writer).await;
+    define(&*memory, &there).await;
+    let send = |sequence: u64| {
+        let (writer, there) = (Arc::clone(&writer), there.clone());
+        tokio::spawn(async move { write(&writer, &there, vec![increment(sequence, "a")]).await })
+    };
+    let first = send(1);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    let second = send(2);
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    define(&*memory, &there.with_writes_to(VersionNumber(2)).unwrap()).await;
+    tokio::time::sleep(Duration::from_millis(1)).await;
+    gate.notify_waiters();
+    assert_eq!(first.await.unwrap().unwrap(), [ChangeOutcome::Appended]);
+    let outcomes = second.await.unwrap().unwrap();
+    let ChangeOutcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
+    assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+    assert_eq!(held(&*memory, there.store).await, BTreeMap::from([(b"a".to_vec(), 1)]));
+}
+
+/// The sequences of all changes that the new partitions hold, in order.
+async fn sequences(log: &dyn ChangeLog) -> Vec<u64> {
+    let changes = changes(log, MOVED, PartitionCount(2)).await;
+    changes.into_iter().map(|change| change.sequence.0).collect()
 }
