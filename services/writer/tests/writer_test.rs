@@ -29,7 +29,7 @@ use forebay_log::{
 use forebay_wire::entry::{decode_entry, encode_entry};
 use forebay_wire::outcome::ChangeOutcome;
 use forebay_writer_service::{Claimed, NoOutcomes, Writer, WriterParts};
-use tokio::sync::Notify;
+use tokio::sync::Semaphore;
 
 const INT64: FieldType = FieldType::Scalar(ScalarType::Int64);
 const COUNT: FieldId = FieldId(1);
@@ -220,8 +220,8 @@ async fn without_a_replica_a_conditional_change_ends_as_unknown_with_its_positio
     assert_eq!(token.positions.len(), 1);
 }
 
-/// A log whose appends to data partitions wait until they are let through.
-struct Stuck(Arc<MemoryLog>, Arc<Notify>);
+/// A log that lets so many appends to data partitions through.
+struct Stuck(Arc<MemoryLog>, Arc<Semaphore>);
 
 #[async_trait]
 impl ChangeLog for Stuck {
@@ -239,7 +239,7 @@ impl ChangeLog for Stuck {
             .change_count()
             > 0;
         if is_change {
-            self.1.notified().await;
+            self.1.acquire().await.unwrap().forget();
         }
         self.0.append(at, entry).await
     }
@@ -336,7 +336,7 @@ async fn a_store_that_another_writer_made_by_half_is_finished_by_who_meets_it() 
 
 #[tokio::test(start_paused = true)]
 async fn a_full_queue_pushes_back_typed_and_never_hangs() {
-    let writer = Arc::new(writer(Arc::new(Stuck(memory(), Arc::default())), 1));
+    let writer = Arc::new(writer(Arc::new(Stuck(memory(), Arc::new(Semaphore::new(0)))), 1));
     let created = writer.create_store(&spec("users")).await.unwrap();
     let mut refused = None;
     for sequence in 1..10_000 {
@@ -436,7 +436,7 @@ async fn writes_wait_in_order_until_all_from_before_is_in_the_new_partitions() {
 /// What was asked for before the documents began to move is refused where it has not been appended.
 #[tokio::test(start_paused = true)]
 async fn what_waits_in_a_queue_is_not_appended_to_logs_that_are_left() {
-    let (memory, gate) = (memory(), Arc::new(Notify::new()));
+    let (memory, gate) = (memory(), Arc::new(Semaphore::new(0)));
     let writer = Arc::new(writer(Arc::new(Stuck(memory.clone(), Arc::clone(&gate))), 1));
     let there = moving(&writer).await;
     define(&*memory, &there).await;
@@ -450,7 +450,7 @@ async fn what_waits_in_a_queue_is_not_appended_to_logs_that_are_left() {
     tokio::time::sleep(Duration::from_millis(1)).await;
     define(&*memory, &there.with_writes_to(VersionNumber(2)).unwrap()).await;
     tokio::time::sleep(Duration::from_millis(1)).await;
-    gate.notify_waiters();
+    gate.add_permits(2);
     assert_eq!(first.await.unwrap().unwrap(), [ChangeOutcome::Appended]);
     let outcomes = second.await.unwrap().unwrap();
     let ChangeOutcome::Failed(error) = &outcomes[0] else { panic!("{outcomes:?}") };
