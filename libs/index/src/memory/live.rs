@@ -36,6 +36,8 @@ const KIND_BITS: u32 = 2;
 const ORDER_BITS: u32 = 4;
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4_096;
+/// Times that a huge page is asked for again: two or three have done, each of about a millisecond.
+const COLLAPSE_TRIES: usize = 16;
 
 /// What the map says of a segment.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -157,12 +159,20 @@ impl LiveFile {
 
     /// Brings a block into a huge page, for all who map it; answers whether the system can.
     pub(super) fn collapse(&self, block: u64) -> bool {
-        // SAFETY: a block of our own mapping; its pages move, what they hold stays.
-        let failed = unsafe {
-            let start = self.base.as_ptr().add(block as usize);
-            libc::madvise(start.cast(), BLOCK_BYTES as usize, libc::MADV_COLLAPSE)
-        };
-        failed == 0 || io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL)
+        let mut tries = 0..COLLAPSE_TRIES;
+        loop {
+            // SAFETY: a block of our own mapping; its pages move, what they hold stays.
+            let failed = unsafe {
+                let start = self.base.as_ptr().add(block as usize);
+                libc::madvise(start.cast(), BLOCK_BYTES as usize, libc::MADV_COLLAPSE)
+            };
+            match (failed, io::Error::last_os_error().raw_os_error()) {
+                (0, _) => return true,
+                // The system holds one of its small pages for a moment.
+                (_, Some(libc::EAGAIN)) if tries.next().is_some() => {}
+                (_, error) => return error != Some(libc::EINVAL),
+            }
+        }
     }
 
     /// Whether somebody reads what it has lent: its file has another name, or is locked.
