@@ -148,7 +148,7 @@ impl Side {
         let partitions = reader.status().partitions;
         let bootstraps = partitions.iter().map(|partition| partition.counts.bootstraps).sum();
         reader.shut_down(PATIENCE).await?;
-        Ok(Begun { fetched: fetched.last().unwrap_or(served), served, bootstraps })
+        Ok(Begun { fetched: fetched.last(partitions.len()), served, bootstraps })
     }
 }
 
@@ -157,10 +157,13 @@ impl Side {
 struct Fetched {
     begun: BTreeSet<PartitionId>,
     whole: BTreeMap<PartitionId, f64>,
+    /// When it was last looked.
+    looked: f64,
 }
 
 impl Fetched {
     fn look(&mut self, status: &ReaderStatus, now: f64) {
+        self.looked = now;
         for partition in &status.partitions {
             let id = partition.partition;
             let is_whole = match partition.fetching {
@@ -176,15 +179,19 @@ impl Fetched {
         }
     }
 
-    fn last(&self) -> Option<f64> {
-        self.whole.values().copied().reduce(f64::max)
+    /// When the last of so many was; where that was too soon to be seen, when it was not yet.
+    fn last(&self, partitions: usize) -> f64 {
+        match self.whole.len() == partitions {
+            true => self.whole.values().copied().fold(0.0, f64::max),
+            false => self.looked,
+        }
     }
 }
 
 /// Seconds from the opening of a reader.
 struct Begun {
-    /// To when the last byte of the last image was seen to be verified; to the end, where that was
-    /// too soon to be seen.
+    /// To when the last byte of the last image was seen to be verified; to the last look before,
+    /// where that was too soon to be seen.
     fetched: f64,
     /// To the first get of each partition.
     served: f64,
