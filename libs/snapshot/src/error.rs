@@ -1,5 +1,9 @@
 //! What an object store refuses, in our terms.
 
+use std::error::Error as Cause;
+use std::io;
+use std::iter::successors;
+
 use forebay_core::limits::SNAPSHOT_REFUSAL_CHARS_MAX;
 use forebay_core::{Error, ErrorCode};
 
@@ -13,6 +17,8 @@ const NO_CREDENTIALS: (ErrorCode, &str) =
     (ErrorCode::Unauthenticated, "set the object store's credentials");
 const NO_RIGHT: (ErrorCode, &str) =
     (ErrorCode::PermissionDenied, "give the credentials the right to read and write there");
+const NO_ROOM: (ErrorCode, &str) =
+    (ErrorCode::LimitExceeded, "make room where it is stored; what counted before still does");
 const NO_ANSWER: (ErrorCode, &str) =
     (ErrorCode::Unavailable, "look at the object store and its settings; it is tried again");
 
@@ -27,6 +33,9 @@ fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str
     use object_store::Error as Refused;
     if words.contains(MACHINES_OWN) {
         return NO_CREDENTIALS;
+    }
+    if is_full(error) {
+        return NO_ROOM;
     }
     match name_of(words) {
         // Of a list that comes as an error without a kind, and of an object as if that were
@@ -54,9 +63,21 @@ fn verdict(error: &object_store::Error, words: &str) -> (ErrorCode, &'static str
             Some("403") => NO_RIGHT,
             // Only a list comes here, and what it asks for is the bucket.
             Some("404") => NO_BUCKET,
+            Some("507") => NO_ROOM,
             _ => NO_ANSWER,
         },
     }
+}
+
+/// Whether it is a disk of this machine's that has no room.
+fn is_full(error: &object_store::Error) -> bool {
+    let first: &(dyn Cause + 'static) = error;
+    let mut causes = successors(Some(first), |cause: &&(dyn Cause + 'static)| (*cause).source());
+    causes.any(|cause| {
+        use io::ErrorKind::{QuotaExceeded, StorageFull};
+        let of_disk = cause.downcast_ref::<io::Error>();
+        of_disk.is_some_and(|it| matches!(it.kind(), StorageFull | QuotaExceeded))
+    })
 }
 
 /// The server's own name of the failure: `NoSuchBucket`. It is in the answer's body, of which an
@@ -115,6 +136,7 @@ mod tests {
             ("404 Not Found", "NoSuchBucket", ErrorCode::InvalidArgument),
             ("404 Not Found", "ResourceNotFound", ErrorCode::InvalidArgument),
             ("503 Service Unavailable", "SlowDown", ErrorCode::Unavailable),
+            ("507 Insufficient Storage", "XMinioStorageFull", ErrorCode::LimitExceeded),
             ("500 Internal Server Error", "", ErrorCode::Unavailable),
         ] {
             let error = refused("trying", &answered(status, name));

@@ -1,6 +1,6 @@
 //! The snapshots of one partition: found, read, published and verified.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::fmt;
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -45,6 +45,17 @@ impl Listed {
         self.is_verified && self.expired.is_none()
     }
 
+    /// Remembers those that count, and forgets those that expired: so a later list may miss some.
+    pub fn remember(listed: &[Self], seen: &mut HashSet<SnapshotName>) {
+        for Self { name, is_verified, expired, .. } in listed {
+            if expired.is_some() {
+                seen.remove(name);
+            } else if *is_verified {
+                seen.insert(*name);
+            }
+        }
+    }
+
     /// Puts the oldest first: logs by when something was last published of them, and what is of one
     /// log by its position, whatever the store's clock did meanwhile.
     pub fn sort_oldest_first(listed: &mut [Self]) {
@@ -81,23 +92,22 @@ impl PartitionSnapshots {
         self.at
     }
 
-    /// All snapshots that have a manifest, in the order of their names.
+    /// All snapshots that have a manifest, in the order of their names, as a list of the object
+    /// store tells: one may be missing there that was published just now, and one be gone.
     ///
     /// # Errors
     /// Those of the object store.
     pub async fn list(&self) -> Result<Vec<Listed>> {
-        let folder = self.root.clone().join(MANIFESTS);
-        let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
+        let found = self.listed(MANIFESTS).await?;
         let mut marks: BTreeMap<SnapshotName, [Option<SystemTime>; 3]> = BTreeMap::new();
         for object in found {
-            let name = object.location.filename().and_then(|name| name.split_once('.'));
-            let Some((name, kind)) = name else { continue };
+            let Some((name, kind)) = object.0.split_once('.') else { continue };
             let Ok(name) = name.parse() else { continue };
             let Some(place) = [MANIFEST, VERIFIED, EXPIRED].iter().position(|it| *it == kind)
             else {
                 continue;
             };
-            marks.entry(name).or_default()[place] = Some(object.last_modified.into());
+            marks.entry(name).or_default()[place] = Some(object.1);
         }
         let listed = marks.into_iter().filter_map(|(name, [published, verified, expired])| {
             let is_verified = verified.is_some();
@@ -206,12 +216,21 @@ impl PartitionSnapshots {
             async move { of.objects.head(&of.chunk_path(id.name())).await.map(drop).map_err(told) }
         });
         looks.buffer_unordered(SNAPSHOT_CHUNKS_AT_ONCE).try_collect::<()>().await?;
-        let mut read_back = Box::pin(self.chunks(new));
-        while read_back.try_next().await?.is_some() {}
+        self.read_back(new).await?;
         match self.create(&self.mark(name, VERIFIED), Bytes::new()).await {
             Err(error) if error.code() == ErrorCode::Conflict => Ok(()),
             done => done,
         }
+    }
+
+    /// Reads these chunks, and leaves it at that.
+    ///
+    /// # Errors
+    /// `NotFound`, `Corrupt`, `Unsupported`; those of the object store.
+    pub async fn read_back(&self, ids: Vec<ChunkId>) -> Result<()> {
+        let mut read = Box::pin(self.chunks(ids));
+        while read.try_next().await?.is_some() {}
+        Ok(())
     }
 
     /// Lets a snapshot count no more; what it consists of stays for those who have begun with it.
@@ -255,13 +274,22 @@ impl PartitionSnapshots {
 
     /// All chunks that are there, and when each was written.
     pub(crate) async fn stored_chunks(&self) -> Result<Vec<(ChunkName, SystemTime)>> {
-        let folder = self.root.clone().join(CHUNKS);
-        let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
-        let chunk = |object: object_store::ObjectMeta| {
-            let name = ChunkName::parse(object.location.filename()?)?;
-            Some((name, object.last_modified.into()))
-        };
+        let found = self.listed(CHUNKS).await?;
+        let chunk = |(name, written): (String, _)| Some((ChunkName::parse(&name)?, written));
         Ok(found.into_iter().filter_map(chunk).collect())
+    }
+
+    /// The names of what is in this folder, and when each was written. What lies further below is
+    /// somebody else's: a copy, say, whose marks mean nothing here.
+    async fn listed(&self, folder: &str) -> Result<Vec<(String, SystemTime)>> {
+        let folder = self.root.clone().join(folder);
+        let found: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
+        let own = |object: object_store::ObjectMeta| {
+            let mut below = object.location.prefix_match(&folder)?;
+            let name = below.next()?.as_ref().to_owned();
+            below.next().is_none().then(|| (name, object.last_modified.into()))
+        };
+        Ok(found.into_iter().filter_map(own).collect())
     }
 
     pub(crate) async fn remove_chunks(&self, chunks: Vec<ChunkName>) -> Result<()> {

@@ -22,7 +22,8 @@ pub struct ChunkUpload {
     /// Bounds what is in memory.
     room: Arc<Semaphore>,
     under_way: JoinSet<Result<()>>,
-    bytes_written: u64,
+    /// What was written, or is about to be.
+    written: Vec<ChunkId>,
 }
 
 impl ChunkUpload {
@@ -33,7 +34,13 @@ impl ChunkUpload {
         known: Arc<HashMap<ChunkHash, ChunkId>>,
     ) -> Self {
         let room = Arc::new(Semaphore::new(SNAPSHOT_CHUNKS_AT_ONCE));
-        Self { to, snapshot, known, room, under_way: JoinSet::new(), bytes_written: 0 }
+        Self { to, snapshot, known, room, under_way: JoinSet::new(), written: Vec::new() }
+    }
+
+    /// Writes all from now on, whatever is known: a name says what an object was, and not what it
+    /// is.
+    pub fn write_all(&mut self) {
+        self.known = Arc::default();
     }
 
     /// Stores these bytes, or finds them among those that are known. Waits while as many are under
@@ -49,9 +56,9 @@ impl ChunkUpload {
         while let Some(done) = self.under_way.try_join_next() {
             flat(done)?;
         }
-        self.bytes_written += bytes.len() as u64;
         let closed = |_| Error::internal("an upload that nobody ends");
         let room = Arc::clone(&self.room).acquire_owned().await.map_err(closed)?;
+        self.written.push(id);
         let to = self.to.clone();
         let put = async move {
             let put = to.put_chunk(id, bytes).await;
@@ -62,15 +69,27 @@ impl ChunkUpload {
         Ok(id)
     }
 
-    /// Waits until all is stored; answers how many bytes were.
+    /// Ends it with what was made of the chunks, once all are stored. Where that has failed those
+    /// that were written go again: no manifest names them, and on a full disk they would be in the
+    /// way of the next attempt.
     ///
     /// # Errors
-    /// Those of the object store.
-    pub async fn finish(mut self) -> Result<u64> {
+    /// That of what was made; those of the object store.
+    pub async fn end<M>(mut self, made: Result<M>) -> Result<M> {
+        let mut ended = made;
         while let Some(done) = self.under_way.join_next().await {
-            flat(done)?;
+            if let (Err(error), true) = (flat(done), ended.is_ok()) {
+                ended = Err(error);
+            }
         }
-        Ok(self.bytes_written)
+        if ended.is_err() {
+            let names = self.written.iter().map(ChunkId::name).collect();
+            if let Err(error) = self.to.remove_chunks(names).await {
+                let at = self.to.partition();
+                tracing::debug!(%at, %error, "chunks that nobody names stay until collected");
+            }
+        }
+        ended
     }
 }
 

@@ -16,7 +16,6 @@ use forebay_snapshot::{
     Backup, BackupName, ChunkUpload, KeptRecord, LogBlocks, LogSegment, Manifest, PartitionBackup,
     PartitionSnapshots, SnapshotStore,
 };
-use futures::TryStreamExt;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
@@ -167,46 +166,48 @@ impl BackupParts {
         offsets: Range<Offset>,
         id: u64,
     ) -> Result<Vec<LogSegment>> {
-        let at = to.partition();
         let mut upload = ChunkUpload::new(to.clone(), id, Arc::default());
-        let (mut blocks, mut segments) = (LogBlocks::default(), Vec::<LogSegment>::new());
-        let (mut begun, end) = (offsets.start, offsets.end);
-        let mut range = RecordRange { log, at, offsets };
-        loop {
-            let records = match range.next().await {
-                Ok(records) => records,
-                Err(error) if error.code() == ErrorCode::TokenLost => {
-                    warn!(%at, %error, "the log since the last backup was trimmed; let the store \
-                           keep it for longer than backups are apart (log_window)");
-                    return Ok(Vec::new());
-                }
-                Err(error) => return Err(error),
-            };
-            if records.is_empty() {
-                break;
-            }
-            for LogRecord { offset, append_time, entry } in &records {
-                let kept = KeptRecord { offset: *offset, append_time: *append_time, entry };
-                if let Some(full) = blocks.push(kept) {
-                    let end = offset.next();
-                    segments.push(segment(&mut upload, begun..end, full).await?);
-                    begun = end;
-                }
-            }
-        }
-        match (blocks.take(), segments.last_mut()) {
-            (Some(rest), _) => {
-                segments.push(segment(&mut upload, begun..end, rest).await?);
-            }
-            (None, Some(last)) => last.offsets.end = end,
-            (None, None) => {}
-        }
-        upload.finish().await?;
+        let range = RecordRange { log, at: to.partition(), offsets };
+        let segments = segments(range, &mut upload).await;
+        let segments = upload.end(segments).await?;
         let stored = segments.iter().map(|segment| segment.chunk).collect();
-        let mut read_back = Box::pin(to.chunks(stored));
-        while read_back.try_next().await?.is_some() {}
+        to.read_back(stored).await?;
         Ok(segments)
     }
+}
+
+/// Stores what a log holds between two offsets; nothing, where that is no longer all there.
+async fn segments(mut range: RecordRange<'_>, upload: &mut ChunkUpload) -> Result<Vec<LogSegment>> {
+    let (at, mut begun, end) = (range.at, range.offsets.start, range.offsets.end);
+    let (mut blocks, mut segments) = (LogBlocks::default(), Vec::<LogSegment>::new());
+    loop {
+        let records = match range.next().await {
+            Ok(records) => records,
+            Err(error) if error.code() == ErrorCode::TokenLost => {
+                warn!(%at, %error, "the log since the last backup was trimmed; let the store \
+                       keep it for longer than backups are apart (log_window)");
+                return Ok(Vec::new());
+            }
+            Err(error) => return Err(error),
+        };
+        if records.is_empty() {
+            break;
+        }
+        for LogRecord { offset, append_time, entry } in &records {
+            let kept = KeptRecord { offset: *offset, append_time: *append_time, entry };
+            if let Some(full) = blocks.push(kept) {
+                let end = offset.next();
+                segments.push(segment(upload, begun..end, full).await?);
+                begun = end;
+            }
+        }
+    }
+    match (blocks.take(), segments.last_mut()) {
+        (Some(rest), _) => segments.push(segment(upload, begun..end, rest).await?),
+        (None, Some(last)) => last.offsets.end = end,
+        (None, None) => {}
+    }
+    Ok(segments)
 }
 
 fn behind(at: PartitionRef) -> Error {

@@ -29,6 +29,9 @@ use crate::keeper::SnapshotParts;
 /// A new image takes the place of the old one and its deltas once these name more than one of so
 /// many of its documents.
 const FOLD_SHARE: u64 = 3;
+/// Of so many snapshots over an image one reads back all that it shares with those before: what is
+/// damaged where it lies is found so, and gone with the image that is built then.
+const READ_BACK_EVERY: usize = 16;
 /// Longest wait for a connection to a replicator.
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
@@ -68,7 +71,7 @@ impl Build<'_> {
     }
 
     /// Builds a snapshot of what the shard is now, publishes and verifies it. Where the store has
-    /// lost a chunk of the one before, the next one is whole.
+    /// lost or damaged a chunk of the one before, the next one is whole.
     ///
     /// # Errors
     /// Those of the replicator, of the log and of the object store; `LimitExceeded` without memory.
@@ -76,37 +79,20 @@ impl Build<'_> {
     pub async fn run(self) -> Result<Built> {
         let began = Instant::now();
         let known = Arc::new(self.to.known_chunks().await?);
-        match self.attempt(Some(known), began).await {
-            (Some(manifest), Err(error)) if is_without_shared(&manifest, &error) => {
-                warn!(at = %self.to.partition(), %error, "a chunk is lost; the whole is built");
-                self.attempt(None, Instant::now()).await.1
-            }
-            (_, built) => built,
+        let built = self.build(Some(known)).await?;
+        let Built::New(manifest) = &built else { return Ok(built) };
+        let Some(error) = self.publish(manifest, began).await? else { return Ok(built) };
+        warn!(at = %manifest.at, %error, "a chunk is lost or damaged; the whole is built");
+        let began = Instant::now();
+        let whole = self.build(None).await?;
+        if let Built::New(manifest) = &whole {
+            self.publish(manifest, began).await?.map_or(Ok(()), Err)?;
         }
+        Ok(whole)
     }
 
-    /// Builds and publishes a snapshot over those whose chunks are known, or a whole one; answers
-    /// the manifest, too, of one that was not published.
-    async fn attempt(
-        &self,
-        known: Option<KnownChunks>,
-        began: Instant,
-    ) -> (Option<Manifest>, Result<Built>) {
-        let manifest = match self.build(known, began).await {
-            Ok(Built::New(manifest)) => manifest,
-            other => return (None, other),
-        };
-        if let Err(error) = self.to.publish(&manifest).await {
-            return (Some(manifest), Err(error));
-        }
-        info!(
-            at = %manifest.at, store = manifest.store, snapshot = %manifest.name(),
-            deltas = manifest.deltas.len(), "a snapshot is verified"
-        );
-        (None, Ok(Built::New(manifest)))
-    }
-
-    async fn build(&self, known: Option<KnownChunks>, began: Instant) -> Result<Built> {
+    /// Builds a snapshot over those whose chunks are known, or a whole one.
+    async fn build(&self, known: Option<KnownChunks>) -> Result<Built> {
         let (at, parts) = (self.to.partition(), self.parts);
         let store = self.newest()?.name.clone();
         let log = self.newest()?.logs().at(at.partition);
@@ -118,16 +104,42 @@ impl Build<'_> {
                 .await?;
         let built = self.built(&mut shard, known).await;
         shard.end().await;
+        built
+    }
+
+    /// Publishes and verifies a snapshot whose build began then; answers what is wrong, where that
+    /// is a chunk which it shares with others. Those are there as a rule: from time to time they
+    /// are read.
+    async fn publish(&self, manifest: &Manifest, began: Instant) -> Result<Option<Error>> {
+        let of_others = manifest.chunks().filter(|chunk| chunk.written_by != manifest.id);
+        let shared: Vec<_> = of_others.copied().collect();
+        let is_sharing = !shared.is_empty();
+        if manifest.deltas.len().is_multiple_of(READ_BACK_EVERY) {
+            match self.to.read_back(shared).await {
+                Err(error) if is_lost(&error) => return Ok(Some(error)),
+                read => read?,
+            }
+        }
         // What it names may have gone otherwise (proto/spec/snapshot.md).
-        let longest = parts.options.grace / 2;
-        if matches!(built, Ok(Built::New(_))) && began.elapsed() > longest {
+        let longest = self.parts.options.grace / 2;
+        if began.elapsed() > longest {
             let message = format!(
                 "a snapshot took more than {} s, half of the grace; raise the grace",
                 longest.as_secs()
             );
-            return Err(Error::unavailable(message).with_partition(at.partition));
+            return Err(Error::unavailable(message).with_partition(manifest.at.partition));
         }
-        built
+        match self.to.publish(manifest).await {
+            Err(error) if is_sharing && error.code() == ErrorCode::NotFound => Ok(Some(error)),
+            published => {
+                published?;
+                info!(
+                    at = %manifest.at, store = manifest.store, snapshot = %manifest.name(),
+                    deltas = manifest.deltas.len(), "a snapshot is verified"
+                );
+                Ok(None)
+            }
+        }
     }
 
     async fn built(&self, shard: &mut FrozenShard, known: Option<KnownChunks>) -> Result<Built> {
@@ -139,20 +151,24 @@ impl Build<'_> {
         if self.at_least > Offset(0) && shard.state().await?.state.offset_applied < self.at_least {
             return Ok(Built::Behind);
         }
-        let before = self.to.newest(Some(log_id)).await?;
+        let before = match self.to.newest(Some(log_id)).await {
+            // There are some, and none can be read.
+            Err(error) if is_lost(&error) => None,
+            found => found?,
+        };
         let before = match before {
             Some(before) if before.progress.position >= position => return Ok(Built::Same(before)),
             before => before,
         };
         let id = self.parts.entropy.next_u64()?;
         let before = before.filter(|_| known.is_some());
-        let upload = ChunkUpload::new(self.to.clone(), id, known.unwrap_or_default());
+        let mut upload = ChunkUpload::new(self.to.clone(), id, known.unwrap_or_default());
         let (partitions, store) = (self.newest()?.partitions, self.newest()?.name.clone());
         let layers = match before {
-            Some(before) => self.delta(shard, before, upload).await?,
-            None => self.base(shard, upload).await?,
+            Some(before) => self.delta(shard, before, &mut upload).await,
+            None => self.base(shard, &mut upload).await,
         };
-        let Layers { state, base, deltas } = layers;
+        let Layers { state, base, deltas } = upload.end(layers).await?;
         let progress = Progress::from(&state.state);
         let seen = |definition: &&Definition| definition.version <= progress.schema_version;
         let definitions = self.definitions.iter().filter(seen).cloned().collect();
@@ -161,8 +177,9 @@ impl Build<'_> {
         Ok(Built::New(manifest))
     }
 
-    /// The whole of the shard as an image.
-    async fn base(&self, shard: &mut FrozenShard, upload: ChunkUpload) -> Result<Layers> {
+    /// The whole of the shard as an image, of which each chunk is written.
+    async fn base(&self, shard: &mut FrozenShard, upload: &mut ChunkUpload) -> Result<Layers> {
+        upload.write_all();
         let definition = self.newest()?;
         let (order, partitions) = (KeyOrder::of(definition), definition.partitions);
         let (memory_bytes, seed) =
@@ -178,7 +195,7 @@ impl Build<'_> {
         &self,
         shard: &mut FrozenShard,
         before: Manifest,
-        mut upload: ChunkUpload,
+        upload: &mut ChunkUpload,
     ) -> Result<Layers> {
         let state = shard.state().await?;
         let most = (before.base.documents / FOLD_SHARE).saturating_sub(before.delta_documents());
@@ -192,8 +209,7 @@ impl Build<'_> {
         let order = KeyOrder::of(self.newest()?);
         let keys: Vec<_> = keys.into_iter().collect();
         let state = ImageState::of_shard(&state);
-        let delta = write_delta(shard, &keys, &state, &mut upload, order).await?;
-        upload.finish().await?;
+        let delta = write_delta(shard, &keys, &state, upload, order).await?;
         let mut deltas = before.deltas;
         deltas.push(delta);
         Ok(Layers { state, base: before.base, deltas })
@@ -234,10 +250,9 @@ impl Build<'_> {
 /// Chunks that are stored, by their hashes.
 type KnownChunks = Arc<HashMap<ChunkHash, ChunkId>>;
 
-/// Whether what is not there was written for an earlier snapshot.
-fn is_without_shared(manifest: &Manifest, error: &Error) -> bool {
-    let mut chunks = manifest.chunks();
-    error.code() == ErrorCode::NotFound && chunks.any(|chunk| chunk.written_by != manifest.id)
+/// Whether the object store no longer has what it was given.
+pub(crate) fn is_lost(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::NotFound | ErrorCode::Corrupt)
 }
 
 /// What a manifest consists of.
@@ -260,7 +275,7 @@ pub(crate) fn connect(address: &str) -> Result<Channel> {
 async fn write_base(
     shard: &mut FrozenShard,
     mut builder: ImageBuilder,
-    upload: ChunkUpload,
+    upload: &mut ChunkUpload,
     order: KeyOrder,
     (at, partitions): (PartitionRef, PartitionCount),
 ) -> Result<Layers> {
@@ -269,23 +284,22 @@ async fn write_base(
         return Err(Error::corrupt("a replicator sends the shard of another partition"));
     }
     let state = ImageState::of_shard(&resumed);
-    let base = store_image(builder, &state, upload).await?;
+    let base = store_image(builder, &state, upload)?;
     Ok(Layers { state, base, deltas: Vec::new() })
 }
 
-/// Stores an image, of this state.
-async fn store_image(
+/// Writes an image, of this state.
+fn store_image(
     builder: ImageBuilder,
     state: &ImageState,
-    mut upload: ChunkUpload,
+    upload: &mut ChunkUpload,
 ) -> Result<BaseLayer> {
     let runtime = Handle::current();
     let (documents, chunks) = in_place(|| {
-        let mut image = ImageUpload::new(&mut upload, runtime);
+        let mut image = ImageUpload::new(upload, runtime);
         let built = builder.write(state, &mut image)?;
         Ok::<_, Error>((built.documents, image.finish()?))
     })?;
-    upload.finish().await?;
     Ok(BaseLayer { progress: Progress::from(&state.state), documents, chunks })
 }
 
@@ -301,8 +315,9 @@ pub(crate) async fn publish_first(
     let PartitionState { partition: at, partitions, log_id, .. } = state.state;
     let log_id = log_id.ok_or_else(|| Error::internal("a snapshot of no log"))?;
     let (snapshots, id) = (parts.snapshots.partition(at), parts.entropy.next_u64()?);
-    let upload = ChunkUpload::new(snapshots.clone(), id, Arc::default());
-    let base = store_image(builder, state, upload).await?;
+    let mut upload = ChunkUpload::new(snapshots.clone(), id, Arc::default());
+    let base = store_image(builder, state, &mut upload);
+    let base = upload.end(base).await?;
     let (store, progress, deltas) = (store.to_owned(), base.progress, Vec::new());
     let manifest =
         Manifest { id, at, partitions, store, log_id, progress, definitions, base, deltas };

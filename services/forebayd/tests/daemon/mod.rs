@@ -4,7 +4,8 @@
 
 use std::fs::File;
 use std::hash::{BuildHasher, Hasher, RandomState};
-use std::io::{BufRead, BufReader, Read, Seek};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::FileExt;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -64,6 +65,14 @@ impl Daemon {
         self.address.clone()
     }
 
+    /// What it has logged so far.
+    pub fn said(&self) -> String {
+        let mut said = vec![0; self.log.metadata().map_or(0, |log| log.len() as usize)];
+        // It writes on from where it is: the place in the file is shared with it.
+        let _ = self.log.read_exact_at(&mut said, 0);
+        String::from_utf8_lossy(&said).into_owned()
+    }
+
     /// Waits until it has ended by itself.
     pub fn wait(mut self) -> ExitStatus {
         self.child.wait().unwrap()
@@ -82,8 +91,7 @@ impl Drop for Daemon {
         let _ = self.child.kill();
         let _ = self.child.wait();
         if std::thread::panicking() {
-            let mut said = String::new();
-            let _ = self.log.rewind().and_then(|()| self.log.read_to_string(&mut said));
+            let said = self.said();
             let lines: Vec<_> = said.lines().collect();
             let last = &lines[lines.len().saturating_sub(LINES_SHOWN)..];
             eprintln!("the last forebayd said:\n{}", last.join("\n"));

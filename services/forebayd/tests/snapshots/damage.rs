@@ -1,13 +1,15 @@
-//! An object store that has lost or changed what it held: nothing of it is served, the next
-//! snapshot is whole again, and readers do without.
+//! An object store that has lost or changed what it held: nothing of it is served, it is found, the
+//! next snapshot is whole again, and readers do without.
 
 use std::time::Duration;
 
 use bytes::Bytes;
+use forebay::ErrorCode;
+use forebay_core::limits::SNAPSHOT_DELTAS_MAX;
 use forebay_snapshot::{ChunkId, Manifest};
 
 use crate::served::Served;
-use crate::users::{Held, LONG, PARTITIONS, assert_holds, reader, snapshots, write};
+use crate::users::{Held, LONG, PARTITIONS, assert_holds, partitions, reader, snapshots, write};
 use crate::{World, made, options, trimmed};
 
 const KEYS: i64 = 3_000;
@@ -44,6 +46,90 @@ async fn where_a_chunk_is_lost_the_next_snapshot_is_whole_again() {
         for chunk in newest.chunks() {
             world.store.partition(newest.at).chunk(*chunk).await.unwrap();
         }
+    }
+    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..KEYS);
+}
+
+/// Changes a byte in the middle of an object.
+async fn damage(world: &World, name: &str) {
+    let mut bytes = world.objects.bytes(name).await.to_vec();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    world.objects.replace(name, bytes.into()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shared_chunk_that_is_damaged_where_it_lies_is_found_and_written_anew() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, _kept) = world.start(data.path(), Duration::from_millis(50)).await;
+    let store = made(&served.client().await).await;
+    let mut held = Held::new();
+    write(&store, &mut held, 0..KEYS, 0).await;
+    let first = snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
+    let damaged: Vec<_> = first.iter().map(|manifest| manifest.base.chunks[0]).collect();
+    for name in first_chunks(&world, &first).await {
+        damage(&world, &name).await;
+    }
+    let is_over_it = |newest: &Manifest| damaged.contains(&newest.base.chunks[0]);
+    let (mut token, mut longest, mut shared) = (None, 0, 0);
+    let healed = async {
+        for round in 1.. {
+            // So few that they are always laid over the image.
+            token = Some(write(&store, &mut held, 0..4, round).await);
+            tokio::time::sleep(Duration::from_millis(60)).await;
+            let mut left = 0;
+            for at in partitions(&store) {
+                let of = world.store.partition(at);
+                let Some(newest) = of.newest(None).await.unwrap() else { continue };
+                if !is_over_it(&newest) {
+                    continue;
+                }
+                left += 1;
+                longest = longest.max(newest.deltas.len());
+                for listed in of.list().await.unwrap() {
+                    // Each that has it is refused.
+                    let chunk = of.read(listed.name).await.unwrap().base.chunks[0];
+                    let found = of.chunk(chunk).await;
+                    if damaged.contains(&chunk) {
+                        shared += 1;
+                        assert_eq!(found.unwrap_err().code(), ErrorCode::Corrupt);
+                    }
+                }
+            }
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    tokio::time::timeout(LONG, healed).await.expect("the damage stays");
+    assert!(shared > 2, "none shared it");
+    assert!(longest < SNAPSHOT_DELTAS_MAX / 2, "it went by itself: {longest}");
+    let begun = reader(&served.address, &world.store, &token.unwrap()).await;
+    assert_holds(&begun, &held, 0..KEYS);
+    for at in begun.status().partitions {
+        assert_eq!((at.counts.bootstraps > 0, at.counts.bootstraps_failed), (true, 0), "{at:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_no_manifest_can_be_read_any_more_the_next_snapshot_is_whole() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, kept) = world.start(data.path(), Duration::from_millis(50)).await;
+    let store = made(&served.client().await).await;
+    let mut held = Held::new();
+    write(&store, &mut held, 0..KEYS, 0).await;
+    snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
+    drop(kept);
+    for name in world.objects.names().await.iter().filter(|name| name.ends_with(".manifest")) {
+        damage(&world, name).await;
+    }
+    let token = write(&store, &mut held, 0..100, 5).await;
+    let options = options(Duration::from_millis(50));
+    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+    for newest in snapshots(&world.store, &store, |_| true).await {
+        assert!(newest.base.documents > 1_400, "{newest:?}");
     }
     assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..KEYS);
 }

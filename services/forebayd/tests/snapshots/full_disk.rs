@@ -1,15 +1,23 @@
-//! A reader whose disk has no room for the image that it is to begin with.
+//! Disks without room: a reader's, for the image that it is to begin with, and that of the object
+//! store, for what is built and backed up.
 
+use std::collections::BTreeSet;
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use forebay::{
-    CheckpointOptions, ErrorCode, FieldType, KeyType, KeyValue, Reader, ReaderOptions, ScalarType,
-    StoreSpec, Value,
+    CheckpointOptions, Client, ClientOptions, ErrorCode, FieldType, KeyType, KeyValue, Reader,
+    ReaderOptions, ScalarType, Store, StoreSpec, Value,
 };
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
+use forebay_snapshot::{ChunkId, PartitionSnapshots, SnapshotStore};
 
+use crate::daemon::{Daemon, FOREBAYD};
 use crate::small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
+use crate::users::reader_of;
 use crate::{LONG, World};
 
 const DISK_BYTES: usize = 24 << 20;
@@ -17,6 +25,10 @@ const DISK_BYTES: usize = 24 << 20;
 const FILLER_BYTES: usize = 20 << 20;
 const DOCUMENTS: i64 = 1_000;
 const VALUE_BYTES: usize = 8 << 10;
+/// For all that is built in the end.
+const OBJECTS_DISK_BYTES: usize = 128 << 20;
+/// For some chunks of what is built, and not for all.
+const ROOM_BYTES: usize = 6 << 20;
 
 /// Bytes that do not compress.
 fn value(key: i64) -> Vec<u8> {
@@ -33,6 +45,40 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what} does not come"));
 }
 
+/// A store of one partition, whose log is trimmed right behind its newest snapshot.
+async fn made(client: &Client) -> (Store, PartitionRef) {
+    let bytes = FieldType::Scalar(ScalarType::Bytes);
+    let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
+    spec.options.log_window_us = Some(0);
+    let store = client.create_store(&spec).await.unwrap();
+    let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
+    (store, at)
+}
+
+async fn put(store: &Store, keys: Range<i64>) {
+    for keys in keys.collect::<Vec<_>>().chunks(100) {
+        let mut batch = store.batch();
+        for key in keys {
+            batch.add(store.put(*key).set("blob", value(*key))).unwrap();
+        }
+        assert!(batch.send().await.unwrap().results.iter().all(Result::is_ok));
+    }
+}
+
+/// Documents of the newest snapshot: those of its image, and of the rest what has changed since.
+async fn held(snapshots: &PartitionSnapshots) -> u64 {
+    let newest = snapshots.newest(None).await.unwrap();
+    newest.map_or(0, |newest| newest.base.documents + newest.delta_documents())
+}
+
+fn assert_holds(reader: &Reader, keys: Range<i64>) {
+    let field = reader.schema().definition.field("blob").unwrap().id;
+    for key in keys {
+        let document = reader.get(KeyValue::Int64(key)).unwrap().unwrap();
+        assert_eq!(document.value(field), Some(&Value::Bytes(value(key))), "{key}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
     let Some(disk) = SmallDisk::mount(DISK_BYTES) else {
@@ -43,25 +89,10 @@ async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
     let world = World::new();
     let data = tempfile::tempdir().unwrap();
     let (served, _kept) = world.start(data.path(), Duration::from_millis(100)).await;
-    let bytes = FieldType::Scalar(ScalarType::Bytes);
-    let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
-    spec.options.log_window_us = Some(0);
-    let store = served.client().await.create_store(&spec).await.unwrap();
-    for keys in (0..DOCUMENTS).collect::<Vec<_>>().chunks(100) {
-        let mut batch = store.batch();
-        for key in keys {
-            batch.add(store.put(*key).set("blob", value(*key))).unwrap();
-        }
-        assert!(batch.send().await.unwrap().results.iter().all(Result::is_ok));
-    }
-    let at = PartitionRef { store: store.definition().store, partition: PartitionId(0) };
+    let (store, at) = made(&served.client().await).await;
+    put(&store, 0..DOCUMENTS).await;
     let snapshots = world.store.partition(at);
-    let is_whole = async || {
-        let newest = snapshots.newest(None).await.unwrap();
-        // An image of three quarters of them at least, and of the rest what has changed since.
-        let held = newest.map(|newest| newest.base.documents + newest.delta_documents());
-        held.is_some_and(|held| held >= DOCUMENTS as u64)
-    };
+    let is_whole = async || held(&snapshots).await >= DOCUMENTS as u64;
     eventually("a snapshot of all", is_whole).await;
     let is_trimmed = async || world.log.bounds(at).await.unwrap().start > Offset(0);
     eventually("a log that begins behind it", is_trimmed).await;
@@ -84,9 +115,123 @@ async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
     disk.free();
     reader.await_ready(LONG).await.unwrap();
     assert!(reader.status().partitions[0].counts.bootstraps > 0);
-    let field = store.definition().field("blob").unwrap().id;
-    for key in 0..DOCUMENTS {
-        let document = reader.get(KeyValue::Int64(key)).unwrap().unwrap();
-        assert_eq!(document.value(field), Some(&Value::Bytes(value(key))), "{key}");
+    assert_holds(&reader, 0..DOCUMENTS);
+}
+
+/// All files below a folder.
+fn files(folder: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Vec::new() };
+    let entries = entries.flatten().map(|entry| entry.path());
+    entries.flat_map(|path| if path.is_dir() { files(&path) } else { vec![path] }).collect()
+}
+
+/// A node whose snapshots and backups lie on a disk of their own.
+struct OnDisk {
+    node: Daemon,
+    /// Of the snapshots, and of the backups.
+    folders: [PathBuf; 2],
+    stores: [SnapshotStore; 2],
+    _data: tempfile::TempDir,
+}
+
+impl OnDisk {
+    fn start(disk: &SmallDisk) -> Self {
+        let data = tempfile::tempdir().unwrap();
+        let folders = ["snapshots", "backups"].map(|name| disk.path().join(name));
+        folders.iter().for_each(|folder| std::fs::create_dir(folder).unwrap());
+        let urls = folders.each_ref().map(|folder| format!("file://{}", folder.display()));
+        let own = ["--data-dir", data.path().to_str().unwrap(), "--durability", "buffered"];
+        let to = ["--snapshots", &urls[0], "--snapshot-every-s", "1", "--backups", &urls[1]];
+        let node = Daemon::start(&[&own[..], &to].concat(), "127.0.0.1:0");
+        let stores = urls.map(|url| SnapshotStore::open(&url).unwrap());
+        Self { node, folders, stores, _data: data }
+    }
+
+    /// What a command about the store answers.
+    fn ask(&self, command: &[&str], more: &[&str]) -> Output {
+        let mut asking = Command::new(FOREBAYD);
+        asking.args(command).args(["--node", &self.node.address, "--store", "blobs"]);
+        asking.args(more).stdin(Stdio::null()).output().unwrap()
+    }
+
+    fn done(&self, command: &[&str], more: &[&str]) -> String {
+        let output = self.ask(command, more);
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).unwrap()
+    }
+
+    /// Whether both folders hold chunks of what is whole and counts, and no others.
+    async fn is_tidy(&self, at: PartitionRef) -> bool {
+        for (store, folder) in self.stores.iter().zip(&self.folders) {
+            let (snapshots, mut named) = (store.partition(at), Vec::new());
+            for listed in snapshots.list().await.unwrap() {
+                let manifest = snapshots.read(listed.name).await.unwrap();
+                named.extend(manifest.chunks().copied());
+            }
+            for backup in store.backups("blobs").await.unwrap() {
+                named.extend(backup.partitions[0].log.iter().map(|segment| segment.chunk));
+            }
+            snapshots.read_back(named.clone()).await.unwrap();
+            let name = |chunk: &ChunkId| format!("{}-{:016x}", chunk.hash, chunk.written_by);
+            let named: BTreeSet<_> = named.iter().map(name).collect();
+            let stored = files(&folder.join(format!("{:016x}", at.store.0)));
+            let stored = stored.iter().filter(|path| path.parent().unwrap().ends_with("chunks"));
+            let name = |path: &PathBuf| path.file_name().unwrap().to_str().unwrap().to_owned();
+            if stored.map(name).collect::<BTreeSet<_>>() != named {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+fn is_full(told: &str) -> bool {
+    told.contains("LimitExceeded") && told.contains("make room")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_on_a_full_disk_refuses_builds_whole_and_takes_them_once_there_is_room() {
+    let Some(disk) = SmallDisk::mount(OBJECTS_DISK_BYTES) else {
+        let test = "full_disk::\
+            a_store_on_a_full_disk_refuses_builds_whole_and_takes_them_once_there_is_room";
+        return run_again_where_mounting_is_permitted(test);
+    };
+    let on_disk = OnDisk::start(&disk);
+    let address = &on_disk.node.address;
+    let client = Client::connect(address, ClientOptions::default()).await.unwrap();
+    let (store, at) = made(&client).await;
+    put(&store, 0..DOCUMENTS / 2).await;
+    let snapshots = on_disk.stores[0].partition(at);
+    let first = async || held(&snapshots).await >= DOCUMENTS as u64 / 2;
+    eventually("a first snapshot", first).await;
+    let taken = on_disk.done(&["backup", "take"], &[]);
+    let used: u64 = files(disk.path()).iter().map(|file| file.metadata().unwrap().len()).sum();
+    disk.fill(OBJECTS_DISK_BYTES - ROOM_BYTES - used as usize);
+
+    put(&store, DOCUMENTS / 2..2 * DOCUMENTS).await;
+    let is_told = async || {
+        let said = on_disk.node.said();
+        said.lines().any(|line| line.contains("no snapshot was built") && is_full(line))
+    };
+    eventually("a build that is refused", is_told).await;
+    let refused = on_disk.ask(&["backup", "take"], &[]);
+    let told = String::from_utf8(refused.stderr).unwrap();
+    assert!(!refused.status.success() && is_full(&told), "{told}");
+    assert_eq!(on_disk.done(&["backup", "list"], &[]).lines().count(), 1);
+    eventually("nothing but what counts", async || on_disk.is_tidy(at).await).await;
+    assert!(held(&snapshots).await < 2 * DOCUMENTS as u64);
+    assert_holds(&reader_of("blobs", address, &on_disk.stores[0]).await, 0..2 * DOCUMENTS);
+
+    disk.free();
+    let all = async || held(&snapshots).await >= 2 * DOCUMENTS as u64;
+    eventually("a snapshot of all", all).await;
+    on_disk.done(&["backup", "take"], &[]);
+    eventually("nothing but what counts", async || on_disk.is_tidy(at).await).await;
+    let first = taken.split_whitespace().nth(1).unwrap();
+    for (name, backup, documents) in
+        [("first", &["--backup", first][..], DOCUMENTS / 2), ("newest", &[], 2 * DOCUMENTS)]
+    {
+        on_disk.done(&["restore"], &[&["--restore-as", name], backup].concat());
+        assert_holds(&reader_of(name, address, &on_disk.stores[0]).await, 0..documents);
     }
 }
