@@ -59,6 +59,8 @@ impl SnapshotStore {
         };
         let mut names: Vec<_> = listed.iter().filter_map(|object| name(&object.location)).collect();
         names.sort_unstable();
+        // A list may name one twice, which then would count as two of those that stay.
+        names.dedup();
         let (mut backups, mut passed_over) = (Vec::new(), None);
         for name in names {
             match self.backup(store, name).await {
@@ -95,6 +97,10 @@ impl SnapshotStore {
             return Err(Error::new(error.code(), message));
         }
         backups.retain(|backup| backup.store == newest.store);
+        // A list may not know of it yet.
+        if !backups.contains(newest) {
+            backups.push(newest.clone());
+        }
         let kept = backups.split_off(backups.len().saturating_sub(keep.max(1)));
         for Backup { name, .. } in &backups {
             match self.objects.delete(&self.backup_path(store, *name)).await {
@@ -106,11 +112,11 @@ impl SnapshotStore {
         for partition in newest.partition_count().partitions() {
             let number = partition.0 as usize;
             let of: Vec<_> = kept.iter().filter_map(|it| it.partitions.get(number)).collect();
-            let named = of.iter().map(|partition| partition.snapshot).collect();
+            let mut named = of.iter().map(|partition| partition.snapshot).collect();
             let logs = of.iter().flat_map(|partition| &partition.log).map(|log| log.chunk);
             let snapshots = self.partition(newest.at(partition));
             snapshots.expire_others(&named, grace).await?;
-            snapshots.collect_beside(grace, logs).await?;
+            snapshots.collect_beside(grace, &mut named, logs).await?;
         }
         Ok(backups.len())
     }

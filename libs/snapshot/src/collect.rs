@@ -29,17 +29,20 @@ impl PartitionSnapshots {
     /// for one that is damaged, or was on its way here: nothing is removed then that it may name.
     /// It goes unread once it has expired for the grace.
     pub async fn collect(&self, grace: Duration) -> Result<Collected> {
-        self.collect_beside(grace, []).await
+        self.collect_beside(grace, &mut HashSet::new(), []).await
     }
 
-    /// As [`PartitionSnapshots::collect`], where chunks are needed that no snapshot names.
+    /// As [`PartitionSnapshots::collect`], where these snapshots are needed whatever a list of the
+    /// object store says of them, and chunks that no snapshot names. A snapshot that is gone is
+    /// needed no more.
     ///
     /// # Errors
     /// As [`PartitionSnapshots::collect`].
     pub async fn collect_beside(
         &self,
         grace: Duration,
-        needed: impl IntoIterator<Item = ChunkId>,
+        snapshots: &mut HashSet<SnapshotName>,
+        chunks: impl IntoIterator<Item = ChunkId>,
     ) -> Result<Collected> {
         let now = self.now().await?;
         let is_past = |time: SystemTime| {
@@ -50,10 +53,13 @@ impl PartitionSnapshots {
         // Before the manifests: what is published behind the look at those names no chunk that may
         // go, since its builder would have given up by now.
         let stored = self.stored_chunks().await?;
-        let mut kept: HashSet<_> = needed.into_iter().map(|id| id.name()).collect();
+        let mut kept: HashSet<_> = chunks.into_iter().map(|id| id.name()).collect();
         let mut gone = Vec::new();
         for listed in self.list().await? {
             let Listed { name, published, is_verified, expired } = listed;
+            if snapshots.contains(&name) {
+                continue;
+            }
             if expired.is_some_and(is_past) {
                 gone.push(name);
                 continue;
@@ -66,6 +72,16 @@ impl PartitionSnapshots {
                 Ok(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
                 // Another collector was first.
                 Err(error) if error.code() == ErrorCode::NotFound => {}
+                Err(error) => return Err(error),
+            }
+        }
+        // By their names, since a list may miss them.
+        for name in snapshots.clone() {
+            match self.read(name).await {
+                Ok(manifest) => kept.extend(manifest.chunks().map(ChunkId::name)),
+                Err(error) if error.code() == ErrorCode::NotFound => {
+                    snapshots.remove(&name);
+                }
                 Err(error) => return Err(error),
             }
         }

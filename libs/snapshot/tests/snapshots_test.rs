@@ -3,12 +3,15 @@
 
 mod tiny;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use forebay_core::ErrorCode;
 use forebay_core::id::LogId;
-use forebay_snapshot::{ChunkId, PartitionSnapshots, SnapshotName, SnapshotStore};
+use forebay_core::{Error, ErrorCode};
+use forebay_snapshot::{
+    ChunkId, ChunkUpload, Listed, PartitionSnapshots, SnapshotName, SnapshotStore,
+};
 use forebay_testkit::objects::{ObjectFault, TestObjects};
 use object_store::path::Path;
 
@@ -192,6 +195,121 @@ async fn a_manifest_that_is_damaged_on_its_way_to_a_collector_costs_none_of_its_
         let collected = snapshots.collect(GRACE).await.unwrap();
         assert_eq!((collected.snapshots, collected.chunks), (1, 4));
     }
+}
+
+/// What a list may say in the place of what there is, of an object: nothing of it, that it is there
+/// twice, or that it is there, where it has gone.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum WrongList {
+    Missed,
+    Repeated,
+    Gone,
+}
+
+#[tokio::test]
+async fn a_list_that_is_wrong_costs_a_collection_nothing_that_counts() {
+    for wrong in [WrongList::Missed, WrongList::Repeated, WrongList::Gone] {
+        // Of each object that there is.
+        for place in 0.. {
+            let (objects, snapshots) = world();
+            let old = build(&snapshots, 1, 10, b"shared and of old").await.unwrap();
+            snapshots.expire(old.name()).await.unwrap();
+            let one = build(&snapshots, 2, 20, b"shared by both").await.unwrap();
+            let two = build(&snapshots, 3, 30, b"shared, and more").await.unwrap();
+            let names = objects.names().await;
+            let Some(name) = names.get(place).cloned() else { break };
+            let mut seen = HashSet::new();
+            Listed::remember(&snapshots.list().await.unwrap(), &mut seen);
+            let ghost = name.replace(&format!("{:016x}", two.id), "00000000000000aa");
+            objects.edit_lists(Some(Arc::new(move |mut listed: Vec<_>| {
+                let is_it = |of: &object_store::ObjectMeta| of.location.as_ref() == name;
+                let found = listed.iter().find(|of| is_it(of)).cloned();
+                match (wrong, found) {
+                    (WrongList::Missed, _) => listed.retain(|of| !is_it(of)),
+                    (WrongList::Repeated, found) => listed.extend(found),
+                    (WrongList::Gone, Some(found)) => listed.push(object_store::ObjectMeta {
+                        location: Path::from(ghost.as_str()),
+                        ..found
+                    }),
+                    (WrongList::Gone, None) => {}
+                }
+                listed
+            })));
+            objects.pass(GRACE + Duration::from_secs(1));
+            snapshots.collect_beside(GRACE, &mut seen, []).await.unwrap();
+            // A reader begins with one that is whole, if it hears of it, or is told that none is.
+            match snapshots.newest(Some(LOG)).await.unwrap() {
+                Some(newest) => drop(bytes_of(&snapshots, &newest).await),
+                None => panic!("{wrong:?} {place}: one that counts was listed"),
+            }
+            objects.edit_lists(None);
+            snapshots.collect_beside(GRACE, &mut seen, []).await.unwrap();
+            assert_eq!(newest(&snapshots).await, Some(3), "{wrong:?} {place}");
+            assert_eq!(bytes_of(&snapshots, &one).await, b"shared by both", "{wrong:?} {place}");
+            assert_eq!(bytes_of(&snapshots, &two).await, b"shared, and more", "{wrong:?} {place}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn what_somebody_else_keeps_below_the_snapshots_means_nothing_for_them() {
+    let (objects, snapshots) = world();
+    let one = build(&snapshots, 1, 10, b"some bytes of it").await.unwrap();
+    // A copy of it in a folder of its own, of a time at which it had expired; and anything.
+    for name in objects.names().await {
+        let (folder, file) = name.rsplit_once('/').unwrap();
+        let file = file.replace("verified", "expired");
+        objects.replace(&format!("{folder}/copied/{file}"), "copied".into()).await;
+    }
+    for name in ["manifests/readme", "manifests/x.manifest", "chunks/x", "chunks/x-y"] {
+        objects.replace(&format!("some/folder/0000000000000007/0003/{name}"), "x".into()).await;
+    }
+    snapshots.now().await.unwrap();
+    let names = objects.names().await;
+    objects.pass(2 * GRACE);
+    assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
+    assert_eq!(snapshots.newest(Some(LOG)).await.unwrap(), Some(one.clone()));
+    assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes of it");
+    assert_eq!(objects.names().await, names, "it is left alone");
+}
+
+#[tokio::test]
+async fn what_was_written_for_a_snapshot_that_comes_to_nothing_goes_at_once() {
+    let (objects, snapshots) = world();
+    let one = build(&snapshots, 1, 10, b"some").await.unwrap();
+    let names = objects.names().await;
+    let known = Arc::new(snapshots.known_chunks().await.unwrap());
+    let upload = || ChunkUpload::new(snapshots.clone(), 2, Arc::clone(&known));
+    for fault in [ObjectFault::Refused, ObjectFault::LostAnswer] {
+        let mut full = upload();
+        objects.decide(Some(Arc::new(move |_: &str, number| (number == 2).then_some(fault))));
+        let stored = async {
+            for bytes in ["some", "of", "them", "are", "stored"] {
+                full.put(bytes.into()).await?;
+            }
+            Ok(())
+        };
+        // The error comes with a later call, or here.
+        let stored = stored.await;
+        let ended = full.end(stored).await.unwrap_err();
+        assert_eq!(ended.code(), ErrorCode::Unavailable, "{fault:?}");
+        assert_eq!(objects.names().await, names, "{fault:?}");
+    }
+    objects.decide(None);
+    let mut failed = upload();
+    failed.put("others".into()).await.unwrap();
+    let why = failed.end::<()>(Err(Error::not_found("the shard"))).await.unwrap_err();
+    assert_eq!((why.code(), objects.names().await), (ErrorCode::NotFound, names.clone()));
+
+    // What is known is not written again, but where all is.
+    let mut leaning = upload();
+    let known = leaning.put("some".into()).await.unwrap();
+    leaning.write_all();
+    let own = leaning.put("some".into()).await.unwrap();
+    leaning.end(Ok(())).await.unwrap();
+    assert_eq!((known, own.written_by), (one.base.chunks[0], 2));
+    assert_eq!(objects.names().await.len(), names.len() + 1);
+    assert_eq!(snapshots.chunk(own).await.unwrap(), "some");
 }
 
 #[tokio::test]

@@ -5,6 +5,8 @@ pub mod brokers;
 pub mod child;
 pub mod model;
 #[cfg(feature = "objects")]
+pub mod object_front;
+#[cfg(feature = "objects")]
 pub mod object_proxy;
 #[cfg(feature = "objects")]
 pub mod object_servers;

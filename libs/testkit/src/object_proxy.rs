@@ -1,5 +1,5 @@
 //! A bad way to a real object server: each call is refused, broken off, cut, changed or held as a
-//! test decides, between a process under test and a server that does all of it right.
+//! test decides, and lists are edited, between a process under test and a server that does all of it right.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
@@ -49,6 +49,9 @@ impl ObjectCall {
 /// where it is lost, and says its length where it is cut.
 pub type DecideCall = Arc<dyn Fn(&ObjectCall) -> Option<ObjectFault> + Send + Sync>;
 
+/// What a list of an S3 server says in the place of what it has said: the answer's body.
+pub type EditAnswer = Arc<dyn Fn(String) -> String + Send + Sync>;
+
 /// The way. Dropping it closes it to those who come.
 pub struct ObjectProxy {
     shared: Arc<Shared>,
@@ -60,6 +63,7 @@ struct Shared {
     own: SocketAddr,
     server: SocketAddr,
     decide: Mutex<Option<DecideCall>>,
+    edit: Mutex<Option<EditAnswer>>,
     calls: AtomicU64,
     is_over: AtomicBool,
 }
@@ -83,6 +87,7 @@ impl ObjectProxy {
             own,
             server: server.address(),
             decide: Mutex::default(),
+            edit: Mutex::default(),
             calls: AtomicU64::new(0),
             is_over: AtomicBool::new(false),
         });
@@ -102,6 +107,11 @@ impl ObjectProxy {
         let mut now = self.shared.decide.lock();
         self.shared.calls.store(0, Ordering::Relaxed);
         *now = decide;
+    }
+
+    /// Edits all lists from now on; `None` leaves them as they are.
+    pub fn edit_lists(&self, edit: Option<EditAnswer>) {
+        *self.shared.edit.lock() = edit;
     }
 }
 
@@ -159,6 +169,11 @@ impl Shared {
         else {
             return Ok(false);
         };
+        let edit = self.edit.lock().clone();
+        if let Some(edit) = edit.filter(|_| call.is_list() && answer.is_ok()) {
+            let said = String::from_utf8_lossy(&answer.body).into_owned();
+            answer.body = edit(said).into_bytes();
+        }
         let (length, is_get) = (answer.body.len(), method == "GET");
         match fault {
             Some(ObjectFault::LostAnswer) => {
@@ -216,6 +231,11 @@ impl Message {
             is_chunked = size > 0;
         }
         Ok(Some(Self { head, body }))
+    }
+
+    /// Whether an answer is one of what was asked for.
+    fn is_ok(&self) -> bool {
+        self.head.first().is_some_and(|status| status.contains(" 200 "))
     }
 
     /// Sends it, and says that its body has this length.

@@ -12,7 +12,7 @@ use std::time::{Duration, SystemTime};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use futures::stream::{BoxStream, StreamExt};
+use futures::stream::{BoxStream, StreamExt, TryStreamExt};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -43,12 +43,16 @@ const LATE_TURNS: u32 = 8;
 /// Decides what happens to the calls on a path, by their number from 0.
 pub type Decide = Arc<dyn Fn(&str, u64) -> Option<ObjectFault> + Send + Sync>;
 
+/// What a list answers in the place of what there is.
+pub type EditList = Arc<dyn Fn(Vec<ObjectMeta>) -> Vec<ObjectMeta> + Send + Sync>;
+
 /// An object store for tests.
 pub struct TestObjects {
     objects: InMemory,
     now: Mutex<SystemTime>,
     written: Mutex<HashMap<Path, SystemTime>>,
     decide: Mutex<Option<Decide>>,
+    edit: Mutex<Option<EditList>>,
     calls: AtomicU64,
 }
 
@@ -59,6 +63,7 @@ impl Default for TestObjects {
             now: Mutex::new(SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000)),
             written: Mutex::default(),
             decide: Mutex::default(),
+            edit: Mutex::default(),
             calls: AtomicU64::new(0),
         }
     }
@@ -70,6 +75,18 @@ impl TestObjects {
         *self.now.lock() += time;
     }
 
+    /// What time it is at the store.
+    pub fn now(&self) -> SystemTime {
+        *self.now.lock()
+    }
+
+    /// Dates what was written just now by a clock that is ahead.
+    pub fn date_ahead(&self, path: &Path, by: Duration) {
+        if let Some(written) = self.written.lock().get_mut(path) {
+            *written += by;
+        }
+    }
+
     /// Sets the store's clock back.
     pub fn go_back(&self, time: Duration) {
         *self.now.lock() -= time;
@@ -79,6 +96,11 @@ impl TestObjects {
     pub fn decide(&self, decide: Option<Decide>) {
         self.calls.store(0, Ordering::Relaxed);
         *self.decide.lock() = decide;
+    }
+
+    /// Edits all lists from now on; `None` leaves them as they are.
+    pub fn edit_lists(&self, edit: Option<EditList>) {
+        *self.edit.lock() = edit;
     }
 
     /// Calls of puts and gets since it was last decided about them.
@@ -128,8 +150,9 @@ fn told(written: &HashMap<Path, SystemTime>, mut meta: ObjectMeta) -> ObjectMeta
     meta
 }
 
-async fn others_turn() {
-    let mut left = LATE_TURNS;
+/// Lets other tasks have so many turns.
+pub(crate) async fn others_turn(turns: u32) {
+    let mut left = turns;
     poll_fn(|context| {
         if left == 0 {
             return Poll::Ready(());
@@ -191,7 +214,7 @@ impl ObjectStore for TestObjects {
             return Err(refused(location));
         }
         if fault == Some(ObjectFault::Late) {
-            others_turn().await;
+            others_turn(LATE_TURNS).await;
         }
         let (is_head, mut got) = (options.head, self.objects.get_opts(location, options).await?);
         got.meta = told(&self.written.lock(), got.meta);
@@ -224,7 +247,16 @@ impl ObjectStore for TestObjects {
     fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
         let written = self.written.lock().clone();
         let told = move |meta: Result<ObjectMeta>| meta.map(|meta| told(&written, meta));
-        self.objects.list(prefix).map(told).boxed()
+        let listed = self.objects.list(prefix).map(told);
+        let Some(edit) = self.edit.lock().clone() else { return listed.boxed() };
+        let edited = async move {
+            let edited = listed.try_collect().await.map(|listed: Vec<_>| edit(listed));
+            match edited {
+                Ok(edited) => edited.into_iter().map(Ok).collect(),
+                Err(error) => vec![Err(error)],
+            }
+        };
+        futures::stream::once(edited).flat_map(futures::stream::iter).boxed()
     }
 
     async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {

@@ -1,7 +1,7 @@
 //! Keeps the snapshots of all partitions that this process has: builds them in time, lets the older
 //! ones expire, collects what nobody needs, and trims the logs behind them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -16,14 +16,14 @@ use forebay_core::schema::Definition;
 use forebay_core::versions::StoreVersion;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{Bounds, CatalogFollower, ChangeLog, Membership, find_log_id};
-use forebay_snapshot::{Listed, PartitionSnapshots, SnapshotStore};
+use forebay_snapshot::{Listed, PartitionSnapshots, SnapshotName, SnapshotStore};
 use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 use tracing::{debug, info, warn};
 
-use crate::build::{Build, Built, definitions_of};
+use crate::build::{Build, Built, definitions_of, is_lost};
 use crate::counts::SnapshotCounts;
 use crate::moves::Moves;
 use crate::rollback::RollbackWindows;
@@ -148,6 +148,13 @@ struct Keeper {
     room: Arc<Semaphore>,
 }
 
+/// What is remembered of a partition from one look at its older snapshots to the next.
+struct Tidying {
+    next_collection: Instant,
+    /// Snapshots that count, by all lists so far: the next one may miss some.
+    seen: HashSet<SnapshotName>,
+}
+
 impl Keeper {
     async fn run(self) {
         let mut kept: BTreeSet<PartitionRef> = BTreeSet::new();
@@ -220,7 +227,7 @@ impl Keeper {
     async fn keep_partition(self, at: PartitionRef) -> PartitionRef {
         let to = self.parts.snapshots.partition(at);
         let mut backoff = Backoff::new(RETRY_WAIT.0, RETRY_WAIT.1);
-        let mut next_collection = Instant::now();
+        let mut tidying = Tidying { next_collection: Instant::now(), seen: HashSet::new() };
         let (mut next_build, mut failures) = (Instant::now(), 0);
         while self.is_ours(at) {
             if Instant::now() < next_build {
@@ -248,7 +255,7 @@ impl Keeper {
                         backoff.next_wait(&*self.parts.entropy)
                     }
                 };
-            if let Err(error) = self.tidy(&to, &mut next_collection).await {
+            if let Err(error) = self.tidy(&to, &mut tidying).await {
                 warn!(%at, %error, "older snapshots stay for now");
             }
         }
@@ -272,21 +279,28 @@ impl Keeper {
     }
 
     /// Lets go of what is older than it has to be.
-    async fn tidy(&self, to: &PartitionSnapshots, next_collection: &mut Instant) -> Result<()> {
+    async fn tidy(&self, to: &PartitionSnapshots, tidying: &mut Tidying) -> Result<()> {
         let options = &self.parts.options;
         let mut counting = to.list().await?;
+        Listed::remember(&counting, &mut tidying.seen);
         counting.retain(Listed::counts);
         Listed::sort_oldest_first(&mut counting);
         let surplus = counting.len().saturating_sub(options.keep.max(1));
-        for listed in &counting[..surplus] {
-            to.expire(listed.name).await?;
-            self.counts.lock().expired += 1;
+        if surplus > 0 {
+            // The last one that can be read stays, whatever a list names behind it.
+            let newest = to.newest(None).await?.map(|newest| newest.name());
+            let old = counting[..surplus].iter().filter(|listed| Some(listed.name) != newest);
+            for listed in old {
+                to.expire(listed.name).await?;
+                tidying.seen.remove(&listed.name);
+                self.counts.lock().expired += 1;
+            }
         }
         self.trim(to).await?;
-        if Instant::now() >= *next_collection {
-            let collected = to.collect(options.grace).await?;
+        if Instant::now() >= tidying.next_collection {
+            let collected = to.collect_beside(options.grace, &mut tidying.seen, []).await?;
             self.counts.lock().note_collected(&collected);
-            *next_collection = Instant::now() + options.collect_every;
+            tidying.next_collection = Instant::now() + options.collect_every;
         }
         Ok(())
     }
@@ -356,7 +370,11 @@ impl Keeper {
             if listed.name.log_id != newest.log_id {
                 continue;
             }
-            let manifest = of.read(listed.name).await?;
+            let manifest = match of.read(listed.name).await {
+                // The log is kept for it, and another one may be read.
+                Err(error) if is_lost(&error) => continue,
+                read => read?,
+            };
             if manifest.progress.partition_time.as_micros() <= from {
                 before = before.max(Some(manifest.progress.offset_applied));
             }

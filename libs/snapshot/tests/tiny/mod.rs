@@ -1,5 +1,7 @@
 //! Snapshots of a few bytes, built as a builder does it: for tests of what becomes of them.
 
+#![allow(dead_code)] // Each test binary uses its part of it.
+
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{
     Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion,

@@ -20,7 +20,7 @@ use tonic::{Response, Status, Streaming};
 use crate::users::{
     Held, LONG, assert_holds, partitions, reader, reader_of, snapshots, spec, write,
 };
-use crate::{World, client};
+use crate::{World, assert_all_is_whole, client};
 
 const SEED: u64 = 9;
 const FAULTS: [ObjectFault; 4] =
@@ -76,18 +76,6 @@ async fn is_layered(snapshots: &SnapshotStore, store: &Store) -> bool {
         }
     }
     true
-}
-
-/// Reads all of what counts.
-async fn assert_all_is_whole(snapshots: &SnapshotStore, store: &Store) {
-    for at in partitions(store) {
-        let of = snapshots.partition(at);
-        for listed in of.list().await.unwrap().into_iter().filter(|listed| listed.counts()) {
-            for chunk in of.read(listed.name).await.unwrap().chunks() {
-                of.chunk(*chunk).await.unwrap();
-            }
-        }
-    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,5 +1,5 @@
 //! Nodes and readers as processes, on a real object store: the way to it is bad, in the middle of
-//! everything, and readers are killed while they fetch from it.
+//! everything, its lists are wrong, and readers are killed while they fetch from it.
 
 mod bad_way;
 #[path = "../daemon/mod.rs"]
@@ -7,11 +7,12 @@ mod daemon;
 mod killed_readers;
 #[path = "../users/mod.rs"]
 mod users;
+mod wrong_lists;
 
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-use forebay::{Client, ClientOptions, SnapshotStore};
+use forebay::{Client, ClientOptions, SnapshotStore, Store};
 use forebay_testkit::object_proxy::ObjectProxy;
 use forebay_testkit::object_servers::{ObjectServer, ObjectServerKind};
 
@@ -69,4 +70,16 @@ impl World {
 
 async fn client(address: &str) -> Client {
     Client::connect(address, ClientOptions::default()).await.unwrap()
+}
+
+/// Reads all of what counts.
+async fn assert_all_is_whole(snapshots: &SnapshotStore, store: &Store) {
+    for at in users::partitions(store) {
+        let of = snapshots.partition(at);
+        for listed in of.list().await.unwrap().into_iter().filter(|listed| listed.counts()) {
+            for chunk in of.read(listed.name).await.unwrap().chunks() {
+                of.chunk(*chunk).await.unwrap();
+            }
+        }
+    }
 }

@@ -1,0 +1,180 @@
+//! Builders, collectors and whoever lets older snapshots go, as processes in random orders from a
+//! seed, whose clocks differ or whose lists are behind: whatever counts is whole, and so is what a
+//! reader may have begun with.
+
+mod tiny;
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use forebay_core::ErrorCode;
+use forebay_snapshot::{ChunkId, Listed, PartitionSnapshots, SnapshotStore};
+use forebay_testkit::object_front::{ObjectFront, Pause};
+use forebay_testkit::objects::TestObjects;
+use forebay_testkit::random::Dice;
+use object_store::path::Path;
+
+use tiny::{AT, manifest};
+
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const GRACE: Duration = Duration::from_secs(24 * 60 * 60);
+const SEEDS: u64 = 150;
+const BUILDS: usize = 12;
+const COLLECTIONS: usize = 40;
+const KEPT: usize = 2;
+/// Pieces of which all snapshots consist: few, so that most are shared.
+const PIECES: usize = 12;
+
+/// What has happened to all seeds: otherwise there was nothing to be seen.
+#[derive(Default)]
+struct Seen {
+    verified: AtomicU64,
+    given_up: AtomicU64,
+    collected: AtomicU64,
+}
+
+struct World {
+    seed: u64,
+    objects: Arc<TestObjects>,
+    dice: Arc<Mutex<Dice>>,
+    offsets: AtomicU64,
+    seen: Arc<Seen>,
+}
+
+/// A process, and whether it is about to publish.
+struct Process {
+    of: PartitionSnapshots,
+    publishes: Arc<AtomicBool>,
+}
+
+fn at(objects: Arc<dyn object_store::ObjectStore>) -> PartitionSnapshots {
+    SnapshotStore::of(objects, Path::from("some/folder")).partition(AT)
+}
+
+impl World {
+    fn new(seed: u64, seen: &Arc<Seen>) -> Self {
+        let dice = Arc::new(Mutex::new(Dice::new(seed)));
+        let (objects, seen) = (Arc::new(TestObjects::default()), Arc::clone(seen));
+        Self { seed, objects, dice, offsets: AtomicU64::new(1), seen }
+    }
+
+    fn below(&self, end: usize) -> usize {
+        self.dice.lock().unwrap().below(end)
+    }
+
+    /// A process among these, that has such a clock and such lists.
+    fn process(&self, ahead: Duration, behind: Duration) -> Process {
+        let publishes = Arc::new(AtomicBool::new(false));
+        let (dice, publishing) = (Arc::clone(&self.dice), Arc::clone(&publishes));
+        let pause: Pause = Arc::new(move |path| {
+            let mut dice = dice.lock().unwrap();
+            // The manifest's own calls come first.
+            if !path.as_ref().ends_with(".manifest") {
+                publishing.store(false, Ordering::Relaxed);
+            }
+            (dice.below(4) as u32, Duration::ZERO)
+        });
+        let front = ObjectFront { objects: Arc::clone(&self.objects), ahead, behind, pause };
+        Process { of: at(Arc::new(front)), publishes }
+    }
+
+    /// Builds as the service does: gives up behind half of the grace.
+    async fn build(&self, by: &Process, others: &[&Process]) -> forebay_core::Result<()> {
+        let (began, offset) = (self.objects.now(), self.offsets.fetch_add(1, Ordering::Relaxed));
+        let known = by.of.known_chunks().await?;
+        let mut chunks = Vec::new();
+        for _ in 0..4 {
+            let bytes = format!("{:04}", self.below(PIECES)).into_bytes();
+            let chunk = ChunkId::of(&bytes, offset);
+            if let Some(known) = known.get(&chunk.hash) {
+                chunks.push(*known);
+                continue;
+            }
+            by.of.put_chunk(chunk, bytes.into()).await?;
+            chunks.push(chunk);
+            // Nobody's time goes on between a builder's look at it and its manifest.
+            if others.iter().all(|other| !other.publishes.load(Ordering::Relaxed)) {
+                self.objects.pass(HOUR * self.below(8) as u32);
+            }
+        }
+        by.publishes.store(true, Ordering::Relaxed);
+        if self.objects.now().duration_since(began).unwrap() > GRACE / 2 {
+            by.publishes.store(false, Ordering::Relaxed);
+            self.seen.given_up.fetch_add(1, Ordering::Relaxed);
+            return Ok(());
+        }
+        let published = by.of.publish(&manifest(offset, offset, chunks)).await;
+        by.publishes.store(false, Ordering::Relaxed);
+        match published {
+            // What others have let go meanwhile: then it does not count.
+            Err(error) if error.code() == ErrorCode::NotFound => return Ok(()),
+            published => published?,
+        }
+        self.seen.verified.fetch_add(1, Ordering::Relaxed);
+        let mut counting = by.of.list().await?;
+        counting.retain(Listed::counts);
+        Listed::sort_oldest_first(&mut counting);
+        for listed in &counting[..counting.len().saturating_sub(KEPT)] {
+            by.of.expire(listed.name).await?;
+        }
+        Ok(())
+    }
+
+    /// What nobody may have lost at this moment.
+    async fn assert_whole(&self) {
+        let (as_it_is, now) = (at(self.objects.clone()), self.objects.now());
+        for listed in as_it_is.list().await.unwrap() {
+            // Whoever has begun with it has half of the grace, by the worst of clocks.
+            let is_left = |since| now.duration_since(since).is_ok_and(|past| past > GRACE / 2);
+            if !listed.is_verified || listed.expired.is_some_and(is_left) {
+                continue;
+            }
+            for chunk in as_it_is.read(listed.name).await.unwrap().chunks() {
+                let found = as_it_is.chunk(*chunk).await;
+                found.unwrap_or_else(|error| panic!("seed {}: {listed:?}: {error}", self.seed));
+            }
+        }
+    }
+
+    /// Two that build, of which the second has this clock, and two that collect.
+    async fn run(&self, ahead: Duration, behind: Duration) {
+        let [one, other] = [Duration::ZERO, ahead].map(|ahead| self.process(ahead, behind));
+        let builds = async |by: &Process| {
+            for _ in 0..BUILDS {
+                self.build(by, &[&one, &other]).await.unwrap();
+                self.assert_whole().await;
+            }
+        };
+        let collects = async |by: &Process| {
+            for _ in 0..COLLECTIONS {
+                let collected = by.of.collect(GRACE).await.unwrap();
+                self.seen.collected.fetch_add(collected.chunks, Ordering::Relaxed);
+                self.assert_whole().await;
+            }
+        };
+        let collectors = [Duration::ZERO, ahead].map(|ahead| self.process(ahead, behind));
+        let [first, second] = &collectors;
+        tokio::join!(builds(&one), builds(&other), collects(first), collects(second));
+    }
+}
+
+async fn over_all_seeds(ahead: Duration, behind: Duration) {
+    let seen = Arc::new(Seen::default());
+    for seed in 0..SEEDS {
+        World::new(seed, &seen).run(ahead, behind).await;
+    }
+    for count in [&seen.verified, &seen.given_up, &seen.collected] {
+        assert!(count.load(Ordering::Relaxed) > SEEDS, "too little has happened");
+    }
+}
+
+#[tokio::test]
+async fn clocks_that_differ_by_half_of_the_grace_cost_nothing_that_counts() {
+    over_all_seeds(GRACE / 2, Duration::ZERO).await;
+}
+
+#[tokio::test]
+async fn lists_that_are_behind_by_a_quarter_of_the_grace_cost_nothing_that_counts() {
+    over_all_seeds(Duration::ZERO, GRACE / 4).await;
+}

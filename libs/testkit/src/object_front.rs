@@ -1,0 +1,120 @@
+//! The way of one of several processes to an object store of tests: what it writes is dated by a
+//! clock of its own, its lists are behind, and before each of its calls others have their turns.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use futures::stream::{self, BoxStream, StreamExt};
+use object_store::path::Path;
+use object_store::{
+    CopyOptions, GetOptions, GetResult, ListResult, MultipartUpload, ObjectMeta, ObjectStore,
+    PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+};
+
+use crate::objects::{TestObjects, others_turn};
+
+/// What comes before a call on a path: how many turns of others, and how much time.
+pub type Pause = Arc<dyn Fn(&Path) -> (u32, Duration) + Send + Sync>;
+
+/// Such a way.
+#[derive(Clone)]
+pub struct ObjectFront {
+    /// Where it leads.
+    pub objects: Arc<TestObjects>,
+    /// By how much the clock is ahead that dates what is written.
+    pub ahead: Duration,
+    /// By how much its lists are behind: what is younger is not in them.
+    pub behind: Duration,
+    /// What comes before a call.
+    pub pause: Pause,
+}
+
+impl ObjectFront {
+    async fn wait(&self, path: &Path) {
+        let (turns, time) = (self.pause)(path);
+        others_turn(turns).await;
+        self.objects.pass(time);
+    }
+}
+
+impl fmt::Debug for ObjectFront {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("ObjectFront")
+    }
+}
+
+impl fmt::Display for ObjectFront {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("front")
+    }
+}
+
+#[async_trait]
+impl ObjectStore for ObjectFront {
+    async fn put_opts(
+        &self,
+        location: &Path,
+        payload: PutPayload,
+        options: PutOptions,
+    ) -> Result<PutResult> {
+        self.wait(location).await;
+        let put = self.objects.put_opts(location, payload, options).await?;
+        self.objects.date_ahead(location, self.ahead);
+        Ok(put)
+    }
+
+    async fn put_multipart_opts(
+        &self,
+        location: &Path,
+        options: PutMultipartOptions,
+    ) -> Result<Box<dyn MultipartUpload>> {
+        self.objects.put_multipart_opts(location, options).await
+    }
+
+    async fn get_opts(&self, location: &Path, options: GetOptions) -> Result<GetResult> {
+        self.wait(location).await;
+        self.objects.get_opts(location, options).await
+    }
+
+    fn delete_stream(
+        &self,
+        locations: BoxStream<'static, Result<Path>>,
+    ) -> BoxStream<'static, Result<Path>> {
+        let front = self.clone();
+        let waited = locations.then(move |path| {
+            let front = front.clone();
+            async move {
+                if let Ok(path) = &path {
+                    front.wait(path).await;
+                }
+                path
+            }
+        });
+        self.objects.delete_stream(waited.boxed())
+    }
+
+    fn list(&self, prefix: Option<&Path>) -> BoxStream<'static, Result<ObjectMeta>> {
+        let (front, prefix) = (self.clone(), prefix.cloned());
+        let listed = async move {
+            front.wait(&prefix.clone().unwrap_or_default()).await;
+            let shown = front.objects.now() - front.behind;
+            let is_whole = front.behind.is_zero();
+            let is_shown = move |meta: &Result<ObjectMeta>| {
+                is_whole || meta.as_ref().is_ok_and(|meta| shown >= meta.last_modified.into())
+            };
+            let listed = front.objects.list(prefix.as_ref());
+            listed.filter(move |meta| futures::future::ready(is_shown(meta)))
+        };
+        stream::once(listed).flatten().boxed()
+    }
+
+    async fn list_with_delimiter(&self, prefix: Option<&Path>) -> Result<ListResult> {
+        self.objects.list_with_delimiter(prefix).await
+    }
+
+    async fn copy_opts(&self, from: &Path, to: &Path, options: CopyOptions) -> Result<()> {
+        self.objects.copy_opts(from, to, options).await
+    }
+}

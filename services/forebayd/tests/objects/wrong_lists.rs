@@ -1,0 +1,114 @@
+//! An object store whose lists are wrong: they miss what is there, name it twice, or name what is
+//! gone or somebody else's. Nothing that counts is lost by it, and readers begin all the same.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay::{SnapshotStore, Store};
+use forebay_core::id::PartitionRef;
+use forebay_snapshot::{Listed, SnapshotName};
+use forebay_testkit::random::Dice;
+use parking_lot::Mutex;
+
+use crate::users::{Held, LONG, assert_holds, partitions, reader, snapshots, spec, write};
+use crate::{World, assert_all_is_whole, client};
+
+const SEED: u64 = 12;
+const DOCUMENTS: i64 = 3_000;
+/// Of a hundred objects on a list, so many are missing there, as many are there twice, and as many
+/// have one beside them that is gone.
+const PERCENT: usize = 12;
+/// More than twice of what a build of so little takes, by far.
+const GRACE: Duration = Duration::from_secs(8);
+const BEGIN: &str = "<Contents>";
+const END: &str = "</Contents>";
+
+/// The name of a snapshot that there is not, in the place of another one's.
+fn gone(object: &str) -> Option<String> {
+    let (before, kind) = object.split_once(".manifest").map(|(before, _)| (before, ".manifest"))?;
+    let behind = &object[before.len() + kind.len()..];
+    let digits = before.len().checked_sub(4)?;
+    Some(format!("{}dead{kind}{behind}", &before[..digits]))
+}
+
+/// A list that is wrong by chance.
+fn wrong(said: &str, dice: &mut Dice) -> String {
+    let mut parts = said.split(BEGIN);
+    let mut edited = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let (object, behind) = part.split_once(END).unwrap_or((part, ""));
+        let whole = format!("{BEGIN}{object}{END}");
+        if !dice.chance(PERCENT) {
+            edited += &whole;
+        }
+        if dice.chance(PERCENT) {
+            edited += &whole;
+        }
+        if let Some(gone) = gone(object).filter(|_| dice.chance(PERCENT)) {
+            let verified = gone.replace(".manifest", ".verified");
+            edited += &format!("{BEGIN}{gone}{END}{BEGIN}{verified}{END}");
+        }
+        if dice.chance(PERCENT) {
+            edited += &format!("{BEGIN}{}{END}", object.replace("/manifests/", "/manifests/old/"));
+        }
+        edited += behind;
+    }
+    edited
+}
+
+/// Collects as a keeper of snapshots does with a longer grace, until told to stop.
+async fn collect_on(
+    of: SnapshotStore,
+    store: Store,
+    stop: Arc<AtomicBool>,
+    chunks: Arc<AtomicU64>,
+) {
+    let mut seen: BTreeMap<PartitionRef, HashSet<SnapshotName>> = BTreeMap::new();
+    while !stop.load(Ordering::SeqCst) {
+        for at in partitions(&store) {
+            let (of, seen) = (of.partition(at), seen.entry(at).or_default());
+            Listed::remember(&of.list().await.unwrap(), seen);
+            let collected = of.collect_beside(GRACE, seen, []).await.unwrap();
+            chunks.fetch_add(collected.chunks, Ordering::SeqCst);
+        }
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn lists_that_are_wrong_cost_nothing_that_counts_and_readers_begin_all_the_same() {
+    let world = World::new("wrong-lists");
+    let every = ["--snapshots", &world.snapshots, "--snapshot-every-s", "1"];
+    let node = world.start_with(&[&every[..], &["--snapshots-kept", "2"]].concat(), "127.0.0.1:0");
+    let store = client(&node.address).await.create_store(&spec()).await.unwrap();
+    let mut held = Held::new();
+    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    snapshots(&world.straight(), &store, |newest| newest.base.documents > 1_000).await;
+
+    let dice = Mutex::new(Dice::new(SEED));
+    world.way.edit_lists(Some(Arc::new(move |said| wrong(&said, &mut dice.lock()))));
+    let (stop, collected) = (Arc::new(AtomicBool::new(false)), Arc::new(AtomicU64::new(0)));
+    let collecting =
+        collect_on(world.by_the_way(), store.clone(), Arc::clone(&stop), Arc::clone(&collected));
+    let collecting = tokio::spawn(collecting);
+    let (mut bootstraps, mut round) = (0, 0);
+    let gone = async {
+        while collected.load(Ordering::SeqCst) < 10 || bootstraps < 10 {
+            round += 1;
+            token = write(&store, &mut held, 100..600, 1_000 * round).await;
+            let begun = reader(&node.address, &world.by_the_way(), &token).await;
+            assert_holds(&begun, &held, 0..DOCUMENTS);
+            let all = begun.status().partitions;
+            bootstraps += all.iter().map(|at| at.counts.bootstraps).sum::<u64>();
+            assert_all_is_whole(&world.straight(), &store).await;
+        }
+    };
+    tokio::time::timeout(2 * LONG, gone).await.expect("nothing is collected, or begun with");
+    stop.store(true, Ordering::SeqCst);
+    collecting.await.unwrap();
+    world.way.edit_lists(None);
+    assert_all_is_whole(&world.straight(), &store).await;
+    assert_holds(&reader(&node.address, &world.straight(), &token).await, &held, 0..DOCUMENTS);
+}
