@@ -11,6 +11,7 @@ mod served;
 mod skew;
 #[path = "../small_disk/mod.rs"]
 mod small_disk;
+mod trims;
 #[path = "../users/mod.rs"]
 mod users;
 

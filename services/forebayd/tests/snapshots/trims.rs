@@ -1,0 +1,148 @@
+//! Several keepers of snapshots on one log at once, over an object store that fails: whenever the
+//! log is trimmed, what goes is in a snapshot that counts at that moment and is whole.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::Result;
+use forebay_core::clock::SystemClock;
+use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_snapshot::{Manifest, SnapshotName, decode_chunk};
+use forebay_testkit::objects::{ObjectFault, TestObjects};
+use forebay_testkit::random::Dice;
+use parking_lot::Mutex;
+
+use crate::users::{Held, LONG, assert_holds, reader, write};
+use crate::{World, made, options};
+
+const SEED: u64 = 11;
+const KEEPERS: usize = 3;
+const TRIMS: u64 = 40;
+const DOCUMENTS: i64 = 1_500;
+
+/// A log that looks at each trim of it before that happens.
+struct Watched {
+    log: MemoryLog,
+    objects: Arc<TestObjects>,
+    trims: AtomicU64,
+    /// Those behind which there was nothing.
+    bare: Mutex<Vec<String>>,
+}
+
+impl Watched {
+    /// Whether a snapshot of what is before this offset counts and is whole: as it lies there, with
+    /// no fault on the way.
+    async fn is_covered(&self, at: PartitionRef, before: Offset) -> bool {
+        let folder = format!("snapshots/{:016x}/{:04}", at.store.0, at.partition.0);
+        let names = self.objects.names().await;
+        for verified in names.iter().filter(|name| name.starts_with(&format!("{folder}/"))) {
+            let Some(stem) = verified.strip_suffix(".verified") else { continue };
+            let name = stem.rsplit('/').next().unwrap().parse::<SnapshotName>().unwrap();
+            if name.offset_applied <= before || names.contains(&format!("{stem}.expired")) {
+                continue;
+            }
+            let manifest = self.objects.bytes(&format!("{stem}.manifest")).await;
+            let (manifest, mut is_whole) = (Manifest::decode(&manifest).unwrap(), true);
+            for chunk in manifest.chunks() {
+                let path = format!("{folder}/chunks/{}-{:016x}", chunk.hash, chunk.written_by);
+                let object = self.objects.bytes(&path).await;
+                is_whole &= decode_chunk(chunk, &object).is_ok();
+            }
+            if is_whole {
+                return true;
+            }
+        }
+        false
+    }
+}
+
+#[async_trait]
+impl ChangeLog for Watched {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        self.log.create(store, partitions).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        self.log.delete(store).await
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        self.log.append(at, entry).await
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        self.log.read(at, from, limit).await
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        self.log.bounds(at).await
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        if !self.is_covered(at, before).await {
+            self.bare.lock().push(format!("{at} before {before}"));
+        }
+        self.trims.fetch_add(1, Ordering::Relaxed);
+        self.log.trim(at, before).await
+    }
+}
+
+/// What happens to a call: marks fail more often than what they are of, so that much is published
+/// which nobody has verified.
+fn fault_of(path: &str, dice: &mut Dice) -> Option<ObjectFault> {
+    let percent = if path.ends_with(".verified") { 40 } else { 3 };
+    let faults = [
+        ObjectFault::Refused,
+        ObjectFault::LostAnswer,
+        ObjectFault::Cut,
+        ObjectFault::Changed,
+        ObjectFault::Late,
+    ];
+    dice.chance(percent).then(|| *dice.pick(&faults))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_log_that_several_trim_at_once_is_never_trimmed_beyond_what_was_verified() {
+    let world = World::new();
+    let watched = Arc::new(Watched {
+        log: MemoryLog::new(Arc::new(SystemClock)),
+        objects: Arc::clone(&world.objects),
+        trims: AtomicU64::new(0),
+        bare: Mutex::default(),
+    });
+    let world = World { log: watched.clone(), ..world };
+    let dice = Mutex::new(Dice::new(SEED));
+    let decide = move |path: &str, _| fault_of(path, &mut dice.lock());
+    world.objects.decide(Some(Arc::new(decide)));
+    let data = tempfile::tempdir().unwrap();
+    let every = Duration::from_millis(20);
+    let (served, _kept) = world.start(data.path(), every).await;
+    let more = (1..KEEPERS).map(|number| {
+        let every = every + Duration::from_millis(7 * number as u64);
+        served.node.keep_snapshots(&served.address, options(every)).unwrap()
+    });
+    let _more: Vec<_> = more.collect();
+    let store = made(&served.client().await).await;
+    let mut held = Held::new();
+    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    let trimmed = async {
+        for round in 1.. {
+            let first = 37 * round % DOCUMENTS;
+            token = write(&store, &mut held, first..first + 50, 100 * round).await;
+            let trims = watched.trims.load(Ordering::Relaxed);
+            if trims >= TRIMS || !watched.bare.lock().is_empty() {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, trimmed).await.expect("the log is not trimmed so often");
+    assert_eq!(*watched.bare.lock(), Vec::<String>::new(), "seed {SEED}");
+    // The log and the newest snapshot are all that there is for one that begins now.
+    world.objects.decide(None);
+    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..DOCUMENTS + 50);
+}
