@@ -1,12 +1,14 @@
-//! Backups of a node whose clock jumps, and of which one cannot be read for now: the newest one is
-//! the one that was taken last, and nothing goes that one of them needs.
+//! Backups of a node whose clock jumps, of which one cannot be read for now, or a list is wrong: the
+//! newest one is the one that was taken last, and nothing goes that one of them needs.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
 use forebay_snapshot_service::PointInTime;
 use forebay_testkit::objects::ObjectFault;
+use object_store::ObjectMeta;
 
 use crate::{Held, World, quiet, read, spec, write};
 
@@ -80,4 +82,53 @@ async fn a_backup_that_cannot_be_read_for_now_keeps_all_that_it_needs() {
         parts.restore("users", &name, &point, quiet).await.unwrap();
         assert_eq!(read(&served.address, &name).await.0, *held);
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_of_backups_that_is_wrong_takes_none_away_that_is_to_stay() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    let (served, parts) = world.start(data.path()).await;
+    let store = served.client().await.create_store(&spec(None)).await.unwrap();
+    let (mut held, mut past) = (Held::new(), Vec::new());
+    for round in 0..4 {
+        write(&store, &mut held, round).await;
+        let between = (write(&store, &mut held, round + 5).await, held.clone());
+        write(&store, &mut held, round + 1).await;
+        past.push((parts.take("users", quiet).await.unwrap(), held.clone(), between));
+    }
+    let path_of = |number: usize| format!("{}.backup", past[number].0.name);
+    let (newest, last, middle) = (&past[3].0, path_of(3), path_of(2));
+    // Its snapshots are let go once nobody names them, and what they need a grace later.
+    let expire = async |keep| {
+        world.objects.pass(parts.kept.options.grace + Duration::from_secs(1));
+        parts.expire(newest, keep).await.unwrap();
+    };
+    world.objects.edit_lists(Some(Arc::new(move |mut listed: Vec<_>| {
+        let found = listed.iter().filter(|it: &&ObjectMeta| it.location.as_ref().ends_with(&last));
+        let twice: Vec<_> = found.cloned().collect();
+        listed.extend(twice.iter().chain(&twice).cloned());
+        listed
+    })));
+    expire(3).await;
+    world.objects.edit_lists(None);
+    assert_eq!(parts.backups.backups("users").await.unwrap().len(), 3, "it was listed thrice");
+    for missing in [middle, path_of(3)] {
+        world.objects.edit_lists(Some(Arc::new(move |mut listed: Vec<_>| {
+            listed.retain(|it: &ObjectMeta| !it.location.as_ref().ends_with(&missing));
+            listed
+        })));
+        expire(3).await;
+        world.objects.edit_lists(None);
+        expire(3).await;
+    }
+    for (number, (backup, held, _)) in past.iter().enumerate().skip(1) {
+        let (name, point) = (format!("backup-{number}"), PointInTime::Backup(backup.name.id));
+        parts.restore("users", &name, &point, quiet).await.unwrap();
+        assert_eq!(read(&served.address, &name).await.0, *held);
+    }
+    let (token, held) = &past[3].2;
+    let point = PointInTime::Token(token.clone());
+    parts.restore("users", "between", &point, quiet).await.unwrap();
+    assert_eq!(read(&served.address, "between").await.0, *held, "by the newest one's log");
 }
