@@ -170,32 +170,45 @@ impl From<&Definition> for v1::Definition {
             drop_all_count: definition.drop_all_count,
             options: Some((&definition.options).into()),
             key_value: definition.key_value,
-            versions: (!definition.versions.is_first_alone())
-                .then(|| (&definition.versions).into()),
+            versions: versions_of(definition),
         }
+    }
+}
+
+/// The versions in a definition, as far as nothing else in it tells of them.
+fn versions_of(definition: &Definition) -> Option<v1::StoreVersions> {
+    let versions = &definition.versions;
+    // That of a version, which has the store's id nowhere else.
+    let is_of_version = definition.store != versions.home();
+    let is_told = is_of_version || !versions.is_first_alone();
+    is_told.then(|| versions_with(versions, is_of_version || versions.have_moved()))
+}
+
+/// Versions, with the logs that they follow or without.
+fn versions_with(versions: &StoreVersions, with_logs: bool) -> v1::StoreVersions {
+    let logs = |logs: StoreLogs| with_logs.then(|| logs.into());
+    let version = |version: &StoreVersion| v1::StoreVersion {
+        number: version.number.0,
+        kept_as: version.kept_as.0,
+        began: version.began.iter().map(|offset| offset.0).collect(),
+        logs: logs(version.logs),
+        carried: version.carried.as_ref().map(|carried| v1::Carried {
+            from: Some(carried.from.into()),
+            began: carried.began.iter().map(|offset| offset.0).collect(),
+        }),
+    };
+    v1::StoreVersions {
+        kept: versions.all().iter().map(version).collect(),
+        live: versions.live().number.0,
+        next: versions.next().0,
+        written: logs(versions.written()),
+        home: with_logs.then(|| versions.home().0),
     }
 }
 
 impl From<&StoreVersions> for v1::StoreVersions {
     fn from(versions: &StoreVersions) -> Self {
-        let logs = |logs: StoreLogs| versions.have_moved().then(|| logs.into());
-        let version = |version: &StoreVersion| v1::StoreVersion {
-            number: version.number.0,
-            kept_as: version.kept_as.0,
-            began: version.began.iter().map(|offset| offset.0).collect(),
-            logs: logs(version.logs),
-            carried: version.carried.as_ref().map(|carried| v1::Carried {
-                from: Some(carried.from.into()),
-                began: carried.began.iter().map(|offset| offset.0).collect(),
-            }),
-        };
-        Self {
-            kept: versions.all().iter().map(version).collect(),
-            live: versions.live().number.0,
-            next: versions.next().0,
-            written: logs(versions.written()),
-            home: versions.have_moved().then(|| versions.home().0),
-        }
+        versions_with(versions, versions.have_moved())
     }
 }
 

@@ -4,12 +4,14 @@ use std::fmt::Debug;
 
 use bytes::Bytes;
 use forebay_core::ErrorCode;
+use forebay_core::catalog::{Catalog, ControlEffect, ControlRecord};
 use forebay_core::change::{ClientBatch, Condition, Source};
-use forebay_core::id::{DocumentVersion, Position, StoreId};
+use forebay_core::id::{DocumentVersion, Offset, PartitionCount, Position, StoreId};
 use forebay_core::limits::{LIST_COMPONENTS_MAX, ROW_BYTES_MAX};
 use forebay_core::outcome::Verdict;
 use forebay_core::schema::{Alteration, Definition, StoreOptions, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_core::versions::VersionNumber;
 use forebay_wire::outcome::{ChangeOutcome, ChangeResult};
 use forebay_wire::v1;
 use forebay_wire::value::{nullable_value, nullable_value_message};
@@ -233,6 +235,27 @@ fn a_definition_is_checked_when_it_is_read() {
     let error = Definition::try_from(newer).unwrap_err();
     assert_eq!(error.code(), ErrorCode::UpgradeNeeded);
     assert_eq!(error.context().field.as_deref(), Some("age"));
+}
+
+#[test]
+fn definitions_that_a_version_of_the_documents_has_come_back() {
+    let first = StoreSpec::documents("users", forebay_core::key::KeyType::String, 4);
+    let first = first.define(StoreId(1)).unwrap();
+    let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
+    let live = pushed.with_live(VersionNumber(2)).unwrap();
+    let moved = live.with_moved_version(StoreId(9), PartitionCount(6), vec![Offset(5); 4]).unwrap();
+    let mut catalog = Catalog::default();
+    for definition in [first, pushed, live, moved] {
+        let record = ControlRecord::Define(Box::new(definition));
+        assert_eq!(catalog.apply(record), ControlEffect::Applied);
+        for id in [1, 8, 9] {
+            let history = catalog.store(StoreId(id)).into_iter();
+            for schema in history.flat_map(|history| history.versions()) {
+                let own = &schema.definition;
+                assert_eq!(again::<Definition, v1::Definition>(own), *own);
+            }
+        }
+    }
 }
 
 #[test]
