@@ -123,9 +123,10 @@ impl NewVersion<'_> {
         self.parts.snapshots.partition(self.at(partition))
     }
 
-    /// Whether it has another number of partitions than what its store is written to.
+    /// Whether it has another number of partitions than the version that is live. Writes may be
+    /// held for its own already, where the same push goes on.
     fn moves(&self) -> bool {
-        self.partitions != self.definition.written().partitions
+        self.partitions != self.definition.versions.live().logs.partitions
     }
 
     /// Its logs, if it has some of its own.
@@ -256,10 +257,14 @@ impl NewVersion<'_> {
                     .map(Some),
             })
             .await?;
-        let (before, own) = (added.versions.live(), self.in_definition(&added)?);
+        let own = self.in_definition(&added)?;
         let from = own.carried.as_ref().map_or(own.logs, |carried| carried.from);
+        let mut before = added.versions.live();
         if own.number > before.number {
             holds_from(self.parts, from, &began).await?;
+        } else if own.number == before.number {
+            // Others have made it live meanwhile.
+            before = self.definition.versions.live();
         }
         let number = own.number;
         match moving {

@@ -8,12 +8,16 @@ use std::time::Duration;
 
 use forebay::{Client, Read, Reader, Store, StreamOptions, Value, WriteResult};
 use forebay_core::ErrorCode;
-use forebay_core::id::{PartitionCount, PartitionId, PartitionRef, StoreId};
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::id::{Epoch, PartitionCount, PartitionId, PartitionRef, SchemaVersion, StoreId};
 use forebay_core::outcome::Verdict;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::{Alteration, Definition};
 use forebay_core::versions::VersionNumber;
+use forebay_log::open_log;
 use forebay_snapshot_service::{PushParts, Snapshots};
+use forebay_wire::entry::encode_entry;
 
 use crate::files::{Files, ROWS};
 use crate::served::Served;
@@ -274,6 +278,74 @@ async fn logs_from_before_go_with_their_window_and_the_documents_move_on() {
         are_gone
     })
     .await;
+}
+
+/// Pushes until the version is known, while nobody sees to its move.
+async fn known(parts: &PushParts, ask: &Push) {
+    let (own, ask) = (parts.clone(), ask.clone());
+    let pushing = tokio::spawn(async move { own.push(&ask, quiet).await });
+    eventually("the version is known", async || definition(parts).versions.is_moving()).await;
+    pushing.abort();
+    assert!(pushing.await.unwrap_err().is_cancelled());
+}
+
+/// Has writes held for a version, as whoever sees to its move does.
+async fn hold_writes(parts: &PushParts, number: VersionNumber) {
+    let (log, at) = (&*parts.kept.log, PartitionRef::CONTROL);
+    let log_id = open_log(log, &*parts.kept.entropy, at).await.unwrap();
+    let held = definition(parts).with_writes_to(number).unwrap();
+    let body = EntryBody::Control(ControlRecord::Define(Box::new(held)));
+    let (epoch, schema_version) = (Epoch(0), SchemaVersion(0));
+    let entry = Entry { log_id, epoch, schema_version, source: None, body };
+    log.append(at, encode_entry(&entry).unwrap()).await.unwrap();
+    eventually("writes are held", async || definition(parts).versions.are_held()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_version_is_live_no_sooner_than_all_is_there_whoever_asks_for_it() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    let ask = divide(&files.text("one.csv", "id,name\nann,pushed\n"), 4);
+    known(&parts, &ask).await;
+    store.upsert("bob").set("name", "mine").send().await.unwrap();
+    hold_writes(&parts, VersionNumber(2)).await;
+    let early = parts.make_live("users", VersionNumber(2)).await.unwrap_err();
+    assert_eq!(early.code(), ErrorCode::Conflict, "{early}");
+    // The same push goes on, and waits for whoever sees to the move.
+    let own = parts.clone();
+    let mut again = tokio::spawn(async move { own.push(&ask, quiet).await });
+    let early = tokio::time::timeout(Duration::from_secs(1), &mut again).await;
+    assert!(early.is_err(), "{early:?}");
+    assert!(definition(&parts).versions.are_held());
+    let _keeper = Snapshots::keep(parts.kept.clone());
+    assert_eq!(again.await.unwrap().unwrap().version, VersionNumber(2));
+    let fresh = reader(&served.address, "users").await;
+    for (key, wanted) in [("ann", Some(name("pushed"))), ("bob", Some(name("mine")))] {
+        fresh.get_with(&Read::latest(LONG), key).await.unwrap();
+        assert_eq!(held(&fresh, key), wanted);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_push_whose_version_others_make_live_meanwhile_leaves_the_one_before() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let store = served.client().await.store("users").await.unwrap();
+    fill(&store).await;
+    let ask = divide(&files.text("one.csv", "id,name\nann,pushed\n"), 4);
+    known(&parts, &ask).await;
+    let write = store.upsert("ann").set("name", "mine").if_absent().send().await.unwrap();
+    assert_eq!(write.result, WriteResult::Applied);
+    let (pushing, held_up) = held_up(&parts, ask, 4);
+    held_up.wait().await;
+    let _keeper = Snapshots::keep(parts.kept.clone());
+    eventually("it is live", async || live_of(&parts).0 == 2).await;
+    held_up.go_on();
+    let pushed = pushing.await.unwrap().unwrap();
+    assert_eq!((pushed.version, pushed.flipped.len()), (VersionNumber(2), 1));
+    assert_eq!(live_of(&parts), (2, vec![1, 2]));
 }
 
 fn first_of(store: StoreId) -> PartitionRef {

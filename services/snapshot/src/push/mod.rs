@@ -175,11 +175,20 @@ impl PushParts {
     /// have caught up. One that was live before is gone back to so.
     ///
     /// # Errors
-    /// `NotFound` for one that is not there; those of the log.
+    /// `NotFound` for one that is not there, `Conflict` while writes are held for one; those of the
+    /// log.
     pub async fn make_live(&self, store: &str, number: VersionNumber) -> Result<StoreVersions> {
-        let live = |definition: &Definition| match definition.versions.live().number == number {
-            true => Ok(None),
-            false => definition.with_live(number).map(Some),
+        let live = |definition: &Definition| {
+            let versions = &definition.versions;
+            if versions.live().number == number {
+                return Ok(None);
+            }
+            if versions.are_held() {
+                let message = "what was written before is not all in the new partitions yet; wait \
+                               until their version is live";
+                return Err(Error::conflict(message));
+            }
+            definition.with_live(number).map(Some)
         };
         Ok(alter_versions(&self.kept, store, live).await?.versions)
     }
