@@ -17,10 +17,10 @@ const KILLS: i64 = 6;
 /// More than twice of what a build of so little takes, by far: what a builder names stays for it.
 const GRACE: Duration = Duration::from_secs(8);
 
-fn start(world: &World, snapshots: &str, data: &tempfile::TempDir, listen: &str) -> Daemon {
+/// A node that keeps snapshots, with shards of its own.
+pub fn start(world: &World, snapshots: &str, data: &tempfile::TempDir, listen: &str) -> Daemon {
     let more = ["--snapshots", snapshots, "--snapshot-every-s", "1", "--snapshots-kept", "2"];
     let mut arguments = [&world.arguments()[..], &more].concat();
-    // Each has shards of its own.
     let place = arguments.iter().position(|it| *it == "--data-dir").unwrap();
     arguments[place + 1] = data.path().to_str().unwrap();
     Daemon::start(&arguments, listen)

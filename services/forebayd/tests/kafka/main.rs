@@ -1,5 +1,5 @@
 //! `forebayd dev` on real Kafka: killed, fed with garbage, left by its broker, robbed of a topic,
-//! two of them at once.
+//! two of them at once, in the middle of moves of documents to other partitions.
 //! Tests share one broker, and each has topics of its own; those that stop a broker have one alone.
 
 mod builders;
@@ -7,6 +7,9 @@ mod builders;
 mod daemon;
 mod garbage;
 mod lost_topic;
+mod moves;
+#[path = "../moving/mod.rs"]
+mod moving;
 mod outage;
 mod start;
 #[path = "../users/mod.rs"]

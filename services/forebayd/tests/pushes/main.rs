@@ -1,9 +1,13 @@
 //! Pushes of files at a node: of every format, refused for what they hold, broken off and gone on
-//! with, killed.
+//! with, killed, and moves of documents to other partitions.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod files;
+mod moves_backed_up;
+mod moves_killed;
+#[path = "../moving/mod.rs"]
+mod moving;
 mod partitions;
 mod processes;
 #[path = "../served/mod.rs"]

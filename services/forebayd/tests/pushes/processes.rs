@@ -11,7 +11,8 @@ use crate::daemon::{Daemon, FOREBAYD};
 use crate::files::{Files, ROWS};
 use crate::{PARTITIONS, assert_is_whole, reader, spec, url};
 
-fn start(folder: &Path, listen: &str) -> Daemon {
+/// A node whose parts lie in this folder.
+pub fn start(folder: &Path, listen: &str) -> Daemon {
     let (data, snapshots) = (folder.join("data"), folder.join("snapshots"));
     std::fs::create_dir_all(&snapshots).unwrap();
     let arguments = ["--data-dir", data.to_str().unwrap(), "--snapshots", &url(&snapshots)];
@@ -30,13 +31,13 @@ fn request(files: &Path) -> v1::PushRequest {
 
 /// Kills a node once a push there is so far; answers what was told of it before, and where the node
 /// listened.
-async fn killed_at(
+pub async fn killed_at(
     node: Daemon,
-    files: &Path,
+    request: v1::PushRequest,
     is_there: impl Fn(&v1::PushResponse) -> bool,
 ) -> (v1::PushResponse, String) {
     let mut client = PushesClient::connect(format!("http://{}", node.address)).await.unwrap();
-    let mut told = client.push(request(files)).await.unwrap().into_inner();
+    let mut told = client.push(request).await.unwrap().into_inner();
     let first = told.message().await.unwrap().unwrap();
     let mut last = first.clone();
     while !is_there(&last) {
@@ -64,14 +65,16 @@ async fn a_push_goes_on_over_kills() {
     let mut rows_before = 0;
     for quarter in 1..=3 {
         let (first, address) =
-            killed_at(node, &parts, |told| told.bytes_done * 4 >= told.bytes * quarter).await;
+            killed_at(node, request(&parts), |told| told.bytes_done * 4 >= told.bytes * quarter)
+                .await;
         assert!(first.rows >= rows_before, "what was read is not read again");
         rows_before = ROWS * (quarter - 1) / 4;
         node = start(folder.path(), &address);
         assert!(store(&node.address, "users-2").await.is_err());
     }
     for partitions in 1..PARTITIONS {
-        let (_, address) = killed_at(node, &parts, |told| told.partitions_done >= partitions).await;
+        let is_there = |told: &v1::PushResponse| told.partitions_done >= partitions;
+        let (_, address) = killed_at(node, request(&parts), is_there).await;
         node = start(folder.path(), &address);
         assert!(store(&node.address, "users-2").await.is_err());
     }

@@ -1,0 +1,71 @@
+//! Moves of documents to other partitions on Kafka, while they are written and read: at a node that
+//! is alone, and at two that see to them at once, of which the one that pushes is killed.
+
+use forebay_core::versions::VersionNumber;
+
+use crate::builders::start;
+use crate::moving::Moment::{Carried, Held, Known};
+use crate::moving::{
+    MOVED_TO, Moment, Writers, assert_is_whole, client, comes, create, file, is_live, push, reader,
+    seen, seen_in_shards,
+};
+use crate::world::World;
+
+/// Times that a move is made of which the moment was missed.
+const ATTEMPTS: usize = 5;
+
+/// Moves a store's documents, at a node that is killed at some moment where there is another one;
+/// answers whether that was seen.
+async fn moves(prefix: &str, killed_at: Option<Moment>) -> bool {
+    let (world, folder) = (World::new(prefix), tempfile::tempdir().unwrap());
+    let snapshots = format!("file://{}", folder.path().display());
+    let data = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let mut node = start(&world, &snapshots, &data[0], "127.0.0.1:0");
+    let store = create(&node.address).await;
+    let other = killed_at.map(|_| start(&world, &snapshots, &data[1], "127.0.0.1:0"));
+    let stays = other.as_ref().map_or(&node.address, |other| &other.address).clone();
+    let old = reader(&stays, "users").await;
+    let writers = Writers::start(&[&node.address, &stays]).await;
+    writers.go_on().await;
+
+    let (at, file) = (node.address.clone(), file(data[0].path()));
+    let pushing = tokio::spawn(async move { push(&at, &file).await });
+    let is_seen = comes(killed_at.unwrap_or(Known), &store, &node.address).await;
+    let from = writers.next();
+    let live = if killed_at.is_some() {
+        let address = node.kill();
+        let live = is_live(&client(&stays).await.store("users").await.unwrap()).await;
+        node = start(&world, &snapshots, &data[0], &address);
+        live
+    } else {
+        assert_eq!(pushing.await.unwrap(), Some(2));
+        is_live(&store).await
+    };
+    let version = live.versions.live();
+    assert_eq!((version.number, version.logs.partitions.0), (VersionNumber(2), MOVED_TO));
+    writers.go_on().await;
+    let written = writers.stop().await;
+    for reader in [&old, &reader(&node.address, "users").await] {
+        written.assert_is_in(&seen(reader).await, &from);
+        assert_is_whole(reader, true);
+    }
+    store.refresh().await.unwrap();
+    written.assert_is_in(&seen_in_shards(&store).await, &from);
+    is_seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn documents_move_on_kafka_while_they_are_written_and_read() {
+    moves("moves", None).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_comes_to_its_end_at_another_node_where_the_one_that_pushes_is_killed() {
+    for moment in [Known, Carried, Held] {
+        let mut attempts = 0;
+        while !moves(&format!("moves-{moment:?}-{attempts}"), Some(moment)).await {
+            attempts += 1;
+            assert!(attempts < ATTEMPTS, "{moment:?} is never seen");
+        }
+    }
+}

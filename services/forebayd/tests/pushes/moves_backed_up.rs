@@ -1,0 +1,89 @@
+//! Backups of a store whose documents move to other partitions, at a node that is a process: taken
+//! in the middle of the move and behind it, and restored.
+
+use std::path::Path;
+use std::process::Command;
+
+use crate::daemon::{Daemon, FOREBAYD};
+use crate::moving::Moment::{Held, Known};
+use crate::moving::{
+    Writers, assert_is_whole, comes, create, eventually, file, is_live, is_pushed, push, reader,
+    seen,
+};
+use crate::url;
+
+fn start(folder: &Path) -> Daemon {
+    let [data, snapshots, backups] = ["data", "snapshots", "backups"].map(|name| folder.join(name));
+    for folder in [&snapshots, &backups] {
+        std::fs::create_dir(folder).unwrap();
+    }
+    let (snapshots, backups) = (url(&snapshots), url(&backups));
+    let data = ["--data-dir", data.to_str().unwrap()];
+    let more = ["--snapshots", &snapshots, "--backups", &backups, "--rollback-window-s", "1"];
+    Daemon::start(&[&data[..], &more].concat(), "127.0.0.1:0")
+}
+
+/// Runs a command about the store; answers what it says.
+fn command(verb: &[&str], node: &str, more: &[&str]) -> String {
+    let mut command = Command::new(FOREBAYD);
+    command.args(verb).args(["--node", node, "--store", "users"]).args(more);
+    let output = tokio::task::block_in_place(|| command.output().unwrap());
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// Takes a backup; answers its id.
+fn take(node: &str) -> String {
+    let said = command(&["backup", "take"], node, &[]);
+    said.split_whitespace().nth(1).unwrap().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn backups_amid_a_move_and_behind_it_are_what_the_store_was() {
+    let folder = tempfile::tempdir().unwrap();
+    let (node, file) = (start(folder.path()), file(folder.path()));
+    let address = node.address.clone();
+    let store = create(&address).await;
+    let writers = Writers::start(&[&address]).await;
+    writers.go_on().await;
+    // Each with what was acknowledged before.
+    let mut taken = vec![(writers.now(), take(&address))];
+    let at = address.clone();
+    let pushing = tokio::spawn(async move { push(&at, &file).await });
+    comes(Known, &store, &address).await;
+    let from = writers.next();
+    taken.push((writers.now(), take(&address)));
+    comes(Held, &store, &address).await;
+    taken.push((writers.now(), take(&address)));
+    is_live(&store).await;
+    writers.go_on().await;
+    taken.push((writers.now(), take(&address)));
+    assert_eq!(pushing.await.unwrap(), Some(2));
+    eventually("nothing comes from the partitions from before", async || {
+        let versions = &store.refresh().await.unwrap().versions;
+        versions.all().len() == 1 && versions.live().carried.is_none()
+    })
+    .await;
+    writers.go_on().await;
+    taken.push((writers.now(), take(&address)));
+    let written = writers.stop().await;
+    let source = seen(&reader(&address, "users").await).await;
+    written.assert_is_in(&source, &from);
+    let last = take(&address);
+
+    for (number, (until, id)) in taken.iter().enumerate() {
+        let name = format!("taken-{number}");
+        command(&["restore"], &address, &["--restore-as", &name, "--backup", id]);
+        let restored = reader(&address, &name).await;
+        let found = seen(&restored).await;
+        let is_pushed = is_pushed(&restored);
+        assert!(number < 3 || is_pushed, "it was live");
+        assert_is_whole(&restored, is_pushed);
+        let from = if is_pushed { &from } else { &vec![0; from.len()] };
+        written.assert_is_in_until(&found, from, until);
+    }
+    command(&["restore"], &address, &["--restore-as", "last", "--backup", &last]);
+    let restored = reader(&address, "last").await;
+    assert_eq!(seen(&restored).await, source);
+    assert_is_whole(&restored, true);
+}

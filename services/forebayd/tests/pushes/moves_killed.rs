@@ -1,0 +1,132 @@
+//! Moves of documents to other partitions at a node that is a process: whoever asks for one is
+//! killed, and the node is, at any moment of it, while the documents are written and read.
+
+use std::process::{Command, Stdio};
+
+use forebay_wire::v1;
+
+use crate::daemon::{Daemon, FOREBAYD};
+use crate::moving::Moment::{Carried, Held, Known};
+use crate::moving::{
+    MOVED_TO, Moment, Writers, assert_is_whole, comes, create, file, is_live, push, reader,
+    request, seen, seen_in_shards,
+};
+use crate::processes::{killed_at, start};
+
+/// Times that a move is made of which a moment was missed.
+const ATTEMPTS: usize = 5;
+
+/// A node in the middle of being written to.
+struct World {
+    folder: tempfile::TempDir,
+    file: std::path::PathBuf,
+    node: Daemon,
+    store: forebay::Store,
+    /// It is there all the time.
+    old: forebay::Reader,
+    writers: Writers,
+}
+
+impl World {
+    async fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (node, file) = (start(folder.path(), "127.0.0.1:0"), file(folder.path()));
+        let store = create(&node.address).await;
+        let old = reader(&node.address, "users").await;
+        let writers = Writers::start(&[&node.address]).await;
+        writers.go_on().await;
+        Self { folder, file, node, store, old, writers }
+    }
+
+    fn kill_and_restart(self) -> Self {
+        Self { node: start(self.folder.path(), &self.node.kill()), ..self }
+    }
+
+    /// Waits for the end of the move, and checks that all is there that was written, of each writer
+    /// from such a number on.
+    async fn check(self, from: &[i64]) {
+        let live = is_live(&self.store).await;
+        assert_eq!((live.written().partitions.0, live.versions.live().number.0), (MOVED_TO, 2));
+        self.writers.go_on().await;
+        let written = self.writers.stop().await;
+        for reader in [&self.old, &reader(&self.node.address, "users").await] {
+            written.assert_is_in(&seen(reader).await, from);
+            assert_is_whole(reader, true);
+        }
+        written.assert_is_in(&seen_in_shards(&self.store).await, from);
+    }
+}
+
+/// Kills the node at each of these moments of one move; answers whether all of them were seen.
+async fn is_killed_at(moments: &[Moment]) -> bool {
+    let mut world = World::new().await;
+    let address = world.node.address.clone();
+    let (at, file) = (address.clone(), world.file.clone());
+    let pushing = tokio::spawn(async move { push(&at, &file).await });
+    let (mut from, mut are_seen) = (None, true);
+    for moment in moments {
+        are_seen &= comes(*moment, &world.store, &address).await;
+        // What is written behind the first of them is behind the push.
+        from.get_or_insert_with(|| world.writers.next());
+        if !are_seen {
+            break;
+        }
+        world = world.kill_and_restart();
+    }
+    world.check(&from.unwrap()).await;
+    pushing.await.unwrap();
+    are_seen
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_comes_to_its_end_over_kills_of_the_node_that_sees_to_it() {
+    for moments in [&[Known, Carried, Held][..], &[Carried], &[Held, Held]] {
+        let mut attempts = 0;
+        while !is_killed_at(moments).await {
+            attempts += 1;
+            assert!(attempts < ATTEMPTS, "{moments:?} are never seen");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_that_is_killed_before_it_is_known_leaves_all_as_it_is_and_goes_on() {
+    let mut world = World::new().await;
+    let mut from = None;
+    for partitions in [1, 2] {
+        let is_there = |told: &v1::PushResponse| told.partitions_done >= partitions;
+        let (_, address) = killed_at(world.node, request(&world.file), is_there).await;
+        // It goes on from where it stood first.
+        from.get_or_insert_with(|| world.writers.next());
+        world.node = start(world.folder.path(), &address);
+        assert_eq!(world.store.refresh().await.unwrap().versions.all().len(), 1);
+        world.writers.go_on().await;
+        let written = world.writers.stop().await;
+        for reader in [&world.old, &reader(&world.node.address, "users").await] {
+            written.assert_is_in(&seen(reader).await, &[0; 3]);
+            assert_is_whole(reader, false);
+        }
+        world.writers = Writers::behind(written, &[&world.node.address]).await;
+    }
+    assert_eq!(push(&world.node.address, &world.file).await, Some(2));
+    world.check(&from.unwrap()).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_move_goes_on_where_whoever_asks_for_it_is_killed() {
+    for moment in [Known, Carried, Held] {
+        let world = World::new().await;
+        let asking = Command::new(FOREBAYD)
+            .args(["push", "--node", &world.node.address, "--store", "users", "--key", "id"])
+            .args(["--partitions", &MOVED_TO.to_string()])
+            .arg(&world.file)
+            .stderr(Stdio::null())
+            .spawn();
+        let mut asking = asking.unwrap();
+        comes(moment, &world.store, &world.node.address).await;
+        asking.kill().unwrap();
+        asking.wait().unwrap();
+        let from = world.writers.next();
+        world.check(&from).await;
+    }
+}
