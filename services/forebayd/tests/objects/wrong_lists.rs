@@ -1,5 +1,5 @@
-//! An object store whose lists are wrong: they miss what is there, name it twice, or name what is
-//! gone or somebody else's. Nothing that counts is lost by it, and readers begin all the same.
+//! An object store whose lists are wrong: they miss what is there or break off, name it twice, or
+//! name what is gone or somebody else's. Nothing that counts is lost by it, and readers begin all the same.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -20,6 +20,8 @@ const DOCUMENTS: i64 = 3_000;
 /// Of a hundred objects on a list, so many are missing there, as many are there twice, and as many
 /// have one beside them that is gone.
 const PERCENT: usize = 12;
+/// Of a hundred lists, so many break off at their begin.
+const PERCENT_CUT: usize = 20;
 /// More than twice of what a build of so little takes, by far.
 const GRACE: Duration = Duration::from_secs(8);
 const BEGIN: &str = "<Contents>";
@@ -37,9 +39,14 @@ fn gone(object: &str) -> Option<String> {
 fn wrong(said: &str, dice: &mut Dice) -> String {
     let mut parts = said.split(BEGIN);
     let mut edited = parts.next().unwrap_or_default().to_owned();
+    let is_cut = dice.chance(PERCENT_CUT);
     for part in parts {
         let (object, behind) = part.split_once(END).unwrap_or((part, ""));
         let whole = format!("{BEGIN}{object}{END}");
+        if is_cut {
+            edited += behind;
+            continue;
+        }
         if !dice.chance(PERCENT) {
             edited += &whole;
         }
@@ -97,7 +104,7 @@ async fn lists_that_are_wrong_cost_nothing_that_counts_and_readers_begin_all_the
     let gone = async {
         while collected.load(Ordering::SeqCst) < 10 || bootstraps < 10 {
             round += 1;
-            token = write(&store, &mut held, 100..600, 1_000 * round).await;
+            token = write(&store, &mut held, 100..150, 1_000 * round).await;
             let begun = reader(&node.address, &world.by_the_way(), &token).await;
             assert_holds(&begun, &held, 0..DOCUMENTS);
             let all = begun.status().partitions;

@@ -1,5 +1,6 @@
 //! Several keepers of snapshots on one log at once, over an object store that fails: whenever the
-//! log is trimmed, what goes is in a snapshot that counts at that moment and is whole.
+//! log is trimmed, what goes is in a snapshot that counts at that moment and is whole. And one whose
+//! lists name what is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +15,12 @@ use forebay_log::{Appended, Bounds, ChangeLog, MemoryLog, ReadLimit, Records};
 use forebay_snapshot::{Manifest, SnapshotName, decode_chunk};
 use forebay_testkit::objects::{ObjectFault, TestObjects};
 use forebay_testkit::random::Dice;
+use object_store::ObjectMeta;
+use object_store::path::Path;
 use parking_lot::Mutex;
 
-use crate::users::{Held, LONG, assert_holds, reader, write};
-use crate::{World, made, options};
+use crate::users::{Held, LONG, assert_holds, partitions, reader, snapshots, write};
+use crate::{World, made, options, trimmed};
 
 const SEED: u64 = 11;
 const KEEPERS: usize = 3;
@@ -145,4 +148,54 @@ async fn a_log_that_several_trim_at_once_is_never_trimmed_beyond_what_was_verifi
     // The log and the newest snapshot are all that there is for one that begins now.
     world.objects.decide(None);
     assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..DOCUMENTS + 50);
+}
+
+/// A list that names snapshots behind the newest one, which are gone, beside all that there is.
+fn with_those_gone(mut listed: Vec<ObjectMeta>) -> Vec<ObjectMeta> {
+    let named = |object: &ObjectMeta| {
+        let stem = object.location.as_ref().strip_suffix(".verified")?.to_owned();
+        let (folder, name) = stem.rsplit_once('/')?;
+        Some((name.parse::<SnapshotName>().ok()?, folder.to_owned(), object.clone()))
+    };
+    let Some((newest, folder, object)) = listed.iter().filter_map(named).max_by_key(|it| it.0)
+    else {
+        return listed;
+    };
+    for id in 0..KEEPERS as u64 {
+        let offset_applied = Offset(newest.offset_applied.0 + 1_000_000);
+        let gone = SnapshotName { offset_applied, id, ..newest };
+        for kind in ["manifest", "verified"] {
+            let location = Path::from(format!("{folder}/{gone}.{kind}"));
+            listed.push(ObjectMeta { location, ..object.clone() });
+        }
+    }
+    listed
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_list_that_names_what_is_gone_holds_up_no_trim_and_the_last_snapshot_stays() {
+    let world = World::new();
+    let data = tempfile::tempdir().unwrap();
+    world.objects.edit_lists(Some(Arc::new(with_those_gone)));
+    let (served, kept) = world.start(data.path(), Duration::from_millis(20)).await;
+    let store = made(&served.client().await).await;
+    let mut held = Held::new();
+    let mut token = write(&store, &mut held, 0..DOCUMENTS, 0).await;
+    snapshots(&world.store, &store, |newest| newest.base.documents > 700).await;
+    let expired = async {
+        for round in 1.. {
+            token = write(&store, &mut held, 0..20, round).await;
+            for at in partitions(&store) {
+                let newest = world.store.partition(at).newest(None).await;
+                assert!(newest.unwrap().is_some(), "the last one is let go");
+            }
+            if kept.counts().expired > 8 {
+                return;
+            }
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(LONG, expired).await.expect("older ones stay");
+    trimmed(&world.log, &store).await;
+    assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..DOCUMENTS);
 }
