@@ -1,5 +1,6 @@
 //! A bad way to a real object server: each call is refused, broken off, cut, changed or held as a
-//! test decides, and lists are edited, between a process under test and a server that does all of it right.
+//! test decides, and lists are edited, between a process under test and a server that does all of
+//! it right.
 
 use std::io::{self, BufRead, BufReader, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};

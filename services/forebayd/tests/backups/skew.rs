@@ -1,5 +1,5 @@
-//! Backups of a node whose clock jumps, of which one cannot be read for now, or a list is wrong: the
-//! newest one is the one that was taken last, and nothing goes that one of them needs.
+//! Backups of a node whose clock jumps, of which one cannot be read for now, or a list is wrong:
+//! the newest one is the one that was taken last, and nothing goes that one of them needs.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,6 @@
 //! An object store whose lists are wrong: they miss what is there or break off, name it twice, or
-//! name what is gone or somebody else's. Nothing that counts is lost by it, and readers begin all the same.
+//! name what is gone or somebody else's. Nothing that counts is lost by it, and readers begin all
+//! the same.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;

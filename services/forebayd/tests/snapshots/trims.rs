@@ -1,6 +1,6 @@
 //! Several keepers of snapshots on one log at once, over an object store that fails: whenever the
-//! log is trimmed, what goes is in a snapshot that counts at that moment and is whole. And one whose
-//! lists name what is gone.
+//! log is trimmed, what goes is in a snapshot that counts at that moment and is whole. And one
+//! whose lists name what is gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
