@@ -296,4 +296,67 @@ mod tests {
         assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(1))), ControlEffect::Applied);
         assert_eq!(kept(&catalog), [0; 0]);
     }
+
+    type Next<'n> = &'n dyn Fn(&Definition) -> Result<Definition>;
+
+    #[test]
+    fn logs_are_unused_once_no_version_follows_them_and_nothing_is_carried_from_them() {
+        let mut catalog = Catalog::default();
+        let mut now = store(1, "users");
+        assert_eq!(catalog.apply(define(&now)), ControlEffect::Applied);
+        let mut alter = |catalog: &mut Catalog, next: Next<'_>| {
+            now = next(&now).unwrap();
+            assert_eq!(catalog.apply(define(&now)), ControlEffect::Applied);
+            let own = catalog.store(StoreId(1)).unwrap().unused_logs();
+            // What is kept under another id is told of by its store alone.
+            assert_eq!(catalog.unused_logs().collect::<BTreeSet<_>>(), own);
+            own.into_iter().map(|logs| logs.0).collect::<Vec<_>>()
+        };
+        let (one, two) = (VersionNumber(1), VersionNumber(2));
+        let moved = |id, count| {
+            move |it: &Definition| {
+                let began = vec![Offset(3); it.written().partitions.0 as usize];
+                it.with_moved_version(StoreId(id), PartitionCount(count), began)
+            }
+        };
+        assert_eq!(alter(&mut catalog, &moved(8, 6)), [0; 0]);
+        assert_eq!(alter(&mut catalog, &|it| it.without_version(two)), [8], "it was given up");
+        let three = VersionNumber(3);
+        assert_eq!(alter(&mut catalog, &moved(9, 6)), [8]);
+        assert_eq!(alter(&mut catalog, &|it| it.with_writes_to(three)), [8]);
+        assert_eq!(alter(&mut catalog, &|it| it.with_live(three)), [8]);
+        let without = alter(&mut catalog, &|it| it.without_version(one));
+        assert_eq!(without, [8], "slow writers may append to those from before");
+        assert_eq!(alter(&mut catalog, &|it| it.with_carrying_ended(three)), [1, 8]);
+        // A version that follows the same logs needs no others.
+        let began = vec![Offset(3); 6];
+        let pushed = alter(&mut catalog, &|it| it.with_version(StoreId(10), began.clone()));
+        assert_eq!(pushed, [1, 8]);
+        assert_eq!(catalog.apply(ControlRecord::Delete(StoreId(1))), ControlEffect::Applied);
+        let all = catalog.unused_logs().map(|logs| logs.0).collect::<Vec<_>>();
+        assert_eq!(all, [1, 8, 9]);
+    }
+
+    #[test]
+    fn a_version_is_live_since_the_first_definition_that_says_so_now() {
+        let mut catalog = Catalog::default();
+        let first = store(1, "users");
+        let age = FieldSpec::new("age", FieldType::Scalar(ScalarType::Int32));
+        let (one, two) = (VersionNumber(1), VersionNumber(2));
+        let pushed = first.with_version(StoreId(8), vec![Offset(3); 4]).unwrap();
+        let live = pushed.with_live(two).unwrap();
+        let altered = live.altered(&[Alteration::AddField(age)]).unwrap();
+        let back = altered.with_live(one).unwrap();
+        let forth = back.with_live(two).unwrap();
+        for (definition, since) in
+            [(&first, 1), (&pushed, 1), (&live, 3), (&altered, 3), (&back, 5), (&forth, 6)]
+        {
+            assert_eq!(catalog.apply(define(definition)), ControlEffect::Applied);
+            for id in definition.versions.all().iter().map(|version| version.kept_as) {
+                let live_since = catalog.store(id).unwrap().live_since();
+                assert_eq!(live_since, Some(SchemaVersion(since)), "{id:?}");
+            }
+        }
+        assert_eq!(StoreHistory::default().live_since(), None);
+    }
 }

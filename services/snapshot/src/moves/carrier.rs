@@ -311,3 +311,64 @@ pub(crate) async fn holds_from(
 fn unknown(version: SchemaVersion) -> Error {
     Error::unavailable(format!("definition {version} is not known yet; try again"))
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::clock::SystemClock;
+    use forebay_core::entropy::SystemEntropy;
+    use forebay_core::id::PartitionCount;
+    use forebay_core::key::KeyType;
+    use forebay_core::schema::StoreSpec;
+    use forebay_log::{Alone, CatalogFollower, MemoryLog, open_log};
+    use forebay_snapshot::SnapshotStore;
+
+    use super::*;
+    use crate::define::append;
+    use crate::keeper::SnapshotOptions;
+
+    fn parts(folder: &tempfile::TempDir) -> SnapshotParts {
+        let snapshots = format!("file://{}", folder.path().display());
+        SnapshotParts {
+            log: Arc::new(MemoryLog::new(Arc::new(SystemClock))),
+            catalog: Arc::new(CatalogFollower::standing(Default::default())),
+            entropy: Arc::new(SystemEntropy),
+            membership: Arc::new(Alone::default()),
+            replicators: Arc::new(String::new()),
+            snapshots: SnapshotStore::open(&snapshots).unwrap(),
+            options: SnapshotOptions::new(Duration::from_secs(60), 1).unwrap(),
+        }
+    }
+
+    #[tokio::test]
+    async fn what_was_trimmed_before_it_was_carried_is_a_conflict_and_nothing_else_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let parts = parts(&folder);
+        let first = StoreSpec::documents("users", KeyType::Int64, 2).define(StoreId(1)).unwrap();
+        let began = vec![Offset(2), Offset(3)];
+        let moved = first.with_moved_version(StoreId(8), PartitionCount(3), began).unwrap();
+        let version = moved.versions.newest();
+        for logs in [first.written(), version.logs] {
+            parts.log.create(logs.store, logs.partitions).await.unwrap();
+            for at in logs.all() {
+                let log_id = open_log(&*parts.log, &*parts.entropy, at).await.unwrap();
+                for _ in 0..4 {
+                    let beat = EntryBody::Heartbeat;
+                    append(&parts, at, log_id, SchemaVersion(1), beat).await.unwrap();
+                }
+            }
+        }
+        let begin = async || Carrier::begin(&parts, &moved, version).await.map(drop);
+        begin().await.unwrap();
+        for (at, began) in first.written().all().zip([Offset(2), Offset(3)]) {
+            parts.log.trim(at, began).await.unwrap();
+        }
+        begin().await.unwrap();
+        let last = first.written().at(PartitionId(1));
+        parts.log.trim(last, Offset(4)).await.unwrap();
+        let error = begin().await.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+        assert_eq!(error.context().partition, Some(last.partition));
+        assert!(error.message().contains("log_window"), "{error}");
+    }
+}
