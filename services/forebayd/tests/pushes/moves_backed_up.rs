@@ -19,7 +19,7 @@ fn start(folder: &Path) -> Daemon {
     }
     let (snapshots, backups) = (url(&snapshots), url(&backups));
     let data = ["--data-dir", data.to_str().unwrap()];
-    let more = ["--snapshots", &snapshots, "--backups", &backups, "--rollback-window-s", "1"];
+    let more = ["--snapshots", &snapshots, "--backups", &backups, "--rollback-window-s", "5"];
     Daemon::start(&[&data[..], &more].concat(), "127.0.0.1:0")
 }
 
