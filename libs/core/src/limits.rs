@@ -153,8 +153,9 @@ pub const ORDERED_GET_KEYS: usize = 64;
 pub const ORDERED_READ_WAIT_MS_MAX: u32 = 60_000;
 /// Bytes of writes at which a shard begins a file of them, where the memory allows it.
 pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
-/// Bytes at which a block of a copy's rows ends, behind the row that comes there.
-pub const COPY_BLOCK_BYTES: usize = 1024 * 1024;
+/// Bytes at which a block of a copy's rows ends, behind the row that comes there: both ends go over
+/// it several times, and so much stays in a core's own cache meanwhile.
+pub const COPY_BLOCK_BYTES: usize = 256 * 1024;
 /// Bytes of such a block, whose last row may be a large one.
 pub const COPY_BLOCK_BYTES_MAX: usize = ROW_BYTES_MAX + 2 * 1024 * 1024;
 /// Largest message of a copy's stream, in bytes: a block and what is said of it.
@@ -182,6 +183,8 @@ pub const COPIES_MAX: usize = 8;
 pub const COPY_HELD_MS: u64 = 15 * 60 * 1_000;
 /// Bytes of rows on their way, for each stream of a copy.
 pub const COPY_STREAM_BYTES: u32 = 4 * 1024 * 1024;
+/// Largest frame of such a stream, in bytes: each is a call of the system at both ends.
+pub const COPY_FRAME_BYTES: u32 = 256 * 1024;
 /// Bytes of a chunk of a snapshot's image, but for its last one.
 pub const SNAPSHOT_CHUNK_BYTES: usize = 4 * 1024 * 1024;
 /// Bytes of any chunk of a snapshot: one of a delta may be one large row.

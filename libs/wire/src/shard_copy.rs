@@ -19,13 +19,24 @@ const LENGTHS: usize = 8;
 pub struct RowsBlock(Vec<u8>);
 
 impl RowsBlock {
+    /// With memory for so many bytes.
+    pub fn with_capacity(bytes: usize) -> Self {
+        Self(Vec::with_capacity(bytes))
+    }
+
     /// Appends a row.
     pub fn push(&mut self, key: &[u8], value: &[u8]) {
+        self.0.reserve(LENGTHS + key.len() + value.len());
         // The engine's keys and values are shorter than 4 GiB.
-        self.0.extend((key.len() as u32).to_le_bytes());
-        self.0.extend((value.len() as u32).to_le_bytes());
-        self.0.extend(key);
-        self.0.extend(value);
+        self.0.extend_from_slice(&(key.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(&(value.len() as u32).to_le_bytes());
+        self.0.extend_from_slice(key);
+        self.0.extend_from_slice(value);
+    }
+
+    /// Its bytes, to be sent: they are not copied.
+    pub fn into_bytes(self) -> Vec<u8> {
+        self.0
     }
 
     /// Its bytes.

@@ -9,7 +9,9 @@ use bytes::Bytes;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::key_order::KeyOrder;
-use forebay_core::limits::{COPY_STREAM_BYTES, SNAPSHOT_CHUNK_BYTES, SNAPSHOT_DELTAS_MAX};
+use forebay_core::limits::{
+    COPY_FRAME_BYTES, COPY_STREAM_BYTES, SNAPSHOT_CHUNK_BYTES, SNAPSHOT_DELTAS_MAX,
+};
 use forebay_core::schema::Definition;
 use forebay_core::state_rows::Resumed;
 use forebay_core::{Error, ErrorCode, Result};
@@ -268,7 +270,8 @@ pub(crate) fn connect(address: &str) -> Result<Channel> {
     let endpoint = endpoint
         .connect_timeout(CONNECT_WAIT)
         .initial_stream_window_size(COPY_STREAM_BYTES)
-        .initial_connection_window_size(COPY_STREAM_BYTES);
+        .initial_connection_window_size(COPY_STREAM_BYTES)
+        .max_frame_size(COPY_FRAME_BYTES);
     Ok(endpoint.connect_lazy())
 }
 

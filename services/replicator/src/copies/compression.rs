@@ -17,19 +17,19 @@ pub(super) struct Compression {
 
 impl Compression {
     /// A block as it travels.
-    pub fn pack(&mut self, block: &[u8]) -> Bytes {
+    pub fn pack(&mut self, block: Vec<u8>) -> Bytes {
         if self.left_out > 0 {
             self.left_out -= 1;
-            return Bytes::copy_from_slice(block);
+            return block.into();
         }
         self.made.resize(get_maximum_output_size(block.len()), 0);
-        match compress_into(block, &mut self.made) {
+        match compress_into(&block, &mut self.made) {
             Ok(length) if length * 100 < block.len() * WORTH_PERCENT => {
                 Bytes::copy_from_slice(&self.made[..length])
             }
             _ => {
                 self.left_out = BLOCKS_LEFT_OUT;
-                Bytes::copy_from_slice(block)
+                block.into()
             }
         }
     }
@@ -54,13 +54,13 @@ mod tests {
     fn what_is_packed_is_unpacked() {
         let mut compression = Compression::default();
         let plain = vec![7; 100_000];
-        let packed = compression.pack(&plain);
+        let packed = compression.pack(plain.clone());
         assert!(packed.len() < 2_000);
         assert_eq!(unpack(packed.clone(), 100_000).unwrap(), plain);
         assert!(unpack(packed.clone(), 100_001).is_err());
         assert!(unpack(packed.slice(..packed.len() - 1), 100_000).is_err());
         assert!(unpack(packed, u32::MAX).is_err());
-        assert_eq!(unpack(compression.pack(&[]), 0).unwrap(), &b""[..]);
+        assert_eq!(unpack(compression.pack(vec![]), 0).unwrap(), &b""[..]);
     }
 
     #[test]
@@ -69,10 +69,10 @@ mod tests {
         let entropy = SeededEntropy::new(1);
         let random: Vec<_> = (0..10_000).map(|_| entropy.next_u64().unwrap() as u8).collect();
         for _ in 0..20 {
-            assert_eq!(compression.pack(&random), random);
+            assert_eq!(compression.pack(random.clone()), random);
         }
         let plain = vec![7; 10_000];
-        let sizes: Vec<_> = (0..32).map(|_| compression.pack(&plain).len()).collect();
+        let sizes: Vec<_> = (0..32).map(|_| compression.pack(plain.clone()).len()).collect();
         assert!(sizes.iter().filter(|size| **size == 10_000).count() < 16, "{sizes:?}");
     }
 }

@@ -248,13 +248,10 @@ fn read_rows_of(frozen: &Frozen, keys: &[Bytes]) -> Result<v1::CopyRowsOfRespons
     let mut block = RowsBlock::default();
     let answered = frozen.export.rows_of(keys, &mut block)?;
     frozen.touch();
-    let packed = Compression::default().pack(block.bytes());
-    let rows = v1::CopyRows {
-        crc32c: crc32c::crc32c(&packed),
-        block: packed,
-        raw_bytes: block.bytes().len() as u32,
-        part_end: None,
-    };
+    let raw_bytes = block.bytes().len() as u32;
+    let packed = Compression::default().pack(block.into_bytes());
+    let rows =
+        v1::CopyRows { crc32c: crc32c::crc32c(&packed), block: packed, raw_bytes, part_end: None };
     Ok(v1::CopyRowsOfResponse { keys: answered as u32, rows: Some(rows) })
 }
 

@@ -2,6 +2,7 @@
 
 use bytes::Bytes;
 use forebay_core::Result;
+use forebay_core::limits::COPY_BLOCK_BYTES;
 use forebay_core::rows_digest::RowsDigest;
 use forebay_shard::{Export, PartEnd};
 use forebay_wire::shard_copy::RowsBlock;
@@ -10,6 +11,9 @@ use tokio::sync::mpsc;
 use tonic::Status;
 
 use super::compression::Compression;
+
+/// Bytes of memory for a block of rows of a usual size: its last one goes beyond it.
+const BLOCK_BYTES: usize = COPY_BLOCK_BYTES + COPY_BLOCK_BYTES / 8;
 
 /// Who sends what was read.
 pub(super) type Sender = mpsc::Sender<Result<v1::CopyRows, Status>>;
@@ -27,12 +31,13 @@ pub(super) fn read_range(
     let range = request.range as usize;
     if export.plan().files.is_empty() {
         let mut rows = export.rows(range, request.behind.as_deref())?;
-        let (mut block, mut compression) = (RowsBlock::default(), Compression::default());
+        let mut compression = Compression::default();
         return send(sender, || {
-            block.clear();
+            let mut block = RowsBlock::with_capacity(BLOCK_BYTES);
             let end = rows.next(&mut block)?;
             note_block();
-            Ok((compression.pack(block.bytes()), block.bytes().len(), end))
+            let length = block.bytes().len();
+            Ok((compression.pack(block.into_bytes()), length, end))
         });
     }
     // Tables are compressed already.

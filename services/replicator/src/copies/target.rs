@@ -9,7 +9,8 @@ use forebay_core::backoff::Backoff;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::PartitionId;
 use forebay_core::limits::{
-    COPY_MESSAGE_BYTES_MAX, COPY_STREAM_BYTES, COPY_STREAMS_MAX, MESSAGE_BYTES_MAX,
+    COPY_FRAME_BYTES, COPY_MESSAGE_BYTES_MAX, COPY_STREAM_BYTES, COPY_STREAMS_MAX,
+    MESSAGE_BYTES_MAX,
 };
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Import, ShardDirectory};
@@ -98,7 +99,8 @@ impl CopyTarget {
             .map_err(|_| Error::invalid_argument(format!("`{source}` is no host:port")))?
             .connect_timeout(CONNECT_WAIT)
             .initial_stream_window_size(COPY_STREAM_BYTES)
-            .initial_connection_window_size(COPY_STREAM_BYTES);
+            .initial_connection_window_size(COPY_STREAM_BYTES)
+            .max_frame_size(COPY_FRAME_BYTES);
         let mut begun = 0;
         loop {
             begun += 1;
