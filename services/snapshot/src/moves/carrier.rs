@@ -120,15 +120,34 @@ impl<'p> Carrier<'p> {
     pub(crate) async fn carry(&mut self) -> Result<u64> {
         let appended = self.carry_to_ends().await?;
         if appended > 0 {
-            let (parts, targets) = (self.parts, &mut self.targets);
-            try_join_all(targets.iter_mut().map(|target| target.read_back(parts))).await?;
-            if self.targets.iter().any(|target| target.came != target.sent) {
-                return Err(Error::unavailable(
-                    "another process carries the same; it is looked at",
-                ));
+            self.read_back().await?;
+            if self.is_overtaken() {
+                let message = "another process carries the same; it is looked at";
+                return Err(Error::unavailable(message));
             }
         }
         Ok(appended)
+    }
+
+    /// Whether another process carries within this time. To be asked before this one carries.
+    ///
+    /// # Errors
+    /// Those of the log.
+    pub(crate) async fn others_carry(&mut self, within: Duration) -> Result<bool> {
+        tokio::time::sleep(within).await;
+        self.read_back().await?;
+        Ok(self.is_overtaken())
+    }
+
+    /// Whether something else came than this one has sent.
+    fn is_overtaken(&self) -> bool {
+        self.targets.iter().any(|target| target.came != target.sent)
+    }
+
+    async fn read_back(&mut self) -> Result<()> {
+        let (parts, targets) = (self.parts, &mut self.targets);
+        try_join_all(targets.iter_mut().map(|target| target.read_back(parts))).await?;
+        Ok(())
     }
 
     async fn carry_to_ends(&mut self) -> Result<u64> {

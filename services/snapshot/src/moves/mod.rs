@@ -12,6 +12,7 @@ mod group;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use forebay_core::backoff::Backoff;
 use forebay_core::change::EntryBody;
 use forebay_core::id::StoreId;
 use forebay_core::limits::MOVE_WAIT_MS;
@@ -35,8 +36,10 @@ const CARRY_ROUNDS_MAX: usize = 16;
 const CARRIED_AT_ONCE: u64 = 64;
 /// Time between two looks at logs that hardly anybody appends to any more.
 const CARRY_EVERY: Duration = Duration::from_millis(500);
-/// Behind a failure.
-const RETRY_WAIT: Duration = Duration::from_secs(1);
+/// First and longest wait behind a failure.
+const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(4));
+/// Who carries gets on in this time.
+const OTHERS_LOOK: Duration = Duration::from_millis(500);
 
 /// The moves that this process sees to their end.
 #[derive(Default)]
@@ -77,20 +80,28 @@ fn moved(definition: &Definition) -> Option<(&StoreVersion, &Carried)> {
 }
 
 async fn keep_moving(parts: SnapshotParts, name: String, store: StoreId) {
+    let (mut backoff, mut is_held_up) = (Backoff::new(RETRY_WAIT.0, RETRY_WAIT.1), false);
     loop {
-        match see_to_end(&parts, &name, store).await {
+        match see_to_end(&parts, &name, store, is_held_up).await {
             Ok(()) => return,
             Err(error) => warn!(store = name, %error, "a move to other partitions is held up"),
         }
-        tokio::time::sleep(RETRY_WAIT).await;
+        is_held_up = true;
+        tokio::time::sleep(backoff.next_wait(&*parts.entropy)).await;
     }
 }
 
-/// Sees a move to its end.
+/// Sees a move to its end. Two that carry at once hold up each other, for as long as both begin
+/// anew; so whoever was held up lets another one go on that does.
 ///
 /// # Errors
 /// Those of the log and of the replicators; it goes on with another call.
-async fn see_to_end(parts: &SnapshotParts, name: &str, store: StoreId) -> Result<()> {
+async fn see_to_end(
+    parts: &SnapshotParts,
+    name: &str,
+    store: StoreId,
+    is_held_up: bool,
+) -> Result<()> {
     let newest = || {
         let catalog = parts.catalog.catalog();
         let newest = catalog.by_name(name).ok().filter(|schema| schema.definition.store == store);
@@ -100,6 +111,9 @@ async fn see_to_end(parts: &SnapshotParts, name: &str, store: StoreId) -> Result
     let Some((version, carried)) = moved(&definition) else { return Ok(()) };
     let mut carrier = Carrier::begin(parts, &definition, version).await?;
     if definition.versions.live().number < version.number {
+        if is_held_up && carrier.others_carry(OTHERS_LOOK).await? {
+            return Err(Error::unavailable("another process carries, and goes on"));
+        }
         let written = come_near(parts, &definition, version, &mut carrier).await?;
         go_live(parts, &written, version, &mut carrier).await?;
     }
