@@ -171,7 +171,9 @@ pub fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
     let keys: Vec<String> = (0..64).map(|number| format!("user-{number}")).collect();
     let handle = reader.handle_of_own_type("age").unwrap();
     let (mut is_new, mut changes) = (false, 0);
-    while !stop.load(Ordering::SeqCst) {
+    loop {
+        // What is there when it is told to stop is seen too.
+        let is_last = stop.load(Ordering::SeqCst);
         let seen = reader.read_local(None, |view| {
             let ages = keys.iter().map(|key| view.get_i32(&handle, key.as_str(), -1));
             ages.collect::<forebay_core::Result<Vec<_>>>()
@@ -181,8 +183,10 @@ pub fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
         assert!([0, keys.len()].contains(&new), "{new} of {} are new", keys.len());
         changes += usize::from(is_new != (new > 0));
         is_new = new > 0;
+        if is_last {
+            return changes;
+        }
     }
-    changes
 }
 
 async fn alter(parts: &PushParts, live: u32) {
