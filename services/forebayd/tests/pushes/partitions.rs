@@ -20,6 +20,7 @@ use forebay_snapshot_service::{PushParts, Snapshots};
 use forebay_wire::entry::encode_entry;
 
 use crate::files::{Files, ROWS};
+use crate::moving::eventually;
 use crate::served::Served;
 use crate::versions::{
     answers, fill, held_up, in_shard, live_of, name, replace, shards_answer, watch, write_on,
@@ -40,16 +41,6 @@ async fn start(world: &World) -> (Served, PushParts, Snapshots) {
     let (served, parts) = world.start().await;
     let keeper = Snapshots::keep(parts.kept.clone());
     (served, parts, keeper)
-}
-
-/// Waits until something is so.
-async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
-    let wait = async {
-        while !is_so().await {
-            tokio::time::sleep(Duration::from_millis(10)).await;
-        }
-    };
-    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("{what}"));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
