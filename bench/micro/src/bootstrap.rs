@@ -9,8 +9,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay::{
-    CheckpointOptions, Client, ClientOptions, Definition, ErrorCode, KeyType, PartitionId, Read,
-    Reader, ReaderOptions, ReaderStatus, SnapshotStore, StoreId, StoreSpec, StreamOptions, Value,
+    CheckpointOptions, Client, ClientOptions, Counts, Definition, Error, ErrorCode, KeyType,
+    PartitionId, Read, Reader, ReaderOptions, ReaderStatus, SnapshotStore, StoreId, StoreSpec,
+    StreamOptions, Value,
 };
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_core::id::{FieldId, PartitionCount, PartitionRef};
@@ -103,7 +104,12 @@ impl Side {
         let (begun, restarted, rebooted) = measured.map_err(|failure| failure.to_string())?;
         let bootstraps = [&begun, &restarted, &rebooted].map(|begun| begun.bootstraps);
         if bootstraps != [u64::from(self.plan.partitions), 0, 0] {
-            return Err(format!("{bootstraps:?} partitions began with a snapshot"));
+            let failed = [&begun, &restarted, &rebooted].map(|begun| begun.failed);
+            return Err(format!(
+                "{bootstraps:?} partitions began with a snapshot, {failed:?} attempts failed, the \
+                 last seen by {:?}",
+                [&begun, &restarted, &rebooted].map(|begun| &begun.trouble)
+            ));
         }
         Ok(vec![
             (measure(BOOTSTRAP, RATE), self.bytes as f64 / 1e6 / begun.served),
@@ -146,9 +152,14 @@ impl Side {
         }
         let served = since(nanos());
         let partitions = reader.status().partitions;
-        let bootstraps = partitions.iter().map(|partition| partition.counts.bootstraps).sum();
+        let sum = |count: fn(&Counts) -> u64| {
+            partitions.iter().map(|partition| count(&partition.counts)).sum()
+        };
+        let bootstraps = sum(|counts| counts.bootstraps);
+        let failed = sum(|counts| counts.bootstraps_failed);
         reader.shut_down(PATIENCE).await?;
-        Ok(Begun { fetched: fetched.last(partitions.len()), served, bootstraps })
+        let trouble = fetched.trouble.take();
+        Ok(Begun { fetched: fetched.last(partitions.len()), served, bootstraps, failed, trouble })
     }
 }
 
@@ -159,6 +170,8 @@ struct Fetched {
     whole: BTreeMap<PartitionId, f64>,
     /// When it was last looked.
     looked: f64,
+    /// Why a partition applied nothing, as last seen.
+    trouble: Option<Error>,
 }
 
 impl Fetched {
@@ -166,6 +179,9 @@ impl Fetched {
         self.looked = now;
         for partition in &status.partitions {
             let id = partition.partition;
+            if let Some(trouble) = &partition.trouble {
+                self.trouble = Some(trouble.clone());
+            }
             let is_whole = match partition.fetching {
                 Some(all) => {
                     self.begun.insert(id);
@@ -197,6 +213,10 @@ struct Begun {
     served: f64,
     /// Partitions that began with a snapshot.
     bootstraps: u64,
+    /// Attempts to begin with one that failed.
+    failed: u64,
+    /// Why a partition applied nothing, as last seen.
+    trouble: Option<Error>,
 }
 
 /// Whether the reader answers a document; `false` while it cannot yet.
