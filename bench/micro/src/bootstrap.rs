@@ -102,13 +102,14 @@ impl Side {
             Ok::<_, Failure>((begun, restarted, rebooted))
         });
         let (begun, restarted, rebooted) = measured.map_err(|failure| failure.to_string())?;
-        let bootstraps = [&begun, &restarted, &rebooted].map(|begun| begun.bootstraps);
+        let opened = [&begun, &restarted, &rebooted];
+        let bootstraps = opened.map(|begun| begun.records.bootstraps);
         if bootstraps != [u64::from(self.plan.partitions), 0, 0] {
-            let failed = [&begun, &restarted, &rebooted].map(|begun| begun.failed);
+            let (records, troubles) =
+                (opened.map(|begun| begun.records), opened.map(|begun| &begun.trouble));
             return Err(format!(
-                "{bootstraps:?} partitions began with a snapshot, {failed:?} attempts failed, the \
-                 last seen by {:?}",
-                [&begun, &restarted, &rebooted].map(|begun| &begun.trouble)
+                "{bootstraps:?} partitions began with a snapshot; last trouble of each opening: \
+                 {troubles:?}; its records: {records:?}"
             ));
         }
         Ok(vec![
@@ -151,15 +152,11 @@ impl Side {
             }
         }
         let served = since(nanos());
-        let partitions = reader.status().partitions;
-        let sum = |count: fn(&Counts) -> u64| {
-            partitions.iter().map(|partition| count(&partition.counts)).sum()
-        };
-        let bootstraps = sum(|counts| counts.bootstraps);
-        let failed = sum(|counts| counts.bootstraps_failed);
+        let records = reader.metrics().records;
         reader.shut_down(PATIENCE).await?;
         let trouble = fetched.trouble.take();
-        Ok(Begun { fetched: fetched.last(partitions.len()), served, bootstraps, failed, trouble })
+        let fetched = fetched.last(self.plan.partitions as usize);
+        Ok(Begun { fetched, served, records, trouble })
     }
 }
 
@@ -211,10 +208,8 @@ struct Begun {
     fetched: f64,
     /// To the first get of each partition.
     served: f64,
-    /// Partitions that began with a snapshot.
-    bootstraps: u64,
-    /// Attempts to begin with one that failed.
-    failed: u64,
+    /// What happened to the records of all partitions by then.
+    records: Counts,
     /// Why a partition applied nothing, as last seen.
     trouble: Option<Error>,
 }
