@@ -99,6 +99,11 @@ class Server:
         self.endpoint = line.split("http://")[1].strip()
         return process
 
+    def run(self, *command: str) -> None:
+        """Run a command of forebayd at it."""
+        words = [str(programs() / "forebayd"), *command, "--node", self.endpoint]
+        subprocess.run(words, check=True, capture_output=True, timeout=WAIT_SECONDS)
+
     def kill(self) -> None:
         """End it as a crash would."""
         self._process.kill()

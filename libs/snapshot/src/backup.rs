@@ -49,6 +49,8 @@ impl BackupName {
 pub struct Backup {
     /// How it is called.
     pub name: BackupName,
+    /// The newest one that there was of a store of this name, whichever store that was.
+    pub before: Option<BackupName>,
     /// The store.
     pub store: StoreId,
     /// All its definitions, by ascending version.
@@ -132,6 +134,7 @@ impl Backup {
             taken_at_us: self.name.taken_at.as_micros(),
             definitions: self.definitions.iter().map(Into::into).collect(),
             partitions: self.partitions.iter().map(partition).collect(),
+            before: self.before.map(|before| before.to_string()),
         })
     }
 
@@ -143,8 +146,12 @@ impl Backup {
         let wire: v1::BackupManifest = FRAME.decode(object)?;
         let definitions = wire.definitions.into_iter().map(Definition::try_from);
         let taken_at = Timestamp::from_micros(wire.taken_at_us);
+        let before = |name: &String| {
+            BackupName::parse(name).ok_or_else(|| FRAME.damaged("it names no backup before it"))
+        };
         let backup = Self {
             name: BackupName { taken_at, id: wire.backup_id },
+            before: wire.before.as_ref().map(before).transpose()?,
             store: StoreId(wire.store_id),
             definitions: definitions.collect::<Result<_>>()?,
             partitions: wire.partitions.iter().map(partition_of).collect::<Result<_>>()?,
@@ -161,6 +168,9 @@ impl Backup {
         let is_of_store = |definition: &Definition| definition.store == self.store;
         if !is_ascending || !self.definitions.iter().all(is_of_store) || newest.name != store {
             return Err(FRAME.damaged("definitions of another store, or out of order"));
+        }
+        if self.before.is_some_and(|before| before >= self.name) {
+            return Err(FRAME.damaged("the one before it is none"));
         }
         if newest.partitions != self.partition_count() {
             return Err(FRAME.damaged("other partitions than its store has"));

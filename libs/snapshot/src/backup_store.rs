@@ -1,5 +1,6 @@
 //! Backups in an object store: beside the snapshots that they name.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay_core::{Error, ErrorCode, Result};
@@ -26,7 +27,7 @@ impl SnapshotStore {
     /// Those of the object store, and that of the last one that was passed over, where none is
     /// left.
     pub async fn backups(&self, store: &str) -> Result<Vec<Backup>> {
-        match self.all_backups(store).await? {
+        match self.all_backups(store, None).await? {
             (backups, Some((_, error))) if backups.is_empty() => Err(error),
             (backups, _) => Ok(backups),
         }
@@ -37,7 +38,7 @@ impl SnapshotStore {
     /// # Errors
     /// As there; and why the newest one cannot be read.
     pub async fn backups_with_newest(&self, store: &str) -> Result<Vec<Backup>> {
-        let (backups, passed_over) = self.all_backups(store).await?;
+        let (backups, passed_over) = self.all_backups(store, None).await?;
         match passed_over {
             Some((name, error)) if backups.last().is_none_or(|last| last.name < name) => {
                 let advice = "try again, or name an older backup by its id";
@@ -48,8 +49,38 @@ impl SnapshotStore {
         }
     }
 
-    /// The backups that can be read, and the last of the others with why it cannot.
-    async fn all_backups(&self, store: &str) -> Result<(Vec<Backup>, Option<PassedOver>)> {
+    /// The backups that can be read, and the last of the others with why it cannot. One that a list
+    /// misses is found by the name that the next one has of it, but for the newest, unless it is
+    /// `known`.
+    async fn all_backups(
+        &self,
+        store: &str,
+        known: Option<BackupName>,
+    ) -> Result<(Vec<Backup>, Option<PassedOver>)> {
+        let listed = self.listed_backups(store).await?;
+        let mut left = listed.clone();
+        left.extend(known);
+        let (mut backups, mut passed_over) = (Vec::new(), None);
+        while let Some(name) = left.pop_last() {
+            match self.backup(store, name).await {
+                Ok(backup) => {
+                    left.extend(backup.before);
+                    backups.push(backup);
+                }
+                // It was removed behind the next one.
+                Err(error) if error.code() == ErrorCode::NotFound && !listed.contains(&name) => {}
+                Err(error) if is_of_object(&error) => {
+                    tracing::warn!(store, %name, %error, "a backup is passed over");
+                    passed_over.get_or_insert((name, error));
+                }
+                Err(error) => return Err(error),
+            }
+        }
+        backups.reverse();
+        Ok((backups, passed_over))
+    }
+
+    async fn listed_backups(&self, store: &str) -> Result<BTreeSet<BackupName>> {
         let folder = self.backups_of(store);
         let listed: Vec<_> = self.objects.list(Some(&folder)).try_collect().await.map_err(told)?;
         let name = |path: &Path| {
@@ -57,22 +88,7 @@ impl SnapshotStore {
             (kind == BACKUP).then_some(())?;
             BackupName::parse(name)
         };
-        let mut names: Vec<_> = listed.iter().filter_map(|object| name(&object.location)).collect();
-        names.sort_unstable();
-        // A list may name one twice, which then would count as two of those that stay.
-        names.dedup();
-        let (mut backups, mut passed_over) = (Vec::new(), None);
-        for name in names {
-            match self.backup(store, name).await {
-                Ok(backup) => backups.push(backup),
-                Err(error) if is_of_object(&error) => {
-                    tracing::warn!(store, %name, %error, "a backup is passed over");
-                    passed_over = Some((name, error));
-                }
-                Err(error) => return Err(error),
-            }
-        }
-        Ok((backups, passed_over))
+        Ok(listed.iter().filter_map(|object| name(&object.location)).collect())
     }
 
     /// Removes the backups of a store but for the newest ones, and what they alone needed, once
@@ -88,7 +104,7 @@ impl SnapshotStore {
         grace: Duration,
     ) -> Result<usize> {
         let store = &newest.definition()?.name;
-        let (mut backups, passed_over) = self.all_backups(store).await?;
+        let (mut backups, passed_over) = self.all_backups(store, Some(newest.name)).await?;
         // One that is gone was removed by somebody else.
         let is_there = |(_, error): &PassedOver| error.code() != ErrorCode::NotFound;
         if let Some((name, error)) = passed_over.filter(is_there) {
@@ -97,10 +113,6 @@ impl SnapshotStore {
             return Err(Error::new(error.code(), message));
         }
         backups.retain(|backup| backup.store == newest.store);
-        // A list may not know of it yet.
-        if !backups.contains(newest) {
-            backups.push(newest.clone());
-        }
         let kept = backups.split_off(backups.len().saturating_sub(keep.max(1)));
         for Backup { name, .. } in &backups {
             match self.objects.delete(&self.backup_path(store, *name)).await {

@@ -19,6 +19,8 @@ pub struct Collected {
     pub snapshots: u64,
     /// Chunks.
     pub chunks: u64,
+    /// Files that a builder had begun to put into a folder of this machine when it was killed.
+    pub staged: u64,
 }
 
 impl PartitionSnapshots {
@@ -45,7 +47,7 @@ impl PartitionSnapshots {
         chunks: impl IntoIterator<Item = ChunkId>,
     ) -> Result<Collected> {
         let now = self.now().await?;
-        let is_past = |time: SystemTime| {
+        let is_past = move |time: SystemTime| {
             // A store whose clock goes back keeps all a while longer.
             now.duration_since(time).is_ok_and(|past| past > grace)
         };
@@ -95,6 +97,7 @@ impl PartitionSnapshots {
             self.remove_manifest(name).await?;
             collected.snapshots += 1;
         }
+        collected.staged = self.remove_staged(is_past).await?;
         Ok(collected)
     }
 

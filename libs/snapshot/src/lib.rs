@@ -37,6 +37,7 @@ mod partition;
 mod past;
 mod remote;
 mod restore_chain;
+mod staged;
 mod store;
 mod upload;
 

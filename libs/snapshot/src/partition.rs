@@ -10,6 +10,7 @@ use forebay_core::id::{LogId, PartitionRef};
 use forebay_core::limits::SNAPSHOT_CHUNKS_AT_ONCE;
 use forebay_core::{Error, ErrorCode, Result};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
+use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
 
@@ -18,6 +19,7 @@ use crate::chunk::{ChunkHash, ChunkId, ChunkName, decode_chunk, encode_chunk};
 use crate::error::refused;
 use crate::image_state::ImageState;
 use crate::manifest::{DeltaLayer, Manifest, SnapshotName};
+use crate::staged::remove_staged;
 
 const MANIFESTS: &str = "manifests";
 const CHUNKS: &str = "chunks";
@@ -74,6 +76,8 @@ pub struct PartitionSnapshots {
     objects: Arc<dyn ObjectStore>,
     root: Path,
     at: PartitionRef,
+    /// Where the objects lie, if on this machine.
+    local: Option<Arc<LocalFileSystem>>,
 }
 
 impl fmt::Debug for PartitionSnapshots {
@@ -83,8 +87,13 @@ impl fmt::Debug for PartitionSnapshots {
 }
 
 impl PartitionSnapshots {
-    pub(crate) fn new(objects: Arc<dyn ObjectStore>, root: Path, at: PartitionRef) -> Self {
-        Self { objects, root, at }
+    pub(crate) fn new(
+        objects: Arc<dyn ObjectStore>,
+        root: Path,
+        at: PartitionRef,
+        local: Option<Arc<LocalFileSystem>>,
+    ) -> Self {
+        Self { objects, root, at, local }
     }
 
     /// Which partition.
@@ -300,6 +309,23 @@ impl PartitionSnapshots {
     pub(crate) async fn remove_manifest(&self, name: SnapshotName) -> Result<()> {
         self.remove(vec![self.mark(name, MANIFEST)]).await?;
         self.remove(vec![self.mark(name, VERIFIED), self.mark(name, EXPIRED)]).await
+    }
+
+    /// Removes what killed puts have left, where the objects lie on this machine, and its time is
+    /// past; answers how many.
+    pub(crate) async fn remove_staged(
+        &self,
+        is_past: impl Fn(SystemTime) -> bool + Send + 'static,
+    ) -> Result<u64> {
+        let Some(local) = &self.local else { return Ok(0) };
+        let folders = [self.root.clone().join(MANIFESTS), self.root.clone().join(CHUNKS)];
+        let folders = folders.each_ref().map(|folder| local.path_to_filesystem(folder));
+        elsewhere(move || {
+            folders.into_iter().try_fold(0, |removed, folder| {
+                Ok(removed + remove_staged(&folder.map_err(told)?, &is_past)?)
+            })
+        })
+        .await
     }
 
     async fn remove(&self, paths: Vec<Path>) -> Result<()> {

@@ -19,6 +19,8 @@ use crate::remote::{Settings, connect};
 pub struct SnapshotStore {
     pub(crate) objects: Arc<dyn ObjectStore>,
     pub(crate) root: Path,
+    /// Where objects lie that lie on this machine.
+    local: Option<Arc<LocalFileSystem>>,
 }
 
 impl fmt::Debug for SnapshotStore {
@@ -79,7 +81,10 @@ impl SnapshotStore {
                     let message = format!("`{url}` is a folder, which has no options; give none");
                     return Err(Error::invalid_argument(message));
                 }
-                _ => Arc::new(LocalFileSystem::new().with_fsync(true)),
+                _ => {
+                    let local = Arc::new(LocalFileSystem::new().with_fsync(true));
+                    return Ok(Self { local: Some(Arc::clone(&local)), ..Self::of(local, root) });
+                }
             },
             ObjectStoreScheme::AmazonS3
             | ObjectStoreScheme::GoogleCloudStorage
@@ -95,14 +100,14 @@ impl SnapshotStore {
 
     /// A folder of this object store.
     pub fn of(objects: Arc<dyn ObjectStore>, root: Path) -> Self {
-        Self { objects, root }
+        Self { objects, root, local: None }
     }
 
     /// The snapshots of one partition.
     pub fn partition(&self, at: PartitionRef) -> PartitionSnapshots {
         let folder = format!("{:016x}", at.store.0);
         let root = self.root.clone().join(folder).join(format!("{:04}", at.partition.0));
-        PartitionSnapshots::new(Arc::clone(&self.objects), root, at)
+        PartitionSnapshots::new(Arc::clone(&self.objects), root, at, self.local.clone())
     }
 
     /// Whether the folder can be reached.

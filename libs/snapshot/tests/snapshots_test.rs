@@ -384,6 +384,28 @@ async fn a_folder_of_this_machine_is_a_store_too() {
     assert_eq!(again.newest(None).await.unwrap(), None);
 }
 
+#[tokio::test]
+async fn what_a_killed_put_left_in_a_folder_goes_behind_the_grace() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = format!("file://{}", folder.path().display());
+    let snapshots = SnapshotStore::open(&url).unwrap().partition(AT);
+    let one = build(&snapshots, 1, 10, b"some bytes").await.unwrap();
+    let below = folder.path().join(format!("{:016x}/{:04}", AT.store.0, AT.partition.0));
+    // As the object store names what it has not written to the end; and what is somebody else's.
+    let left = ["chunks/ab-01#1", "chunks/ab-01#12", "manifests/x.manifest#1"];
+    let others = ["chunks/ab#", "chunks/#x1", "manifests/1"];
+    for name in left.iter().chain(&others) {
+        std::fs::write(below.join(name), "half of").unwrap();
+    }
+    assert_eq!(snapshots.collect(GRACE).await.unwrap(), Default::default());
+    tokio::time::sleep(Duration::from_millis(20)).await;
+    let collected = snapshots.collect(Duration::ZERO).await.unwrap();
+    assert_eq!((collected.staged, collected.chunks), (3, 0));
+    assert!(left.iter().all(|name| !below.join(name).exists()));
+    assert!(others.iter().all(|name| below.join(name).exists()));
+    assert_eq!(bytes_of(&snapshots, &one).await, b"some bytes");
+}
+
 #[test]
 fn urls_that_name_no_folder_are_refused() {
     for url in

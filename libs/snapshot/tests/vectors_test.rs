@@ -1,5 +1,6 @@
 //! The golden vectors of snapshots and backups. `UPDATE_VECTORS=1` writes them anew.
 
+use forebay_core::ErrorCode;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{
     Epoch, LogId, Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion,
@@ -134,7 +135,7 @@ fn the_bytes_of_snapshots_are_those_of_the_vectors() {
     }
 }
 
-fn backup() -> Backup {
+fn backup(before: Option<BackupName>) -> Backup {
     let Manifest { at, definitions, .. } = manifest();
     let partition = |log: Vec<LogSegment>| PartitionBackup {
         snapshot: manifest().name(),
@@ -149,7 +150,7 @@ fn backup() -> Backup {
     partitions.push(partition(vec![segment(11, 18), segment(18, 21)]));
     let taken_at = Timestamp::from_micros(1_750_000_000_000_000);
     let name = BackupName { taken_at, id: 0xbac0 };
-    Backup { name, store: at.store, definitions, partitions }
+    Backup { name, before, store: at.store, definitions, partitions }
 }
 
 const RECORDS: [(u64, i64, &[u8]); 3] = [(11, -5, b"entry"), (12, 7, b""), (20, 7, b"last")];
@@ -161,6 +162,8 @@ fn record((offset, time, entry): (u64, i64, &'static [u8])) -> KeptRecord<'stati
 
 #[test]
 fn the_bytes_of_backups_are_those_of_the_vectors() {
+    let before = BackupName { taken_at: Timestamp::from_micros(1_749_999_999_000_000), id: 0xbabe };
+    let backups = [backup(None), backup(Some(before))];
     let mut blocks = LogBlocks::default();
     RECORDS.map(record).iter().for_each(|record| assert!(blocks.push(*record).is_none()));
     let records = RECORDS.map(|(offset, time, entry)| {
@@ -168,11 +171,12 @@ fn the_bytes_of_backups_are_those_of_the_vectors() {
     });
     let made = json!({
         "spec": "proto/spec/backup.md",
-        "description": "A backup with its name, and records of a log.",
-        "backups": [{
-            "name": backup().name.to_string(),
-            "object_hex": hex(&backup().encode().unwrap()),
-        }],
+        "description": "Backups with their names, and records of a log.",
+        "backups": backups.each_ref().map(|backup| json!({
+            "name": backup.name.to_string(),
+            "before": backup.before.map(|before| before.to_string()),
+            "object_hex": hex(&backup.encode().unwrap()),
+        })),
         "logs": [{
             "name": "an empty entry and a gap",
             "records": records,
@@ -182,9 +186,15 @@ fn the_bytes_of_backups_are_those_of_the_vectors() {
     check("backup.json", &made, COMMAND);
     let held: Value = read("backup.json");
     let text = |of: &Value, name: &str| unhex(of[name].as_str().unwrap());
-    let found = Backup::decode(&text(&held["backups"][0], "object_hex")).unwrap();
-    assert_eq!(found, backup());
-    assert_eq!(BackupName::parse(held["backups"][0]["name"].as_str().unwrap()), Some(found.name));
+    for (held, backup) in held["backups"].as_array().unwrap().iter().zip(backups) {
+        assert_eq!(BackupName::parse(held["name"].as_str().unwrap()), Some(backup.name));
+        assert_eq!(held["before"].as_str().and_then(BackupName::parse), backup.before);
+        assert_eq!(Backup::decode(&text(held, "object_hex")).unwrap(), backup);
+    }
+    let mut after = backup(None);
+    after.before = Some(after.name);
+    let error = Backup::decode(&after.encode().unwrap()).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::Corrupt, "the one before it is itself");
     let chunk = text(&held["logs"][0], "chunk_hex");
     let found: Vec<_> = kept_records(&chunk).map(Result::unwrap).collect();
     assert_eq!(found, RECORDS.map(record));

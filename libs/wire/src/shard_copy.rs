@@ -1,18 +1,40 @@
 //! What the ends of a shard's copy pass on and keep (proto/spec/copy.md): blocks of rows, names and
 //! pieces of files, and the records of parts that are durable.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use forebay_core::fields::Fields;
-use forebay_core::limits::{COPY_BLOCK_BYTES_MAX, COPY_PART_RECORD_BYTES_MAX};
+use forebay_core::limits::{
+    COPY_BLOCK_BYTES_MAX, COPY_FRAME_BYTES, COPY_PART_RECORD_BYTES_MAX, COPY_STREAM_BYTES,
+};
 use forebay_core::{Error, Result};
 use lz4_flex::block::decompress_into;
 use prost::Message;
+use tonic::transport::Endpoint;
 use xxhash_rust::xxh3::Xxh3Default;
 
 use crate::v1;
 
 /// Bytes in front of each row.
 const LENGTHS: usize = 8;
+/// Longest wait for a connection.
+const CONNECT_WAIT: Duration = Duration::from_secs(5);
+
+/// The replicator at `host:port`, over connections whose windows and frames are those that copies
+/// need. Reaches for nothing yet.
+///
+/// # Errors
+/// `InvalidArgument` for an address that is none.
+pub fn copy_endpoint(address: &str) -> Result<Endpoint> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}"))
+        .map_err(|_| Error::invalid_argument(format!("`{address}` is no host:port")))?;
+    Ok(endpoint
+        .connect_timeout(CONNECT_WAIT)
+        .initial_stream_window_size(COPY_STREAM_BYTES)
+        .initial_connection_window_size(COPY_STREAM_BYTES)
+        .max_frame_size(COPY_FRAME_BYTES))
+}
 
 /// Rows, one behind the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -84,18 +84,18 @@ impl BackupParts {
             let at = PartitionRef { store: live, partition };
             ends.push((at, log.bounds(at).await?.end));
         }
-        let mut before = self.backups.backups(store).await?;
-        let name = self.name_behind(before.last().map(|last| last.name))?;
-        before.retain(|backup| backup.store == live);
-        let before = before.last();
+        let earlier = self.backups.backups(store).await?;
+        let before = earlier.last().map(|last| last.name);
+        let name = self.name_behind(before)?;
+        let last = earlier.iter().rfind(|backup| backup.store == live);
         let mut partitions = Vec::new();
         for (at, end) in &ends {
-            let since = before.and_then(|before| before.partitions.get(partitions.len()));
+            let since = last.and_then(|last| last.partitions.get(partitions.len()));
             partitions.push(self.partition(&*log, *at, *end, since, name.id).await?);
             tell(partitions.len() as u32, ends.len() as u32);
         }
         let definitions = definitions_of(&self.kept, live);
-        let backup = Backup { name, store: live, definitions, partitions };
+        let backup = Backup { name, before, store: live, definitions, partitions };
         self.backups.publish_backup(&backup).await?;
         info!(store, backup = %name, "a backup counts");
         Ok(backup)

@@ -3,15 +3,12 @@
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use forebay_core::fold::PartitionState;
 use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
 use forebay_core::key_order::KeyOrder;
-use forebay_core::limits::{
-    COPY_FRAME_BYTES, COPY_STREAM_BYTES, SNAPSHOT_CHUNK_BYTES, SNAPSHOT_DELTAS_MAX,
-};
+use forebay_core::limits::{SNAPSHOT_CHUNK_BYTES, SNAPSHOT_DELTAS_MAX};
 use forebay_core::schema::Definition;
 use forebay_core::state_rows::Resumed;
 use forebay_core::{Error, ErrorCode, Result};
@@ -20,10 +17,9 @@ use forebay_snapshot::{
     BaseLayer, ChunkHash, ChunkId, ChunkUpload, DeltaBlocks, DeltaLayer, FrozenShard, ImageBuilder,
     ImageState, ImageUpload, Manifest, PartitionSnapshots, Progress, in_place,
 };
-use forebay_wire::shard_copy::block_rows;
+use forebay_wire::shard_copy::{block_rows, copy_endpoint};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
-use tonic::transport::{Channel, Endpoint};
 use tracing::{info, warn};
 
 use crate::keeper::SnapshotParts;
@@ -34,8 +30,6 @@ const FOLD_SHARE: u64 = 3;
 /// Of so many snapshots over an image one reads back all that it shares with those before: what is
 /// damaged where it lies is found so, and gone with the image that is built then.
 const READ_BACK_EVERY: usize = 16;
-/// Longest wait for a connection to a replicator.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
 /// What is built, and where.
 pub(crate) struct Build<'b> {
@@ -100,7 +94,7 @@ impl Build<'_> {
         let log = self.newest()?.logs().at(at.partition);
         let address = parts.replicators.address(log).await?;
         let bytes_per_second = parts.options.bytes_per_second;
-        let channel = connect(&address)?;
+        let channel = copy_endpoint(&address)?.connect_lazy();
         let mut shard =
             FrozenShard::freeze(channel, &store, Some(at.store), at.partition, bytes_per_second)
                 .await?;
@@ -262,17 +256,6 @@ struct Layers {
     state: ImageState,
     base: BaseLayer,
     deltas: Vec<DeltaLayer>,
-}
-
-pub(crate) fn connect(address: &str) -> Result<Channel> {
-    let endpoint = Endpoint::from_shared(format!("http://{address}"))
-        .map_err(|_| Error::internal(format!("a replicator says that it is at `{address}`")))?;
-    let endpoint = endpoint
-        .connect_timeout(CONNECT_WAIT)
-        .initial_stream_window_size(COPY_STREAM_BYTES)
-        .initial_connection_window_size(COPY_STREAM_BYTES)
-        .max_frame_size(COPY_FRAME_BYTES);
-    Ok(endpoint.connect_lazy())
 }
 
 async fn write_base(

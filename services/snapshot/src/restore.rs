@@ -106,20 +106,44 @@ impl BackupParts {
     }
 }
 
-/// The backups that a restore may go by, the newest of which has all definitions.
+/// The backups that a restore may go by, the newest of which has all definitions: those of the
+/// store, or of the version of it, that the point names, or else of the newest that leads there.
 fn chosen(mut backups: Vec<Backup>, store: &str, point: &PointInTime) -> Result<Vec<Backup>> {
-    let is_it = |backup: &Backup| match point {
-        PointInTime::Backup(id) => backup.name.id == *id,
-        PointInTime::Token(token) => backup.store == token.store,
-        PointInTime::Newest | PointInTime::Before(_) => true,
-    };
-    let place = backups.iter().rposition(is_it).ok_or_else(|| no_backup(store))?;
-    if matches!(point, PointInTime::Backup(_)) {
-        backups.truncate(place + 1);
+    let mut stores: Vec<StoreId> = Vec::new();
+    for backup in backups.iter().rev() {
+        if !stores.contains(&backup.store) {
+            stores.push(backup.store);
+        }
     }
-    let store = backups[place].store;
-    backups.retain(|backup| backup.store == store);
-    Ok(backups)
+    let chosen = match point {
+        PointInTime::Newest => None,
+        PointInTime::Backup(id) => {
+            let place = backups.iter().position(|backup| backup.name.id == *id);
+            backups.truncate(place.ok_or_else(|| no_backup(store))? + 1);
+            backups.last().map(|backup| backup.store)
+        }
+        PointInTime::Token(token) => Some(token.store),
+        PointInTime::Before(time) => {
+            stores.iter().copied().find(|store| is_led_to(&backups, *store, *time))
+        }
+    };
+    // Where none leads there it is told why the newest does not.
+    let chosen = chosen.or(stores.first().copied());
+    backups.retain(|backup| Some(backup.store) == chosen);
+    match backups.is_empty() {
+        true => Err(no_backup(store)),
+        false => Ok(backups),
+    }
+}
+
+/// Whether the backups of a store lead to a time in each of its partitions.
+fn is_led_to(backups: &[Backup], store: StoreId, time: Timestamp) -> bool {
+    let of: Vec<_> = backups.iter().filter(|backup| backup.store == store).collect();
+    let count = of.last().map_or(0, |newest| newest.partitions.len());
+    (0..count).all(|number| {
+        let of: Vec<_> = of.iter().filter_map(|backup| backup.partitions.get(number)).collect();
+        RestoreChain::find(&of, RestoreTarget::Before(time)).is_ok()
+    })
 }
 
 /// What a partition is restored to, in the round of those that a token names or in that of the

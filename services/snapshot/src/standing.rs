@@ -7,9 +7,9 @@ use forebay_core::state_rows::Resumed;
 use forebay_core::versions::StoreLogs;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_snapshot::FrozenShard;
+use forebay_wire::shard_copy::copy_endpoint;
 use tokio::time::Instant;
 
-use crate::build::connect;
 use crate::keeper::SnapshotParts;
 
 /// Longest wait for a replicator: to have a shard, and to catch up with the log.
@@ -65,7 +65,8 @@ pub(crate) async fn standing(
 
 async fn frozen_state(parts: &SnapshotParts, of: Standing<'_>) -> Result<Resumed> {
     let Standing { name, logs, kept_as, partition } = of;
-    let channel = connect(&parts.replicators.address(logs.at(partition)).await?)?;
+    let address = parts.replicators.address(logs.at(partition)).await?;
+    let channel = copy_endpoint(&address)?.connect_lazy();
     let mut shard = FrozenShard::freeze(channel, name, Some(kept_as), partition, 0).await?;
     let state = shard.state().await;
     shard.end().await;

@@ -9,6 +9,9 @@ use forebay_bench_shard::copies;
 
 /// Bytes of keys and values of each shard, in the short form and in the long one.
 const BYTES: (u64, u64) = (1_000_000_000, 10_000_000_000);
+const ROUNDS: usize = 3;
+/// Bytes of a value, one shard for each; `VALUES='128 1024'` takes some of them.
+const VALUES: [usize; 4] = [128, 256, 512, 1024];
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -26,16 +29,27 @@ fn main() -> ExitCode {
     }
 }
 
+/// What `VALUES` asks for: without it all.
+fn values() -> Result<Vec<usize>, String> {
+    let asked = env::var("VALUES").unwrap_or_default();
+    let values: Vec<_> = asked.split_whitespace().map(str::parse).collect();
+    match values.iter().all(|value| value.as_ref().is_ok_and(|value| VALUES.contains(value))) {
+        true if values.is_empty() => Ok(VALUES.to_vec()),
+        true => Ok(values.into_iter().flatten().collect()),
+        false => Err(format!("VALUES='{asked}' names other values than {VALUES:?}")),
+    }
+}
+
 fn run() -> Result<(), String> {
     let bytes = if Bench::is_quick() { BYTES.0 } else { BYTES.1 };
+    let values = values()?;
     let about = format!(
         "one shard of {bytes} bytes of keys and values at a time: keys of 16 random bytes, values \
-         that no compression makes smaller; in the page cache, but where it says otherwise"
+         of {values:?} bytes that no compression makes smaller; in the page cache, but where it \
+         says otherwise"
     );
     let mut bench = Bench::start("copy", &about)?;
-    let rounds = Bench::rounds(5, 3);
-    let values = vec![128, 256, 512, 1024];
-    let plan = copies::Plan { rounds, bytes, values, program: copies::this_program()? };
+    let plan = copies::Plan { rounds: ROUNDS, bytes, values, program: copies::this_program()? };
     copies::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     println!("{}", bench.finish()?.summary());
     Ok(())

@@ -324,6 +324,31 @@ def test_bootstrap_from_a_snapshot(snapshot_server: Server) -> None:
             client.reader(name, snapshots="nowhere")
 
 
+def test_pushed_version(snapshot_server: Server) -> None:
+    rows = snapshot_server.folder / "pushed.csv"
+    rows.write_text("id,a\n" + "".join(f"{at},{1000 + at}\n" for at in range(50, 150)))
+    before = [*range(100), *[None] * 50]
+    pushed = [*[None] * 50, *range(1050, 1150)]
+    with forebay.Client(snapshot_server.endpoint) as client:
+        name = new_name()
+        store = client.create_store(name, {"a": "int64"}, key="int64", partitions=2)
+        store.batch(forebay.upsert(at, {"a": at}) for at in range(100)).complete()
+        push = ("push", "--store", name, "--key", "id", str(rows))
+        with client.reader(name) as reader:
+            reader.await_ready(30)
+            for command, answers, written in (
+                (push, pushed, 200),
+                (("versions", "live", "--store", name, "1"), before, 201),
+                ((*push, "--partitions", "3"), pushed, 202),
+            ):
+                snapshot_server.run(*command)
+                token = store.upsert(written, {"a": written}).token
+                eventually("it is live", lambda: reader.get(0, "a", None) == answers[0])
+                assert reader.get_many(range(150), "a", None) == answers
+                assert reader.get(written, "a", after=token, timeout=30) == written
+            assert len(reader.status().partitions) == 3
+
+
 def test_duplicate_keys_in_a_batch(stores: Stores) -> None:
     store, reader = stores.create({"a": "int64"}, key="int64")
     store.batch(forebay.upsert(at, {"a": at * 10}) for at in range(3)).complete()

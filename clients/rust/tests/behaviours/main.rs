@@ -38,7 +38,7 @@ behaviours! {
     reader: absent_null_empty get_into_a_buffer ttl_exact ttl_of_field after_token latest_read
         max_age
         readiness_and_status partition_filter verified_with_its_node bootstrap_from_the_start
-        bootstrap_from_a_snapshot
+        bootstrap_from_a_snapshot pushed_version
         duplicate_keys_in_a_batch
         missing_keys_in_a_batch empty_batch gather_defaults gather_null_mask gather_vector_columns
         gather_duplicate_keys gather_out_too_small gather_exactness iteration_equals_gets;

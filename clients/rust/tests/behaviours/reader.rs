@@ -375,6 +375,51 @@ pub async fn bootstrap_from_a_snapshot() {
     refused(SnapshotStore::open("nowhere"), ErrorCode::InvalidArgument);
 }
 
+pub async fn pushed_version() {
+    let folder = tempfile::tempdir().unwrap();
+    let url = |name: &str| format!("file://{}", folder.path().join(name).display());
+    let node = node_with_snapshots(Some(&url("snapshots"))).await;
+    let opened =
+        Opened::create_at(&node.endpoint(), keyed(KeyType::Int64, 2, [("a", INT64)])).await;
+    let (store, reader) = (&opened.store, &opened.reader);
+    opened.write_all((0..100).map(|number| store.upsert(number).set("a", number))).await;
+    let rows = (50..150).map(|number| format!("{number},{}\n", 1_000 + number)).collect::<String>();
+    std::fs::write(folder.path().join("pushed.csv"), format!("id,a\n{rows}")).unwrap();
+    let a = reader.handle("a", INT64).unwrap();
+    let read = |number: i64| scalar::<i64>(reader, &a, number).unwrap();
+    let is_pushed = |number| match number {
+        0..50 => FieldRead::Absent,
+        _ => FieldRead::Value(1_000 + number),
+    };
+    let is_before = |number| match number {
+        0..100 => FieldRead::Value(number),
+        _ => FieldRead::Absent,
+    };
+    let answers = async |wanted: &dyn Fn(i64) -> FieldRead<i64>, written: &[i64]| {
+        eventually("the reader answers from the live version", async || read(0) == wanted(0)).await;
+        for number in 0..150 {
+            assert_eq!(read(number), wanted(number));
+        }
+        for number in written {
+            assert_eq!(read(*number), FieldRead::Value(*number));
+        }
+    };
+    let write = async |number: i64| {
+        let token = sent(store.upsert(number).set("a", number)).await;
+        reader.wait_token(&token, PATIENCE).await.unwrap();
+    };
+    assert_eq!(node.push(opened.name(), &url("pushed.csv"), None).await, 2);
+    write(200).await;
+    answers(&is_pushed, &[200]).await;
+    node.make_live(opened.name(), 1).await;
+    write(201).await;
+    answers(&is_before, &[200, 201]).await;
+    assert_eq!(node.push(opened.name(), &url("pushed.csv"), Some(3)).await, 3);
+    write(202).await;
+    answers(&is_pushed, &[202]).await;
+    assert_eq!(reader.status().partitions.len(), 3);
+}
+
 pub async fn duplicate_keys_in_a_batch() {
     let opened = Opened::create(keyed(KeyType::Int64, 2, [("a", INT64)])).await;
     let store = &opened.store;

@@ -9,6 +9,10 @@ use forebay_core::entropy::SystemEntropy;
 use forebay_core::limits::SHARD_MEMORY_BYTES_MIN;
 use forebay_log::ChangeLog;
 use forebay_shard::{Resources, ShardDirectory};
+use forebay_snapshot_service::PushService;
+use forebay_wire::v1;
+use forebay_wire::v1::pushes_client::PushesClient;
+use forebay_wire::v1::versions_request::Alteration;
 use forebayd::config::DevConfig;
 use forebayd::{Node, NodeParts};
 use futures::future::BoxFuture;
@@ -16,8 +20,8 @@ use tempfile::TempDir;
 use tokio::net::TcpListener;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
-use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
+use tonic::transport::{Channel, Endpoint, Server};
 
 static HOSTS: AtomicU8 = AtomicU8::new(1);
 
@@ -87,6 +91,38 @@ impl TestNode {
     pub fn endpoint(&self) -> String {
         self.address.to_string()
     }
+
+    /// Pushes the files at a URL, which have the key in `id`, in the place of a store's documents;
+    /// answers the number of the version.
+    #[allow(dead_code)] // Each test binary uses its part of it.
+    pub async fn push(&self, store: &str, files: &str, partitions: Option<u32>) -> u32 {
+        let request = v1::PushRequest {
+            store: store.to_owned(),
+            inputs: vec![files.to_owned()],
+            key_column: "id".to_owned(),
+            partitions,
+            ..v1::PushRequest::default()
+        };
+        let mut told = self.pushes().push(request).await.unwrap().into_inner();
+        let mut pushed = None;
+        while let Some(more) = told.message().await.unwrap() {
+            pushed = more.pushed;
+        }
+        pushed.unwrap().version
+    }
+
+    /// Lets reads answer from the version of this number.
+    #[allow(dead_code)] // Each test binary uses its part of it.
+    pub async fn make_live(&self, store: &str, version: u32) {
+        let alteration = Some(Alteration::MakeLive(version));
+        let request = v1::VersionsRequest { store: store.to_owned(), alteration };
+        self.pushes().versions(request).await.unwrap();
+    }
+
+    fn pushes(&self) -> PushesClient<Channel> {
+        let endpoint = Endpoint::from_shared(format!("http://{}", self.address)).unwrap();
+        PushesClient::new(endpoint.connect_lazy())
+    }
 }
 
 impl Drop for TestNode {
@@ -117,9 +153,12 @@ impl Served {
             }
         };
         let options = self.config.snapshot_options().unwrap();
-        let _kept = node.keep_snapshots(&address.to_string(), options);
+        let _kept = node.keep_snapshots(&address.to_string(), options.clone());
+        let pushes = node.push_parts(&address.to_string(), options, self.data.path());
+        let pushes = pushes.map(|parts| PushService::new(parts).into_server());
         ready.send(address).unwrap();
         let incoming = TcpIncoming::from(listener).with_nodelay(Some(true));
-        Server::builder().add_routes(node.routes()).serve_with_incoming(incoming).await.unwrap();
+        let server = Server::builder().add_routes(node.routes()).add_optional_service(pushes);
+        server.serve_with_incoming(incoming).await.unwrap();
     }
 }

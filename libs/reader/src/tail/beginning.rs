@@ -61,19 +61,13 @@ impl Tail {
     async fn try_begin(&mut self, connected: &Connected) -> Result<bool> {
         if let Some(snapshots) = &self.shared.options.snapshots {
             let snapshots = snapshots.partition(self.partition.at);
-            // A log of which all was trimmed tells no id: then its end must tell.
-            let newest = snapshots.newest(connected.log_id).await?;
-            // One that the log was trimmed beyond is of no use.
-            let is_of_use =
-                |found: &Manifest| found.progress.offset_applied >= connected.bounds.start;
-            if let Some(manifest) = newest.filter(is_of_use) {
-                match self.begin_with_snapshot(&snapshots, &manifest).await {
-                    Err(error) if self.does_without(&error) => {
-                        let (at, snapshot) = (self.partition.at, manifest.name());
-                        tracing::warn!(%at, %snapshot, %error, "begins with a shard instead");
-                    }
-                    begun => return begun.map(|()| true),
+            match self.begin_with_newest(&snapshots, connected).await {
+                Err(error) if self.does_without(&error) => {
+                    let at = self.partition.at;
+                    tracing::warn!(%at, %error, "no snapshot can be had; begins with a shard instead");
                 }
+                Ok(false) => {}
+                begun => return begun,
             }
         }
         let Bounds { start, end, .. } = connected.bounds;
@@ -87,11 +81,33 @@ impl Tail {
         }
     }
 
-    /// Whether a snapshot cannot be had that was tried for long enough, and a shard may be instead.
+    /// Whether a snapshot cannot be had, however long it is tried, and a shard may be instead.
     fn does_without(&self, error: &Error) -> bool {
-        let is_damaged = matches!(error.code(), ErrorCode::Corrupt | ErrorCode::NotFound);
-        let is_tried = self.begin_attempts + 1 >= READER_SNAPSHOT_ATTEMPTS;
-        is_damaged && is_tried && self.shared.parts.replicator.is_some()
+        let is_final = match error.code() {
+            ErrorCode::Unsupported => true,
+            ErrorCode::Corrupt | ErrorCode::NotFound => {
+                self.begin_attempts + 1 >= READER_SNAPSHOT_ATTEMPTS
+            }
+            _ => false,
+        };
+        is_final && self.shared.parts.replicator.is_some()
+    }
+
+    /// Begins with the newest snapshot, if there is any that is of use.
+    async fn begin_with_newest(
+        &mut self,
+        snapshots: &PartitionSnapshots,
+        connected: &Connected,
+    ) -> Result<bool> {
+        // A log of which all was trimmed tells no id: then its end must tell.
+        let newest = snapshots.newest(connected.log_id).await?;
+        // One that the log was trimmed beyond is of no use.
+        let is_of_use = |found: &Manifest| found.progress.offset_applied >= connected.bounds.start;
+        let Some(manifest) = newest.filter(is_of_use) else { return Ok(false) };
+        match self.begin_with_snapshot(snapshots, &manifest).await {
+            Ok(()) => Ok(true),
+            Err(error) => Err(error.while_doing(&format!("the snapshot {}", manifest.name()))),
+        }
     }
 
     async fn begin_with_snapshot(

@@ -27,6 +27,7 @@ use forebay_log::{ChangeLog, MemoryLog};
 use forebay_snapshot::SnapshotStore;
 use forebay_snapshot_service::{BackupParts, PointInTime, SnapshotOptions};
 use forebay_testkit::objects::{Decide, ObjectFault, TestObjects};
+use object_store::ObjectMeta;
 use object_store::path::Path as ObjectPath;
 use served::Served;
 use small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
@@ -313,6 +314,44 @@ async fn backups_that_are_not_kept_go_with_all_that_they_alone_need() {
         match round < 6 {
             true => assert_eq!(restored.unwrap_err().code(), ErrorCode::NotFound),
             false => assert_eq!(read(&served.address, &name).await.0, *held),
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_backup_that_a_list_misses_keeps_what_it_needs() {
+    for missed in 1..4 {
+        let world = World::new();
+        let data = tempfile::tempdir().unwrap();
+        let (served, parts) = world.start(data.path()).await;
+        let store = served.client().await.create_store(&spec(None)).await.unwrap();
+        let (mut held, mut past, mut taken) = (Held::new(), Vec::new(), Vec::new());
+        for round in 0..4 {
+            write(&store, &mut held, round).await;
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            past.push((held.clone(), SystemClock.now()));
+            tokio::time::sleep(Duration::from_millis(2)).await;
+            // Behind the moment, so that a log leads there.
+            write(&store, &mut held, round + 1).await;
+            taken.push(parts.take("users", quiet).await.unwrap());
+        }
+        let hidden = format!("{}.backup", taken[missed].name);
+        world.objects.edit_lists(Some(Arc::new(move |mut listed: Vec<ObjectMeta>| {
+            listed.retain(|object| object.location.filename() != Some(&*hidden));
+            listed
+        })));
+        for _ in 0..2 {
+            world.objects.pass(parts.kept.options.grace + Duration::from_secs(1));
+            parts.expire(&taken[3], 3).await.unwrap();
+        }
+        world.objects.edit_lists(None);
+        let left = parts.backups.backups("users").await.unwrap();
+        assert!(left.iter().eq(&taken[1..]), "{missed}: the oldest went, and no other");
+        // Into each of those that are left a log leads but into the first.
+        for (round, (held, time)) in past.iter().enumerate().skip(2) {
+            let name = format!("before-{round}");
+            parts.restore("users", &name, &PointInTime::Before(*time), quiet).await.unwrap();
+            assert_eq!(read(&served.address, &name).await.0, *held, "{missed}");
         }
     }
 }

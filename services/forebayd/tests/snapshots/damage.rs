@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
-use forebay::ErrorCode;
+use forebay::{ErrorCode, Token};
 use forebay_core::limits::SNAPSHOT_DELTAS_MAX;
 use forebay_snapshot::{ChunkId, Manifest};
+use forebay_snapshot_service::Snapshots;
+use tempfile::TempDir;
 
 use crate::served::Served;
 use crate::users::{Held, LONG, PARTITIONS, assert_holds, partitions, reader, snapshots, write};
@@ -134,39 +135,82 @@ async fn where_no_manifest_can_be_read_any_more_the_next_snapshot_is_whole() {
     assert_holds(&reader(&served.address, &world.store, &token).await, &held, 0..KEYS);
 }
 
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reader_whose_snapshot_stays_damaged_serves_none_of_it_and_begins_with_a_shard() {
-    let world = World::new();
-    let data = tempfile::tempdir().unwrap();
-    let snapshots_of = Some(world.store.clone());
-    let served = Served::start_with(&world.log, data.path(), snapshots_of).await;
-    let store = made(&served.client().await).await;
-    let mut held = Held::new();
-    let token = write(&store, &mut held, 0..KEYS, 0).await;
-    let read = forebay::Read::after_token(token.clone(), LONG);
-    for key in 0..50 {
-        store.ordered().unwrap().get(&read, key).await.unwrap();
-    }
-    // One of each partition, and none behind it.
-    let options = options(Duration::from_secs(3_600));
-    let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
-    let first = snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
-    trimmed(&world.log, &store).await;
-    let names = first_chunks(&world, &first).await;
-    for is_cut in [true, false] {
-        for name in &names {
-            let mut bytes = world.objects.bytes(name).await.to_vec();
-            let middle = bytes.len() / 2;
-            match is_cut {
-                true => bytes.truncate(middle),
-                false => bytes[middle] ^= 1,
-            }
-            world.objects.replace(name, Bytes::from(bytes)).await;
+/// A node whose store has one snapshot of each partition, with all of its documents, and a log that
+/// was trimmed behind them.
+struct Trimmed {
+    world: World,
+    served: Served,
+    held: Held,
+    token: Token,
+    first: Vec<Manifest>,
+    _kept: Snapshots,
+    _data: TempDir,
+}
+
+impl Trimmed {
+    async fn start() -> Self {
+        let world = World::new();
+        let data = tempfile::tempdir().unwrap();
+        let snapshots_of = Some(world.store.clone());
+        let served = Served::start_with(&world.log, data.path(), snapshots_of).await;
+        let store = made(&served.client().await).await;
+        let mut held = Held::new();
+        let token = write(&store, &mut held, 0..KEYS, 0).await;
+        let read = forebay::Read::after_token(token.clone(), LONG);
+        for key in 0..50 {
+            store.ordered().unwrap().get(&read, key).await.unwrap();
         }
-        let begun = reader(&served.address, &world.store, &token).await;
-        assert_holds(&begun, &held, 0..KEYS);
+        // One of each partition, and none behind it.
+        let options = options(Duration::from_secs(3_600));
+        let kept = served.node.keep_snapshots(&served.address, options).unwrap();
+        let first = snapshots(&world.store, &store, |newest| newest.base.documents > 1_400).await;
+        trimmed(&world.log, &store).await;
+        Self { world, served, held, token, first, _kept: kept, _data: data }
+    }
+
+    /// Begins a new reader, which has all of it then; whether a partition's first attempt failed.
+    async fn begin(&self) -> bool {
+        let begun = reader(&self.served.address, &self.world.store, &self.token).await;
+        assert_holds(&begun, &self.held, 0..KEYS);
         let partitions = begun.status().partitions;
         assert_eq!(partitions.len(), PARTITIONS as usize);
-        assert!(partitions.iter().all(|at| at.counts.bootstraps_failed > 0), "{partitions:?}");
+        assert!(partitions.iter().all(|at| at.counts.bootstraps == 1), "{partitions:?}");
+        partitions.iter().any(|at| at.counts.bootstraps_failed > 0)
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_whose_snapshot_stays_damaged_serves_none_of_it_and_begins_with_a_shard() {
+    let trimmed = Trimmed::start().await;
+    let objects = &trimmed.world.objects;
+    for name in &first_chunks(&trimmed.world, &trimmed.first).await {
+        let whole = objects.bytes(name).await;
+        objects.replace(name, whole.slice(..whole.len() / 2)).await;
+    }
+    assert!(trimmed.begin().await);
+    for name in &first_chunks(&trimmed.world, &trimmed.first).await {
+        damage(&trimmed.world, name).await;
+    }
+    assert!(trimmed.begin().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_reader_that_can_read_no_manifest_begins_with_a_shard() {
+    let trimmed = Trimmed::start().await;
+    let objects = &trimmed.world.objects;
+    let mut names = objects.names().await;
+    names.retain(|name| name.ends_with(".manifest"));
+    assert_eq!(names.len(), PARTITIONS as usize);
+    for name in &names {
+        damage(&trimmed.world, name).await;
+    }
+    assert!(trimmed.begin().await);
+    // Of a format that this build does not know: that passes by no waiting.
+    for name in &names {
+        let mut bytes = objects.bytes(name).await.to_vec();
+        // Behind the magic, which is of four bytes.
+        bytes[4..6].copy_from_slice(&[0xff, 0xff]);
+        objects.replace(name, bytes.into()).await;
+    }
+    assert!(!trimmed.begin().await);
 }

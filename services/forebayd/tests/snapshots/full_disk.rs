@@ -13,7 +13,9 @@ use forebay::{
 };
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
-use forebay_snapshot::{ChunkId, PartitionSnapshots, SnapshotStore};
+use forebay_core::key_order::DOCUMENTS as DOCUMENTS_FROM;
+use forebay_snapshot::{ChunkId, FrozenShard, PartitionSnapshots, SnapshotStore};
+use forebay_wire::shard_copy::copy_endpoint;
 
 use crate::daemon::{Daemon, FOREBAYD};
 use crate::small_disk::{SmallDisk, run_again_where_mounting_is_permitted};
@@ -25,6 +27,8 @@ const DISK_BYTES: usize = 24 << 20;
 const FILLER_BYTES: usize = 20 << 20;
 const DOCUMENTS: i64 = 1_000;
 const VALUE_BYTES: usize = 8 << 10;
+/// For a shard of all, twice while it is compacted.
+const SHARD_DISK_BYTES: usize = 96 << 20;
 /// For all that is built in the end.
 const OBJECTS_DISK_BYTES: usize = 128 << 20;
 /// For some chunks of what is built, and not for all.
@@ -116,6 +120,48 @@ async fn a_reader_whose_disk_is_full_says_so_and_begins_once_there_is_room() {
     reader.await_ready(LONG).await.unwrap();
     assert!(reader.status().partitions[0].counts.bootstraps > 0);
     assert_holds(&reader, 0..DOCUMENTS);
+}
+
+/// How many documents a frozen shard has, whose rows are all proved.
+async fn documents(shard: &mut FrozenShard) -> u64 {
+    // Rows may come again.
+    let mut keys = BTreeSet::new();
+    let read = shard.read(|key, _| {
+        keys.insert(key.to_vec());
+        Ok(())
+    });
+    read.await.unwrap();
+    keys.iter().filter(|key| key.first() == Some(&DOCUMENTS_FROM)).count() as u64
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_shard_whose_disk_gets_full_while_it_is_frozen_loses_nothing() {
+    let Some(disk) = SmallDisk::mount(SHARD_DISK_BYTES) else {
+        let test = "full_disk::a_shard_whose_disk_gets_full_while_it_is_frozen_loses_nothing";
+        return run_again_where_mounting_is_permitted(test);
+    };
+    let world = World::new();
+    let (served, kept) = world.start(disk.path(), Duration::from_millis(100)).await;
+    let (store, at) = made(&served.client().await).await;
+    put(&store, 0..DOCUMENTS).await;
+    let snapshots = world.store.partition(at);
+    eventually("a snapshot of all", async || held(&snapshots).await >= DOCUMENTS as u64).await;
+    let channel = copy_endpoint(&served.address).unwrap().connect_lazy();
+    let mut frozen = FrozenShard::freeze(channel, "blobs", None, at.partition, 0).await.unwrap();
+
+    disk.fill(SHARD_DISK_BYTES);
+    let failed = kept.counts().failed;
+    put(&store, DOCUMENTS..3 * DOCUMENTS).await;
+    eventually("a build that is refused", async || kept.counts().failed > failed).await;
+    assert_eq!(documents(&mut frozen).await, DOCUMENTS as u64);
+    assert!(held(&snapshots).await < 3 * DOCUMENTS as u64);
+    assert_holds(&reader_of("blobs", &served.address, &world.store).await, 0..3 * DOCUMENTS);
+
+    disk.free();
+    eventually("a snapshot of all", async || held(&snapshots).await >= 3 * DOCUMENTS as u64).await;
+    assert_eq!(documents(&mut frozen).await, DOCUMENTS as u64, "it was opened again meanwhile");
+    frozen.end().await;
+    assert_holds(&reader_of("blobs", &served.address, &world.store).await, 0..3 * DOCUMENTS);
 }
 
 /// All files below a folder.

@@ -8,12 +8,10 @@ use std::time::Duration;
 use forebay_core::backoff::Backoff;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::PartitionId;
-use forebay_core::limits::{
-    COPY_FRAME_BYTES, COPY_MESSAGE_BYTES_MAX, COPY_STREAM_BYTES, COPY_STREAMS_MAX,
-    MESSAGE_BYTES_MAX,
-};
+use forebay_core::limits::{COPY_MESSAGE_BYTES_MAX, COPY_STREAMS_MAX, MESSAGE_BYTES_MAX};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_shard::{Import, ShardDirectory};
+use forebay_wire::shard_copy::copy_endpoint;
 use forebay_wire::status::error_of_status;
 use forebay_wire::v1;
 use forebay_wire::v1::shard_copies_client::ShardCopiesClient;
@@ -30,8 +28,6 @@ use crate::blocking::blocking;
 
 /// Blocks that wait to be written, for each stream.
 const BLOCKS_WAITING: usize = 2;
-/// Longest wait for a connection, and for an answer that is no stream.
-const CONNECT_WAIT: Duration = Duration::from_secs(5);
 /// Waits between attempts.
 const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(2));
 /// How often it is told how far a copy is.
@@ -95,12 +91,7 @@ impl CopyTarget {
             let (limit, actual) = (COPY_STREAMS_MAX as u64, self.options.streams as u64);
             return Err(Error::limit_exceeded("copy over fewer streams", limit, actual));
         }
-        let endpoint = Endpoint::from_shared(format!("http://{source}"))
-            .map_err(|_| Error::invalid_argument(format!("`{source}` is no host:port")))?
-            .connect_timeout(CONNECT_WAIT)
-            .initial_stream_window_size(COPY_STREAM_BYTES)
-            .initial_connection_window_size(COPY_STREAM_BYTES)
-            .max_frame_size(COPY_FRAME_BYTES);
+        let endpoint = copy_endpoint(source)?;
         let mut begun = 0;
         loop {
             begun += 1;

@@ -13,6 +13,8 @@ import java.nio.file.NoSuchFileException;
 import java.nio.file.Path;
 import java.time.Duration;
 import java.util.Comparator;
+import java.util.List;
+import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.function.BooleanSupplier;
 
@@ -101,6 +103,11 @@ final class Node implements AutoCloseable {
         return address;
     }
 
+    /** A folder that goes with it. */
+    Path folder() {
+        return data;
+    }
+
     /** The URL of its snapshots. */
     String snapshots() {
         return "file://" + data.resolve("snapshots");
@@ -129,6 +136,25 @@ final class Node implements AutoCloseable {
             address = ready.substring("forebayd ready ".length()).trim();
         } catch (IOException error) {
             throw new UncheckedIOException(error);
+        }
+    }
+
+    /** Runs a command of forebayd at it. */
+    void run(String... command) {
+        try {
+            ProcessBuilder builder = new ProcessBuilder(System.getProperty("forebay.program"));
+            builder.command().addAll(List.of(command));
+            builder.command().add("--node=" + address);
+            Path said = data.resolve("command.log");
+            builder.redirectErrorStream(true).redirectOutput(said.toFile());
+            Process running = builder.start();
+            boolean hasEnded = running.waitFor(PATIENCE.toSeconds(), TimeUnit.SECONDS);
+            running.destroyForcibly().waitFor();
+            if (!hasEnded || running.exitValue() != 0) {
+                throw new AssertionError(List.of(command) + ": " + Files.readString(said));
+            }
+        } catch (IOException | InterruptedException error) {
+            throw new IllegalStateException(error);
         }
     }
 

@@ -8,8 +8,11 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.IOException;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
+import java.nio.file.Files;
+import java.nio.file.Path;
 import java.time.Duration;
 import java.time.Instant;
 import java.util.Arrays;
@@ -24,6 +27,9 @@ class ReadBehavioursTest extends Behaviours {
     private static final Key K = Key.of("k");
     private static final Duration TTL = Duration.ofSeconds(3);
     private static final long WRITTEN = 100;
+    private static final long PUSHED_FROM = 50;
+    private static final long PUSHED_TO = 150;
+    private static final long PUSHED = 1000;
 
     @Test
     void absentNullEmpty() {
@@ -350,6 +356,54 @@ class ReadBehavioursTest extends Behaviours {
                 String refusal = invalid(() -> client.reader(wrong)).getMessage();
                 assertTrue(refusal.contains("names no folder for snapshots"), refusal);
             }
+        }
+    }
+
+    @Test
+    void pushedVersion() throws IOException {
+        StoreSpec spec =
+                StoreSpec.documents(Node.name(), KeyType.INT64, 2).field("a", FieldType.INT64);
+        try (Node node = Node.withSnapshots();
+                ForebayClient client = node.connect()) {
+            Store store = client.createStore(spec);
+            for (long number = 0; number < WRITTEN; number++) {
+                store.upsert(Key.of(number)).set("a", number).send();
+            }
+            StringBuilder rows = new StringBuilder("id,a\n");
+            for (long number = PUSHED_FROM; number < PUSHED_TO; number++) {
+                rows.append(number).append(',').append(PUSHED + number).append('\n');
+            }
+            Path file = Files.writeString(node.folder().resolve("pushed.csv"), rows);
+            String of = "--store=" + spec.name();
+            String[] push = {"push", of, "--key=id", file.toString()};
+            String[] back = {"versions", "live", of, "1"};
+            String[] move = {"push", of, "--key=id", file.toString(), "--partitions=3"};
+            try (ForebayReader reader = client.reader(spec.name())) {
+                reader.awaitReady(PATIENCE);
+                FieldHandle a = reader.field("a");
+                long written = PUSHED_TO;
+                for (String[] command : List.of(push, back, move)) {
+                    node.run(command);
+                    boolean isPushed = command != back;
+                    WriteOutcome later = store.upsert(Key.of(written)).set("a", written).send();
+                    long first = isPushed ? -1 : 0;
+                    Node.eventually("it is live", () -> reader.getLong(a, 0, -1) == first);
+                    requireVersion(reader, a, isPushed);
+                    Reads reads = reader.with(Read.after(later.token(), PATIENCE));
+                    assertEquals(written, reads.getLong(a, written, -1));
+                    written++;
+                }
+                assertEquals(3, reader.status().partitions().size());
+            }
+        }
+    }
+
+    /** Every document is that of the version which was pushed, or of the one before. */
+    private static void requireVersion(ForebayReader reader, FieldHandle a, boolean isPushed) {
+        for (long number = 0; number < PUSHED_TO; number++) {
+            long pushed = number < PUSHED_FROM ? -1 : PUSHED + number;
+            long before = number < WRITTEN ? number : -1;
+            assertEquals(isPushed ? pushed : before, reader.getLong(a, number, -1));
         }
     }
 

@@ -1,0 +1,52 @@
+//! What a killed put has left in a folder of this machine: it writes beside the object, under a name
+//! that no list tells of, and takes its place at the end.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::path::Path as LocalPath;
+use std::time::SystemTime;
+
+use forebay_core::{Error, Result};
+
+/// Removes such files right in this folder whose time is past; answers how many.
+///
+/// # Errors
+/// `Unavailable` where the folder cannot be read, or a file not be removed.
+pub(crate) fn remove_staged(
+    folder: &LocalPath,
+    is_past: impl Fn(SystemTime) -> bool,
+) -> Result<u64> {
+    let told = |error: io::Error| {
+        let message = format!("removing what a killed put left in {}: {error}", folder.display());
+        Error::unavailable(format!("{message}; look at its permissions"))
+    };
+    let files = match fs::read_dir(folder) {
+        Err(error) if error.kind() == ErrorKind::NotFound => return Ok(0),
+        files => files.map_err(told)?,
+    };
+    let mut removed = 0;
+    for file in files {
+        let file = file.map_err(told)?;
+        if !file.file_name().to_str().is_some_and(is_staged) {
+            continue;
+        }
+        let removing = || match file.metadata()?.modified().map(&is_past)? {
+            true => fs::remove_file(file.path()).map(|()| 1),
+            false => Ok(0),
+        };
+        match removing() {
+            // Another collector was first, or it was put after all.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            done => removed += done.map_err(told)?,
+        }
+    }
+    Ok(removed)
+}
+
+/// `object_store` appends a number behind `#`, which its own names of objects never have.
+fn is_staged(name: &str) -> bool {
+    let number = name.rsplit_once('#').map(|(_, number)| number);
+    number.is_some_and(|number| {
+        !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit())
+    })
+}
