@@ -1,5 +1,5 @@
-//! What a killed put has left in a folder of this machine: it writes beside the object, under a name
-//! that no list tells of, and takes its place at the end.
+//! What a killed put has left in a folder of this machine: it writes beside the object, under a
+//! name that no list tells of, and takes its place at the end.
 
 use std::fs;
 use std::io::{self, ErrorKind};

@@ -64,7 +64,7 @@ impl Tail {
             match self.begin_with_newest(&snapshots, connected).await {
                 Err(error) if self.does_without(&error) => {
                     let at = self.partition.at;
-                    tracing::warn!(%at, %error, "no snapshot can be had; begins with a shard instead");
+                    tracing::warn!(%at, %error, "no snapshot is to be had; a shard is instead");
                 }
                 Ok(false) => {}
                 begun => return begun,

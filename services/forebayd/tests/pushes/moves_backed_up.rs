@@ -3,7 +3,9 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, UNIX_EPOCH};
+
+use forebay_core::clock::{Clock, SystemClock};
 
 use crate::daemon::{Daemon, FOREBAYD};
 use crate::moving::Moment::{Held, Known};
@@ -42,7 +44,8 @@ fn take(node: &str) -> String {
 /// A time behind all that was acknowledged, as a restore is told of it.
 fn now() -> String {
     std::thread::sleep(Duration::from_millis(2));
-    humantime::format_rfc3339_micros(SystemTime::now()).to_string()
+    let since = Duration::from_micros(SystemClock.now().as_micros() as u64);
+    humantime::format_rfc3339_micros(UNIX_EPOCH + since).to_string()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
