@@ -11,11 +11,13 @@ use forebay_replicator_service::{CopyMoved, CopyOptions, CopyProgress, CopyTarge
 use forebay_shard::{Resources, ShardDirectory};
 use tokio::sync::watch;
 
+use crate::asked::address_parser;
+
 /// What is copied, and where it goes.
 #[derive(clap::Args)]
 pub(crate) struct CopySettings {
     /// A replicator that has the shard.
-    #[arg(long, value_name = "HOST:PORT")]
+    #[arg(long, value_name = "HOST:PORT", value_parser = address_parser())]
     from: String,
     /// The store.
     #[arg(long)]

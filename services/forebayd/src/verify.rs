@@ -17,7 +17,7 @@ use forebay_log::{CatalogFollower, ChangeLog, RemoteLog};
 use forebay_reader::{Difference, PastCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify};
 use forebay_snapshot::{PastPartition, SnapshotStore};
 
-use crate::asked::{StoreAt, channel, print};
+use crate::asked::{StoreAt, address, channel, print};
 
 /// Longest wait for what the control log says of the store.
 const CATALOG_WAIT: Duration = Duration::from_secs(10);
@@ -53,6 +53,9 @@ enum Place {
 
 impl Place {
     fn of(text: &str) -> Result<Self> {
+        if text.starts_with("http://") {
+            return Ok(Self::Replicator(address(text)));
+        }
         if text.contains("://") {
             return SnapshotStore::open(text).map(Self::Snapshots);
         }
