@@ -1,5 +1,5 @@
-//! A copy that begins with a snapshot: its image is fetched into a file and mapped, what has
-//! changed since is laid over it, and then the log is followed from there. Where there is no
+//! A copy that begins with a snapshot: its image is fetched into a file and copied or mapped, what
+//! has changed since is laid over it, and then the log is followed from there. Where there is no
 //! snapshot, the image is made of a shard, which a replicator sends.
 //!
 //! The image goes to the directory of the checkpoints, so an attempt that breaks off, at a kill
@@ -11,19 +11,23 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
+use forebay_core::id::{PartitionCount, PartitionRef};
 use forebay_core::key_order::KeyOrder;
 use forebay_core::limits::SNAPSHOT_SYNC_BYTES;
 use forebay_core::{Error, Result};
-use forebay_index::{Image, ImageSink};
+use forebay_index::{Image, ImageSink, Progress};
 use forebay_log::disk::{DiskFile, open_file};
 use forebay_snapshot::{
     ChunkHash, ChunkId, FrozenShard, ImageBuilder, ImageState, Manifest, PartitionSnapshots,
     delta_writes, elsewhere, in_place,
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
-use tokio::sync::SemaphorePermit;
+use tokio::runtime::{Handle, RuntimeFlavor};
+use tokio::sync::OwnedSemaphorePermit;
+use tokio::task::JoinSet;
 
-use crate::checkpoint::{Checkpoints, open_image};
+use crate::arriving::Arriving;
+use crate::checkpoint::{Checkpoints, open_checkpoint, open_image};
 use crate::generation::Generation;
 use crate::progress::Fetching;
 
@@ -55,6 +59,15 @@ impl Place {
         file
     }
 
+    /// Begins to fetch so many bytes; answers how many may be there.
+    fn begin(&self, bytes: u64) -> io::Result<u64> {
+        let has = self.file().size()?;
+        if has > bytes {
+            self.file().truncate(bytes)?;
+        }
+        Ok(has)
+    }
+
     /// The image that is there, durably, and its file's name where it has one.
     fn opened(self, bytes: u64) -> Result<(Image, ImageState, Option<PathBuf>)> {
         let file = self.file();
@@ -67,7 +80,7 @@ impl Place {
             }
         })
         .map_err(|error| refused(&error))?;
-        let (image, state) = in_place(|| open_image(Arc::clone(file)))?;
+        let (image, state) = in_place(|| open_checkpoint(Arc::clone(file)))?;
         let path = match self {
             Self::Kept(path, _) => Some(path),
             Self::Unnamed(_) => None,
@@ -118,61 +131,52 @@ pub(crate) struct Bootstrap<'b> {
 }
 
 impl Bootstrap<'_> {
-    /// Fetches the image, as far as it is not there yet, and opens it; what is told says how far it
-    /// is. The turn ends with the last byte. Answers the file's name, where it has one.
+    /// Begins to fetch the image, as far as it is not there yet; what is told says how far it is.
+    /// The turn ends with the last byte.
     ///
     /// # Errors
-    /// Those of the object store, of the disk, and of [`Image::open`].
-    pub(crate) async fn fetch(
+    /// Those of the disk.
+    pub(crate) fn fetch(
         &self,
         checkpoints: &Option<Checkpoints>,
-        turn: Option<SemaphorePermit<'_>>,
-        tell: impl Fn(Fetching),
-    ) -> Result<(Image, ImageState, Option<PathBuf>)> {
-        let first = self.manifest.base.chunks.first();
+        turn: Option<OwnedSemaphorePermit>,
+        tell: impl Fn(Fetching) + Send + 'static,
+    ) -> Result<Fetch> {
+        let Manifest { at, partitions, base, .. } = self.manifest;
+        let first = base.chunks.first();
         let name = first.map(|first| first.hash.to_string()).unwrap_or_default();
-        let bytes = self.manifest.base.bytes();
+        let (bytes, length) = (base.bytes(), first.map_or(0, |first| u64::from(first.bytes)));
         let place = Place::make(checkpoints, &name, bytes)?;
-        self.fetch_chunks(&place, &tell).await?;
-        drop(turn);
-        let (image, state, path) = place.opened(bytes)?;
-        image.about().check_is_of(self.manifest.at, self.manifest.partitions)?;
-        if image.about().progress != self.manifest.base.progress {
-            return Err(Error::corrupt("the image of a snapshot is of another position"));
-        }
-        Ok((image, state, path))
+        let has = in_place(|| place.begin(bytes)).map_err(|error| refused(&error))?;
+        let arriving = Arc::new(Arriving::new(Arc::clone(place.file()), bytes, length));
+        let chunks = chunks_in_turn(&base.chunks, length);
+        let (from, to) = (self.snapshots.clone(), Arc::new(Fetched::to(&place)));
+        let (arrived, at_once) = (Ended(Arc::clone(&arriving)), self.chunks_at_once);
+        let mut fetching = JoinSet::new();
+        fetching.spawn(async move {
+            let fetches = stream::iter(chunks)
+                .map(|(id, at)| fetch_chunk(from.clone(), Arc::clone(&to), id, at, at < has));
+            let mut fetches = fetches.buffer_unordered(at_once);
+            let mut told = Fetching { bytes: 0, bytes_in_all: bytes };
+            while let Some((at, bytes)) = fetches.try_next().await? {
+                arrived.0.note(at);
+                told.bytes += bytes;
+                tell(told);
+            }
+            drop(turn);
+            Ok(())
+        });
+        let is_of = (*at, *partitions, base.progress);
+        Ok(Fetch { place, is_of, arriving, fetching })
     }
 
-    async fn fetch_chunks(&self, place: &Place, tell: &impl Fn(Fetching)) -> Result<()> {
-        let file = place.file();
-        let base = &self.manifest.base;
-        let length = base.chunks.first().map_or(0, |first| u64::from(first.bytes));
-        let has = file.size().map_err(|error| refused(&error))?;
-        let chunks: Vec<_> = base.chunks.iter().copied().zip((0..).map(|n| n * length)).collect();
-        let (from, to) = (self.snapshots.clone(), Arc::new(Fetched::to(place)));
-        let fetches = stream::iter(chunks)
-            .map(move |(id, at)| fetch_chunk(from.clone(), Arc::clone(&to), id, at, at < has));
-        let mut fetches = fetches.buffer_unordered(self.chunks_at_once);
-        let mut fetching = Fetching { bytes: 0, bytes_in_all: base.bytes() };
-        while let Some(bytes) = fetches.try_next().await? {
-            fetching.bytes += bytes;
-            tell(fetching);
-        }
-        Ok(())
-    }
-
-    /// Makes the copy what the snapshot is: the image, and its deltas over it.
+    /// Makes the copy what the snapshot is, which has begun with its image: lays its deltas over
+    /// that.
     ///
     /// # Errors
     /// Those of the object store; `Corrupt` for what is no snapshot; `LimitExceeded` without
     /// memory. The copy is empty then.
-    pub(crate) async fn take_over(
-        &self,
-        copy: &mut Generation,
-        image: &Image,
-        base: ImageState,
-    ) -> Result<()> {
-        in_place(|| copy.begin_with(image, &base.state))?;
+    pub(crate) async fn take_over(&self, copy: &mut Generation, base: ImageState) -> Result<()> {
         let laid_over = self.lay_over(copy, base).await;
         let taken = laid_over.and_then(|state| copy.take_over(state));
         taken.inspect_err(|_| copy.give_up())
@@ -194,6 +198,100 @@ impl Bootstrap<'_> {
         }
         in_place(|| copy.note_state(&base.state, &state.state))?;
         Ok(state)
+    }
+}
+
+/// The chunks of an image and their places, in the order in which they are fetched: first what is
+/// read when it is opened, which are its first bytes and its last ones.
+fn chunks_in_turn(chunks: &[ChunkId], length: u64) -> Vec<(ChunkId, u64)> {
+    let mut chunks: Vec<_> = chunks.iter().copied().zip((0..).map(|n| n * length)).collect();
+    // About a thousandth of an image describes it, and the state is small beside it.
+    let last = chunks.len().min(1 + chunks.len() / 256);
+    chunks.rotate_right(last);
+    if let Some(first) = (last < chunks.len()).then(|| chunks.remove(last)) {
+        chunks.insert(0, first);
+    }
+    chunks
+}
+
+/// Lets nobody wait any longer once it is dropped.
+struct Ended(Arc<Arriving>);
+
+impl Drop for Ended {
+    fn drop(&mut self) {
+        self.0.end();
+    }
+}
+
+/// An image that is being fetched; no more, once this is dropped.
+pub(crate) struct Fetch {
+    place: Place,
+    is_of: (PartitionRef, PartitionCount, Progress),
+    arriving: Arc<Arriving>,
+    /// One task.
+    fetching: JoinSet<Result<()>>,
+}
+
+impl Fetch {
+    /// Lets a copy begin with the image while that is fetched, so that next to nothing is left to
+    /// do behind its last byte, and waits for that; answers the state that is in it.
+    ///
+    /// # Errors
+    /// Those of the object store, of the disk, of [`Image::open`] and of
+    /// [`Generation::begin_with`]. The copy is empty then.
+    pub(crate) async fn begin(&mut self, copy: &mut Generation) -> Result<ImageState> {
+        if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
+            // Whoever waits for a chunk would hold up the thread that fetches it.
+            self.end().await?;
+        }
+        let begun = in_place(|| {
+            let (image, state) = self.open()?;
+            copy.begin_with(&image, &state.state)?;
+            Ok(state)
+        });
+        if begun.is_err() && !self.arriving.has_failed() {
+            self.fetching.shutdown().await;
+            return begun;
+        }
+        // Where it has failed, that is why nothing has begun.
+        match self.end().await {
+            Ok(()) => begun,
+            Err(error) => {
+                if begun.is_ok() {
+                    copy.give_up();
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn end(&mut self) -> Result<()> {
+        match self.fetching.join_next().await {
+            Some(Ok(fetched)) => fetched,
+            Some(Err(_)) => Err(Error::internal("fetching an image broke off; see the log")),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts the file on the disk; its name, where it has one.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) async fn keep(self) -> Result<Option<PathBuf>> {
+        // One without a name is gone with the process, whatever the disk has of it.
+        let Place::Kept(path, file) = self.place else { return Ok(None) };
+        elsewhere(move || file.sync_data().map_err(|error| refused(&error))).await?;
+        Ok(Some(path))
+    }
+
+    fn open(&self) -> Result<(Image, ImageState)> {
+        let (image, state) = open_image(Arc::clone(&self.arriving) as _)?;
+        let (at, partitions, progress) = self.is_of;
+        image.about().check_is_of(at, partitions)?;
+        if image.about().progress != progress {
+            return Err(Error::corrupt("the image of a snapshot is of another position"));
+        }
+        Ok((image, state))
     }
 }
 
@@ -228,19 +326,19 @@ impl Fetched {
     }
 }
 
-/// Fetches one chunk to its place, if it is not there yet; how many bytes that are.
+/// Fetches one chunk to its place, if it is not there yet; where that is, and how many bytes.
 async fn fetch_chunk(
     from: PartitionSnapshots,
     to: Arc<Fetched>,
     id: ChunkId,
     at: u64,
     may_be_there: bool,
-) -> Result<u64> {
+) -> Result<(u64, u64)> {
     if !may_be_there || !in_place(|| is_chunk(&*to.file, &id, at))? {
         let chunk = from.chunk(id).await?;
         to.write(&chunk, at).await?;
     }
-    Ok(id.bytes.into())
+    Ok((at, id.bytes.into()))
 }
 
 /// Whether these bytes of a file are those of a chunk.
@@ -300,6 +398,25 @@ mod tests {
             to.write(&chunk, quarter * chunk.len() as u64).await?;
         }
         Ok(())
+    }
+
+    #[test]
+    fn what_tells_of_an_image_is_fetched_first() {
+        let chunks = |count: u64| -> Vec<ChunkId> {
+            (0..count).map(|number| ChunkId::of(&number.to_le_bytes(), 1)).collect()
+        };
+        let places = |count| -> Vec<u64> {
+            let chunks = chunks(count);
+            let in_turn = chunks_in_turn(&chunks, 8);
+            let is_its_own = |(id, at): &(ChunkId, u64)| chunks[(at / 8) as usize] == *id;
+            assert!(in_turn.iter().all(is_its_own));
+            in_turn.into_iter().map(|(_, at)| at / 8).collect()
+        };
+        assert_eq!(places(0), []);
+        assert_eq!(places(1), [0]);
+        assert_eq!(places(2), [0, 1]);
+        assert_eq!(places(5), [0, 4, 1, 2, 3]);
+        assert_eq!(places(300)[..4], [0, 298, 299, 1]);
     }
 
     #[tokio::test]

@@ -17,6 +17,7 @@
 //! of a snapshot that it begins with.
 
 mod age;
+mod arriving;
 mod at_rest;
 mod barrier;
 mod begin;

@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     /// Notified whenever a tail got further.
     pub progressed: Notify,
     /// Turns of those who fetch an image.
-    pub fetches: Semaphore,
+    pub fetches: Arc<Semaphore>,
     /// The version of the documents that readers have until this one takes its place.
     pub beside: Option<StoreId>,
     /// Whether this is a version of the documents that is followed no more: nothing of it stays.
@@ -117,7 +117,7 @@ impl Shared {
             opened_at: parts.clock.now(),
             readiness: Mutex::new(Readiness::new(options.ready_age_max)),
             progressed: Notify::new(),
-            fetches: Semaphore::new(READER_FETCHES_AT_ONCE),
+            fetches: Arc::new(Semaphore::new(READER_FETCHES_AT_ONCE)),
             beside: None,
             is_gone: AtomicBool::new(false),
             stands_alone: AtomicBool::new(false),

@@ -48,7 +48,15 @@ pub(super) fn write(
 /// `Unsupported` for a format that this build does not know, `Corrupt` for damage, `Unavailable`
 /// for bytes that cannot be read.
 pub(crate) fn open(file: Arc<dyn DiskFile>) -> Result<(Image, ImageState)> {
-    let image = Image::open(Arc::new(Kept(file)))?;
+    open_image(Arc::new(Kept(file)))
+}
+
+/// As [`open`], of a file that may not be whole yet.
+///
+/// # Errors
+/// As there.
+pub(crate) fn open_image(file: Arc<dyn ImageFile>) -> Result<(Image, ImageState)> {
+    let image = Image::open(file)?;
     let about = image.about();
     let head =
         ImageState::decode(about.partition, about.partitions, about.progress, image.state())?;

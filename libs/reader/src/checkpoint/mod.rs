@@ -45,7 +45,7 @@ use crate::options::ReaderOptions;
 
 use self::file::refused;
 
-pub(crate) use self::file::open as open_image;
+pub(crate) use self::file::{open as open_checkpoint, open_image};
 pub(crate) use self::store_file::NamedStore;
 
 const SUFFIX_LOCK: &str = ".lock";

@@ -2,6 +2,7 @@
 //! trimmed, else the log itself.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::id::{Offset, SchemaVersion};
@@ -120,19 +121,28 @@ impl Tail {
         let chunks_at_once =
             if is_beside { READER_BESIDE_CHUNKS_AT_ONCE } else { SNAPSHOT_CHUNKS_AT_ONCE };
         let bootstrap = Bootstrap { snapshots, manifest, chunks_at_once };
-        let board = &self.partition.board;
-        let tell = |fetching| board.publish(|progress| progress.fetching = Some(fetching));
+        let partition = Arc::clone(&self.partition);
+        let tell = move |told| partition.board.publish(|progress| progress.fetching = Some(told));
         tell(Fetching { bytes: 0, bytes_in_all: manifest.base.bytes() });
         // Never closed: an error would be no turn, and no reason not to fetch.
         let turns = if is_beside { READER_FETCHES_AT_ONCE as u32 } else { 1 };
-        let mut turn = self.shared.fetches.acquire_many(turns).await.ok();
+        let mut turn = Arc::clone(&self.shared.fetches).acquire_many_owned(turns).await.ok();
         // Beside another version it lasts until the copy is made: the image is mapped meanwhile.
         let until_fetched = if is_beside { None } else { turn.take() };
-        let fetched = bootstrap.fetch(&self.checkpoints, until_fetched, tell).await;
-        board.publish(|progress| progress.fetching = None);
-        let (image, state, file) = fetched?;
-        bootstrap.take_over(&mut self.following, &image, state).await?;
-        drop((image, turn));
+        let begun = async {
+            let mut fetch = bootstrap.fetch(&self.checkpoints, until_fetched, tell)?;
+            fetch.begin(&mut self.following).await.map(|state| (fetch, state))
+        };
+        let begun = begun.await;
+        self.partition.board.publish(|progress| progress.fetching = None);
+        let (fetch, state) = begun?;
+        bootstrap.take_over(&mut self.following, state).await?;
+        drop(turn);
+        // Whoever reads has it by now. Without a file a restart begins anew.
+        let file = fetch.keep().await.unwrap_or_else(|error| {
+            tracing::warn!(at = %self.partition.at, %error, "an image is not kept");
+            None
+        });
         self.note_begun(file, &manifest.name().to_string());
         Ok(())
     }

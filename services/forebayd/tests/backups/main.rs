@@ -172,7 +172,8 @@ async fn a_store_is_restored_to_its_backups_and_to_any_moment_in_between() {
     for (round, backup) in &taken {
         wanted.push((format!("backup-{round}"), PointInTime::Backup(backup.name.id), *round));
     }
-    for (round, (_, token, time)) in past.iter().enumerate().take(4) {
+    // The first backup may have a heartbeat that came behind the first of these moments.
+    for (round, (_, token, time)) in past.iter().enumerate().take(4).skip(1) {
         wanted.push((format!("before-{round}"), PointInTime::Before(*time), round));
         wanted.push((format!("token-{round}"), PointInTime::Token(token.clone()), round));
     }

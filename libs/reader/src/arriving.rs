@@ -1,0 +1,161 @@
+//! A file that is filled chunk by chunk, in any order, while it is read: whoever comes to a chunk
+//! that is not there yet waits for it.
+
+use std::io;
+use std::ops::Range;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
+
+use forebay_index::ImageFile;
+use forebay_log::disk::DiskFile;
+use parking_lot::{Condvar, Mutex};
+
+/// A file that is being filled. Those who wait for it hold up a thread.
+#[derive(Debug)]
+pub(crate) struct Arriving {
+    file: Arc<dyn DiskFile>,
+    bytes: u64,
+    /// Of each chunk but for the last.
+    chunk_bytes: u64,
+    arrived: Mutex<Arrived>,
+    changed: Condvar,
+}
+
+#[derive(Debug)]
+struct Arrived {
+    /// By chunk.
+    is_there: Vec<bool>,
+    has_ended: bool,
+}
+
+impl Arriving {
+    /// A file of so many bytes in all, in chunks of so many, of which none counts yet.
+    pub(crate) fn new(file: Arc<dyn DiskFile>, bytes: u64, chunk_bytes: u64) -> Self {
+        let chunk_bytes = chunk_bytes.max(1);
+        let is_there = vec![false; bytes.div_ceil(chunk_bytes) as usize];
+        let arrived = Mutex::new(Arrived { is_there, has_ended: false });
+        Self { file, bytes, chunk_bytes, arrived, changed: Condvar::new() }
+    }
+
+    /// Notes that the chunk at this place is there, proved.
+    pub(crate) fn note(&self, at: u64) {
+        let mut arrived = self.arrived.lock();
+        if let Some(is_there) = arrived.is_there.get_mut((at / self.chunk_bytes) as usize) {
+            *is_there = true;
+        }
+        self.changed.notify_all();
+    }
+
+    /// Notes that no more will come: those who wait for what is missing are refused.
+    pub(crate) fn end(&self) {
+        self.arrived.lock().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Whether some will never come.
+    pub(crate) fn has_failed(&self) -> bool {
+        let arrived = self.arrived.lock();
+        arrived.has_ended && !arrived.is_there.iter().all(|is_there| *is_there)
+    }
+
+    fn wait_for(&self, bytes: Range<u64>) -> io::Result<()> {
+        let first = (bytes.start / self.chunk_bytes) as usize;
+        let behind = bytes.end.min(self.bytes).div_ceil(self.chunk_bytes) as usize;
+        let mut arrived = self.arrived.lock();
+        loop {
+            let wanted = arrived.is_there.get(first..behind).unwrap_or_default();
+            if wanted.iter().all(|is_there| *is_there) {
+                return Ok(());
+            }
+            if arrived.has_ended {
+                return Err(io::Error::other("the rest of it did not come"));
+            }
+            self.changed.wait(&mut arrived);
+        }
+    }
+}
+
+impl ImageFile for Arriving {
+    fn size(&self) -> io::Result<u64> {
+        Ok(self.bytes)
+    }
+
+    fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize> {
+        self.wait_for(at..at.saturating_add(buffer.len() as u64))?;
+        self.file.read_at(buffer, at)
+    }
+
+    /// Waits for all of it: who maps it sees what is not there yet as zeros.
+    fn as_fd(&self) -> Option<BorrowedFd<'_>> {
+        // Where it does not come, whoever reads instead is told so.
+        self.wait_for(0..self.bytes).ok()?;
+        self.file.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::thread;
+    use std::time::Duration;
+
+    use forebay_log::disk::open_file;
+
+    use super::*;
+
+    const CHUNK: u64 = 10;
+    const BYTES: u64 = 35;
+
+    fn arriving() -> Arriving {
+        Arriving::new(open_file(tempfile::tempfile().unwrap()), BYTES, CHUNK)
+    }
+
+    fn write(to: &Arriving, chunk: u64) {
+        let bytes = CHUNK.min(BYTES - chunk * CHUNK) as usize;
+        to.file.write_at(&vec![chunk as u8; bytes], chunk * CHUNK).unwrap();
+        to.note(chunk * CHUNK);
+    }
+
+    #[test]
+    fn what_is_read_waits_for_its_chunks_and_for_no_others() {
+        let file = arriving();
+        assert_eq!(file.size().unwrap(), BYTES);
+        write(&file, 3);
+        let mut last = [9; 10];
+        assert_eq!(file.read_at(&mut last, 30).unwrap(), 5, "the file ends there");
+        assert_eq!(last[..5], [3; 5]);
+        thread::scope(|scope| {
+            let reading = scope.spawn(|| {
+                let mut both = [9; 12];
+                file.read_at(&mut both, 9).map(|read| (read, both))
+            });
+            write(&file, 1);
+            thread::sleep(Duration::from_millis(10));
+            assert!(!reading.is_finished());
+            write(&file, 0);
+            thread::sleep(Duration::from_millis(10));
+            assert!(!reading.is_finished(), "a byte of the third is wanted, too");
+            write(&file, 2);
+            let (read, both) = reading.join().unwrap().unwrap();
+            assert_eq!((read, both[0], both[11]), (12, 0, 2));
+            assert!(both[1..11].iter().all(|byte| *byte == 1));
+        });
+        file.end();
+        assert!(!file.has_failed());
+        assert!(file.as_fd().is_some());
+    }
+
+    #[test]
+    fn who_waits_for_what_never_comes_is_told() {
+        let file = arriving();
+        write(&file, 0);
+        thread::scope(|scope| {
+            let waiting = scope.spawn(|| file.as_fd().is_none());
+            file.end();
+            assert!(waiting.join().unwrap());
+        });
+        assert!(file.has_failed());
+        let mut some = [0; 4];
+        assert_eq!(file.read_at(&mut some, 2).unwrap(), 4);
+        file.read_at(&mut some, 8).unwrap_err();
+    }
+}
