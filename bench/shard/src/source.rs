@@ -5,9 +5,9 @@
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use forebay::{Client, ClientOptions, KeyType, Read, StoreSpec, StreamOptions};
+use forebay::{Client, ClientOptions, ErrorCode, KeyType, Read, StoreSpec, StreamOptions};
 use forebay_bench_micro::Failure;
 use forebay_bench_micro::server::{Log, Server};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
@@ -146,10 +146,16 @@ async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition
         let (failed, first) = (written.failed, written.first_error);
         return Err(format!("{failed} of {rows} writes failed: {first:?}").into());
     }
-    let read = Read::after_token(written.token, FILL_BOUND);
-    match store.ordered()?.get(&read, &key(0)[..]).await? {
-        Some(_) => Ok(store.definition().as_ref().clone()),
-        None => Err("the shard lacks its first document".into()),
+    // Who writes may be far ahead of the shard, and one call waits no longer than its deadline.
+    let (read, began) = (Read::after_token(written.token, FILL_BOUND), Instant::now());
+    loop {
+        match store.ordered()?.get(&read, &key(0)[..]).await {
+            Ok(Some(_)) => return Ok(store.definition().as_ref().clone()),
+            Ok(None) => return Err("the shard lacks its first document".into()),
+            Err(error) if error.code() != ErrorCode::DeadlineExceeded => return Err(error.into()),
+            Err(error) if began.elapsed() > FILL_BOUND => return Err(error.into()),
+            Err(_) => {}
+        }
     }
 }
 
