@@ -10,7 +10,7 @@ use forebay_core::{Error, Result};
 use crate::change_log::{ChangeLog, LogRecord, ReadLimit};
 
 /// What a read of the log waits for records that should be there.
-const READ_WAIT: Duration = Duration::from_secs(1);
+const READ_WAIT: Duration = Duration::from_secs(5);
 
 /// What is left to read.
 pub struct RecordRange<'l> {
@@ -35,7 +35,8 @@ impl RecordRange<'_> {
         }
         let limit = ReadLimit { bytes_max: READER_READ_BYTES_MAX, wait_max: READ_WAIT };
         let mut read = self.log.read(self.at, start, limit).await?;
-        if read.end < end {
+        // Records that were received before others came tell of an earlier end.
+        if read.records.is_empty() && read.end < end {
             let message = "the log ends before what was applied of it";
             return Err(Error::unavailable(message).with_partition(self.at.partition));
         }

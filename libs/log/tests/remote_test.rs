@@ -14,7 +14,9 @@ use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_log::conformance::Fixture;
 use forebay_log::remote::with_windows;
 use forebay_log::serve::ChangeStreamService;
-use forebay_log::{ChangeLog, MemoryLog, ReadLimit, RemoteLog, change_log_conformance};
+use forebay_log::{
+    ChangeLog, MemoryLog, ReadLimit, RecordRange, RemoteLog, change_log_conformance,
+};
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
 use forebay_wire::v1::change_stream_server::{ChangeStream, ChangeStreamServer};
@@ -275,6 +277,33 @@ async fn what_was_received_of_a_log_is_not_read_once_it_was_replaced() {
             assert_eq!(read.records[0].entry, "new", "offset {from}");
         }
     }
+}
+
+/// What was received before more was appended tells of an end that is behind.
+#[tokio::test]
+async fn a_range_is_read_whole_though_its_first_records_were_received_earlier() {
+    let fixture = remote().await;
+    let at = PartitionRef::CONTROL;
+    let append = async |number: u8| {
+        fixture.memory.append(at, Bytes::from(vec![number; 8])).await.unwrap();
+    };
+    for number in 0..3 {
+        append(number).await;
+    }
+    let one = ReadLimit { bytes_max: 1, wait_max: Duration::ZERO };
+    assert_eq!(fixture.log.read(at, Offset(0), one).await.unwrap().records.len(), 1);
+    append(3).await;
+    let offsets = Offset(1)..Offset(4);
+    let mut range = RecordRange { log: &fixture.log, at, offsets };
+    let mut found = Vec::new();
+    loop {
+        let read = range.next().await.unwrap();
+        if read.is_empty() {
+            break;
+        }
+        found.extend(read.iter().map(|record| record.offset.0));
+    }
+    assert_eq!(found, [1, 2, 3]);
 }
 
 #[tokio::test]
