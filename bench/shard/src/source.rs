@@ -5,7 +5,7 @@
 use std::cell::RefCell;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use forebay::{Client, ClientOptions, ErrorCode, KeyType, Read, StoreSpec, StreamOptions};
 use forebay_bench_micro::Failure;
@@ -147,15 +147,18 @@ async fn fill(address: &str, rows: u64, value_bytes: usize) -> Result<Definition
         return Err(format!("{failed} of {rows} writes failed: {first:?}").into());
     }
     // Who writes may be far ahead of the shard, and one call waits no longer than its deadline.
-    let (read, began) = (Read::after_token(written.token, FILL_BOUND), Instant::now());
-    loop {
-        match store.ordered()?.get(&read, &key(0)[..]).await {
-            Ok(Some(_)) => return Ok(store.definition().as_ref().clone()),
-            Ok(None) => return Err("the shard lacks its first document".into()),
-            Err(error) if error.code() != ErrorCode::DeadlineExceeded => return Err(error.into()),
-            Err(error) if began.elapsed() > FILL_BOUND => return Err(error.into()),
-            Err(_) => {}
+    let (read, ordered) = (Read::after_token(written.token, FILL_BOUND), store.ordered()?);
+    let first = async {
+        loop {
+            match ordered.get(&read, &key(0)[..]).await {
+                Err(error) if error.code() == ErrorCode::DeadlineExceeded => {}
+                found => return found,
+            }
         }
+    };
+    match tokio::time::timeout(FILL_BOUND, first).await?? {
+        Some(_) => Ok(store.definition().as_ref().clone()),
+        None => Err("the shard lacks its first document".into()),
     }
 }
 
