@@ -233,8 +233,8 @@ pub(crate) struct Fetch {
 }
 
 impl Fetch {
-    /// Lets a copy begin with the image while that is fetched, so that next to nothing is left to
-    /// do behind its last byte, and waits for that; answers the state that is in it.
+    /// Lets a copy begin with the image while that is fetched, and waits for its last byte; answers
+    /// the state that is in it.
     ///
     /// # Errors
     /// Those of the object store, of the disk, of [`Image::open`] and of

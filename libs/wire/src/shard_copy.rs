@@ -212,6 +212,14 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_copy_comes_from_an_address() {
+        assert_eq!(copy_endpoint("127.0.0.1:7070").unwrap().uri().port_u16(), Some(7070));
+        let error = copy_endpoint("not an address").unwrap_err();
+        assert_eq!(error.code(), forebay_core::ErrorCode::InvalidArgument);
+        assert!(error.message().contains("host:port"), "{error}");
+    }
+
+    #[test]
     fn what_goes_in_comes_out() {
         let rows: [(&[u8], &[u8]); 4] =
             [(b"", b""), (b"a", b""), (b"b", b"value"), (b"c", &[0; 300])];

@@ -31,6 +31,7 @@ pub(crate) fn address_parser() -> impl TypedValueParser<Value = String> {
     StringValueParser::new().map(|text| address(&text))
 }
 
+/// The `HOST:PORT` of such an address.
 pub(crate) fn address(text: &str) -> String {
     text.strip_prefix("http://").unwrap_or(text).trim_end_matches('/').to_owned()
 }

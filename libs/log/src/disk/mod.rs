@@ -64,6 +64,12 @@ pub trait DiskFile: Send + Sync + fmt::Debug {
     /// Its length in bytes.
     fn size(&self) -> io::Result<u64>;
 
+    /// Bytes that it takes of the disk, about: fewer than its length where parts were never
+    /// written.
+    fn stored_bytes(&self) -> io::Result<u64> {
+        self.size()
+    }
+
     /// Reads at a place; fewer bytes than asked for only at the file's end.
     fn read_at(&self, buffer: &mut [u8], at: u64) -> io::Result<usize>;
 

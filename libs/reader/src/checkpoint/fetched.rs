@@ -32,7 +32,8 @@ impl Checkpoints {
         };
         let file = opened.map_err(|error| refused("fetch", &error))?;
         let told = |error| refused("fetch", &error);
-        let (has, free) = (file.size().map_err(told)?, disk.free_bytes(dir).map_err(told)?);
+        // Its last chunk may be there and others not, so its length says nothing.
+        let (has, free) = (file.stored_bytes().map_err(told)?, disk.free_bytes(dir).map_err(told)?);
         let missing = bytes.saturating_sub(has);
         if missing > free {
             let message = format!(
@@ -72,5 +73,33 @@ impl Checkpoints {
                 self.remove(&dir.join(&name));
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+    use forebay_log::disk::{Disk, RealDisk};
+
+    use super::*;
+    use crate::checkpoint::{CheckpointDirectory, CheckpointOptions};
+    use crate::options::ReaderOptions;
+
+    #[tokio::test]
+    async fn a_file_whose_last_chunk_came_first_still_needs_room_for_the_others() {
+        let folder = tempfile::tempdir().unwrap();
+        let checkpoint = Some(CheckpointOptions::new(folder.path()));
+        let options = ReaderOptions { checkpoint, ..ReaderOptions::new("users") };
+        let disk: Arc<dyn Disk> = Arc::new(RealDisk);
+        let directory = CheckpointDirectory::open(&options, Some(&disk)).unwrap().unwrap();
+        let at = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
+        let kept = directory.keep(at).unwrap();
+        let (_, file) = kept.fetched_file("image", 1).unwrap();
+        let bytes = disk.free_bytes(folder.path()).unwrap() + (1 << 30);
+        file.write_at(&[1], bytes - 1).unwrap();
+        let error = kept.fetched_file("image", bytes).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+        assert!(error.message().contains("no room for a snapshot"), "{error}");
     }
 }

@@ -3,7 +3,8 @@
 
 use std::time::Duration;
 
-use forebay::{ErrorCode, Token};
+use forebay::{CheckpointOptions, ErrorCode, Read, Reader, ReaderOptions, Token};
+use forebay_core::id::Offset;
 use forebay_core::limits::SNAPSHOT_DELTAS_MAX;
 use forebay_snapshot::{ChunkId, Manifest};
 use forebay_snapshot_service::Snapshots;
@@ -11,19 +12,24 @@ use tempfile::TempDir;
 
 use crate::served::Served;
 use crate::users::{Held, LONG, PARTITIONS, assert_holds, partitions, reader, snapshots, write};
-use crate::{World, made, options, trimmed};
+use crate::{World, full_disk, made, options, trimmed};
 
 const KEYS: i64 = 3_000;
 
+/// The object of a chunk.
+async fn object_of(world: &World, chunk: &ChunkId) -> String {
+    let ending = format!("{}-{:016x}", chunk.hash, chunk.written_by);
+    let mut names = world.objects.names().await.into_iter();
+    names.find(|name| name.ends_with(&ending)).expect("it is there")
+}
+
 /// The objects of the first chunks of these images.
 async fn first_chunks(world: &World, of: &[Manifest]) -> Vec<String> {
-    let names = world.objects.names().await;
-    let is_it = |name: &str, chunk: &ChunkId| {
-        name.ends_with(&format!("{}-{:016x}", chunk.hash, chunk.written_by))
-    };
-    let of_chunk =
-        |chunk: &ChunkId| names.iter().find(|name| is_it(name, chunk)).expect("it is there");
-    of.iter().map(|manifest| of_chunk(&manifest.base.chunks[0]).clone()).collect()
+    let mut names = Vec::new();
+    for manifest in of {
+        names.push(object_of(world, &manifest.base.chunks[0]).await);
+    }
+    names
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -156,7 +162,7 @@ impl Trimmed {
         let store = made(&served.client().await).await;
         let mut held = Held::new();
         let token = write(&store, &mut held, 0..KEYS, 0).await;
-        let read = forebay::Read::after_token(token.clone(), LONG);
+        let read = Read::after_token(token.clone(), LONG);
         for key in 0..50 {
             store.ordered().unwrap().get(&read, key).await.unwrap();
         }
@@ -213,4 +219,42 @@ async fn a_reader_that_can_read_no_manifest_begins_with_a_shard() {
         objects.replace(name, bytes.into()).await;
     }
     assert!(!trimmed.begin().await);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_live_copy_that_is_made_of_an_image_of_which_a_chunk_is_wrong_serves_none_of_it() {
+    let (world, data) = (World::new(), tempfile::tempdir().unwrap());
+    let served = Served::start_with(&world.log, data.path(), Some(world.store.clone())).await;
+    let (store, at) = full_disk::made(&served.client().await).await;
+    full_disk::put(&store, 0..full_disk::DOCUMENTS).await;
+    let ordered = store.ordered().unwrap();
+    let last = async || ordered.get(&Read::local(), full_disk::DOCUMENTS - 1).await;
+    let is_applied = async || last().await.is_ok_and(|found| found.is_some());
+    full_disk::eventually("a shard that has all", is_applied).await;
+    // The first finds all of it, so that it is one image.
+    let kept = options(Duration::from_millis(100));
+    let _kept = served.node.keep_snapshots(&served.address, kept).unwrap();
+    let of = world.store.partition(at);
+    let is_trimmed = async || world.log.bounds(at).await.unwrap().start > Offset(0);
+    full_disk::eventually("a log that begins behind it", is_trimmed).await;
+    let chunks = of.newest(None).await.unwrap().unwrap().base.chunks;
+    assert!(chunks.len() > 2, "{} chunks", chunks.len());
+    for chunk in &chunks {
+        let name = object_of(&world, chunk).await;
+        let whole = world.objects.bytes(&name).await;
+        damage(&world, &name).await;
+        let folder = tempfile::tempdir().unwrap();
+        let options = ReaderOptions {
+            snapshots: Some(world.store.clone()),
+            checkpoint: Some(CheckpointOptions::new(folder.path())),
+            ..ReaderOptions::new("blobs")
+        };
+        let reader = Reader::open(&served.address, options).await.unwrap();
+        reader.await_ready(LONG).await.unwrap();
+        full_disk::assert_holds(&reader, 0..full_disk::DOCUMENTS);
+        let counts = reader.status().partitions[0].counts;
+        assert!(counts.bootstraps == 1 && counts.bootstraps_failed > 0, "{counts:?}");
+        reader.shut_down(LONG).await.unwrap();
+        world.objects.replace(&name, whole).await;
+    }
 }

@@ -25,7 +25,7 @@ use crate::{LONG, World};
 const DISK_BYTES: usize = 24 << 20;
 /// Leaves room for a part of the image.
 const FILLER_BYTES: usize = 20 << 20;
-const DOCUMENTS: i64 = 1_000;
+pub const DOCUMENTS: i64 = 1_000;
 const VALUE_BYTES: usize = 8 << 10;
 /// For a shard of all, twice while it is compacted.
 const SHARD_DISK_BYTES: usize = 96 << 20;
@@ -40,7 +40,7 @@ fn value(key: i64) -> Vec<u8> {
     (0..VALUE_BYTES / 8).flat_map(|_| entropy.next_u64().unwrap().to_le_bytes()).collect()
 }
 
-async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
+pub async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
     let wait = async {
         while !is_so().await {
             tokio::time::sleep(Duration::from_millis(20)).await;
@@ -50,7 +50,7 @@ async fn eventually(what: &str, mut is_so: impl AsyncFnMut() -> bool) {
 }
 
 /// A store of one partition, whose log is trimmed right behind its newest snapshot.
-async fn made(client: &Client) -> (Store, PartitionRef) {
+pub async fn made(client: &Client) -> (Store, PartitionRef) {
     let bytes = FieldType::Scalar(ScalarType::Bytes);
     let mut spec = StoreSpec::documents("blobs", KeyType::Int64, 1).field("blob", bytes);
     spec.options.log_window_us = Some(0);
@@ -59,7 +59,7 @@ async fn made(client: &Client) -> (Store, PartitionRef) {
     (store, at)
 }
 
-async fn put(store: &Store, keys: Range<i64>) {
+pub async fn put(store: &Store, keys: Range<i64>) {
     for keys in keys.collect::<Vec<_>>().chunks(100) {
         let mut batch = store.batch();
         for key in keys {
@@ -70,12 +70,12 @@ async fn put(store: &Store, keys: Range<i64>) {
 }
 
 /// Documents of the newest snapshot: those of its image, and of the rest what has changed since.
-async fn held(snapshots: &PartitionSnapshots) -> u64 {
+pub async fn held(snapshots: &PartitionSnapshots) -> u64 {
     let newest = snapshots.newest(None).await.unwrap();
     newest.map_or(0, |newest| newest.base.documents + newest.delta_documents())
 }
 
-fn assert_holds(reader: &Reader, keys: Range<i64>) {
+pub fn assert_holds(reader: &Reader, keys: Range<i64>) {
     let field = reader.schema().definition.field("blob").unwrap().id;
     for key in keys {
         let document = reader.get(KeyValue::Int64(key)).unwrap().unwrap();
