@@ -1,7 +1,7 @@
 //! How long a reader takes to serve what a snapshot holds: fetched from an object store on the
 //! local disk; mapped again by a restart with all files and copies there; and by one that finds the
-//! files alone, as behind a restart of the machine. Beside the first is the disk: one file of as
-//! many bytes, in order and durably.
+//! files alone, and none of them in the page cache, as behind a restart of the machine. Beside the
+//! first is the disk: one file of as many bytes, in order and durably.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -10,8 +10,8 @@ use std::time::Duration;
 
 use forebay::{
     CheckpointOptions, Client, ClientOptions, Counts, Definition, Error, ErrorCode, KeyType,
-    PartitionId, Read, Reader, ReaderOptions, ReaderStatus, SnapshotStore, StoreId, StoreSpec,
-    StreamOptions, Value,
+    PartitionId, PartitionStatus, Read, Reader, ReaderOptions, ReaderStatus, SnapshotStore,
+    StoreId, StoreSpec, StreamOptions, Value,
 };
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_core::id::{FieldId, PartitionCount, PartitionRef};
@@ -97,6 +97,7 @@ impl Side {
             let begun = self.open(folder.path()).await?;
             let restarted = self.open(folder.path()).await?;
             self.forget_copies(folder.path());
+            floor::forget_cached(folder.path())?;
             let rebooted = self.open(folder.path()).await?;
             self.forget_copies(folder.path());
             Ok::<_, Failure>((begun, restarted, rebooted))
@@ -126,7 +127,8 @@ impl Side {
         LiveDirectory::new(folder).remove(self.store, partitions);
     }
 
-    /// Opens a reader over a folder, and closes it once all of its partitions serve.
+    /// Opens a reader over a folder, and closes it once all of its partitions serve and have a
+    /// checkpoint of their own, as they have in seconds.
     async fn open(&self, folder: &Path) -> Result<Begun, Failure> {
         let options = ReaderOptions {
             checkpoint: Some(CheckpointOptions::new(folder)),
@@ -153,10 +155,22 @@ impl Side {
         }
         let served = since(nanos());
         let records = reader.metrics().records;
+        tokio::time::timeout(PATIENCE, await_checkpoints(&reader)).await?;
         reader.shut_down(PATIENCE).await?;
         let trouble = fetched.trouble.take();
         let fetched = fetched.last(self.plan.partitions as usize);
         Ok(Begun { fetched, served, records, trouble })
+    }
+}
+
+/// Waits until every partition has a checkpoint that a reader has written.
+async fn await_checkpoints(reader: &Reader) {
+    let has_one = |partition: &PartitionStatus| {
+        let checkpoints = partition.counts.checkpoints;
+        checkpoints.written + checkpoints.restored > 0
+    };
+    while !reader.status().partitions.iter().all(has_one) {
+        tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 

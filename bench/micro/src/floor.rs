@@ -1,12 +1,14 @@
 //! What this disk itself allows: bytes appended to a file with one fdatasync behind each append,
-//! and bytes written in order with one behind them all.
+//! and bytes written in order with one behind them all. And how it is asked again for what the
+//! page cache has of it.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
 use forebay_testkit::random::Dice;
+use rustix::fs::{Advice, fadvise};
 
 use crate::clock::{nanos, seconds};
 use crate::latency::Latency;
@@ -54,6 +56,27 @@ pub fn sequential(folder: &Path, bytes: u64) -> Result<f64, String> {
     let removed = written.and_then(|()| std::fs::remove_file(&path));
     removed.map_err(|error| format!("write {}: {error}", path.display()))?;
     Ok(bytes as f64 / seconds)
+}
+
+/// Drops the files of a folder from the page cache, as a restart of the machine does.
+///
+/// # Errors
+/// They cannot be read.
+pub fn forget_cached(folder: &Path) -> Result<(), String> {
+    let forget = || -> std::io::Result<()> {
+        for entry in fs::read_dir(folder)? {
+            let entry = entry?;
+            if !entry.file_type()?.is_file() {
+                continue;
+            }
+            let file = File::open(entry.path())?;
+            // What is not on the disk yet is not dropped.
+            file.sync_all()?;
+            fadvise(&file, 0, None, Advice::DontNeed)?;
+        }
+        Ok(())
+    };
+    forget().map_err(|error| format!("forget what is cached of {}: {error}", folder.display()))
 }
 
 #[cfg(test)]

@@ -3,13 +3,12 @@
 //! finds the same files.
 
 use std::cell::RefCell;
-use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use forebay::{Client, ClientOptions, ErrorCode, KeyType, Read, StoreSpec, StreamOptions};
-use forebay_bench_micro::Failure;
 use forebay_bench_micro::server::{Log, Server};
+use forebay_bench_micro::{Failure, floor};
 use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
 use forebay_core::key_order::{DOCUMENTS, KeyOrder};
 use forebay_core::limits::COPY_RANGES_MAX;
@@ -19,7 +18,6 @@ use forebay_core::schema::Definition;
 use forebay_shard::{Export, ExportMode, Resources, ShardDirectory, ShardWriter};
 use forebay_testkit::random::Dice;
 use forebay_wire::shard_copy::{RowsBlock, block_rows};
-use rustix::fs::{Advice, fadvise};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
@@ -96,14 +94,7 @@ impl Source {
     /// # Errors
     /// They cannot be read.
     pub fn forget_cached(&self) -> Result<(), String> {
-        let told = |error: std::io::Error| format!("forget what is cached: {error}");
-        for file in fs::read_dir(&self.shard).map_err(told)? {
-            let file = File::open(file.map_err(told)?.path()).map_err(told)?;
-            // What is not on the disk yet is not dropped.
-            file.sync_all().map_err(told)?;
-            fadvise(&file, 0, None, Advice::DontNeed).map_err(|error| told(error.into()))?;
-        }
-        Ok(())
+        floor::forget_cached(&self.shard)
     }
 
     /// Opens a copy of it as a node does that is to follow it, and reads a document.
