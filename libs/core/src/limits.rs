@@ -244,8 +244,11 @@ pub const PUSH_BLOCKS_BYTES: usize = 64 * 1024 * 1024;
 pub const PUSH_KEPT_MS: u64 = 24 * 60 * 60 * 1_000;
 /// Records of a log beyond which a reader begins with a shard, where there is no snapshot.
 pub const READER_RECORDS_FOLDED_MAX: u64 = 100_000;
-/// Partitions whose images a reader fetches at once, while their copies are made.
+/// Partitions that begin with an image at once in a reader: each is fetched while its copy is made.
 pub const READER_FETCHES_AT_ONCE: usize = 2;
+/// Bytes of an image that are fetched ahead of who makes a copy of it: what is behind it is done
+/// when the last byte comes.
+pub const READER_FETCHED_AHEAD_BYTES: u64 = 64 * 1024 * 1024;
 /// Chunks that are fetched at once of a version beside the one that answers, one partition after
 /// the other: nobody waits for it as for a beginning, and what is on its way takes memory.
 pub const READER_BESIDE_CHUNKS_AT_ONCE: usize = 4;

@@ -6,9 +6,11 @@ use std::ops::Range;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 
+use forebay_core::limits::READER_FETCHED_AHEAD_BYTES;
 use forebay_index::ImageFile;
 use forebay_log::disk::DiskFile;
 use parking_lot::{Condvar, Mutex};
+use tokio::sync::watch;
 
 /// A file that is being filled. Those who wait for it hold up a thread.
 #[derive(Debug)]
@@ -19,6 +21,8 @@ pub(crate) struct Arriving {
     chunk_bytes: u64,
     arrived: Mutex<Arrived>,
     changed: Condvar,
+    /// Where what was last asked for ends.
+    wanted: watch::Sender<u64>,
 }
 
 #[derive(Debug)]
@@ -34,7 +38,21 @@ impl Arriving {
         let chunk_bytes = chunk_bytes.max(1);
         let is_there = vec![false; bytes.div_ceil(chunk_bytes) as usize];
         let arrived = Mutex::new(Arrived { is_there, has_ended: false });
-        Self { file, bytes, chunk_bytes, arrived, changed: Condvar::new() }
+        let (changed, wanted) = (Condvar::new(), watch::Sender::new(0));
+        Self { file, bytes, chunk_bytes, arrived, changed, wanted }
+    }
+
+    /// Waits until the chunk at this place is not too far ahead of who reads: what comes earlier
+    /// only fills memory.
+    pub(crate) async fn wait_turn(&self, at: u64) {
+        let is_near = |wanted: &u64| at <= wanted.saturating_add(READER_FETCHED_AHEAD_BYTES);
+        // Never closed: the sender is here.
+        drop(self.wanted.subscribe().wait_for(is_near).await);
+    }
+
+    /// Lets all come, whoever reads.
+    pub(crate) fn want_all(&self) {
+        self.wanted.send_replace(u64::MAX);
     }
 
     /// Notes that the chunk at this place is there, proved.
@@ -61,6 +79,13 @@ impl Arriving {
     fn wait_for(&self, bytes: Range<u64>) -> io::Result<()> {
         let first = (bytes.start / self.chunk_bytes) as usize;
         let behind = bytes.end.min(self.bytes).div_ceil(self.chunk_bytes) as usize;
+        self.wanted.send_if_modified(|wanted| {
+            let is_new = *wanted != u64::MAX && *wanted != bytes.end;
+            if is_new {
+                *wanted = bytes.end;
+            }
+            is_new
+        });
         let mut arrived = self.arrived.lock();
         loop {
             let wanted = arrived.is_there.get(first..behind).unwrap_or_default();
@@ -142,6 +167,31 @@ mod tests {
         file.end();
         assert!(!file.has_failed());
         assert!(file.as_fd().is_some());
+    }
+
+    #[tokio::test]
+    async fn what_is_far_ahead_of_who_reads_waits() {
+        let file = arriving();
+        let far = READER_FETCHED_AHEAD_BYTES + 1;
+        file.wait_turn(far - 1).await;
+        let may_come = async |at| {
+            let waited = tokio::time::timeout(Duration::from_millis(10), file.wait_turn(at));
+            waited.await.is_ok()
+        };
+        assert!(!may_come(far).await);
+        write(&file, 0);
+        file.read_at(&mut [0; 4], 0).unwrap();
+        assert!(may_come(far + 3).await);
+        assert!(!may_come(far + 4).await);
+        // The end is looked at first, and does not count for what is read behind that.
+        write(&file, 3);
+        file.read_at(&mut [0; 4], 30).unwrap();
+        assert!(may_come(far + 20).await);
+        file.read_at(&mut [0; 4], 0).unwrap();
+        assert!(!may_come(far + 20).await);
+        file.want_all();
+        file.read_at(&mut [0; 4], 0).unwrap();
+        assert!(may_come(u64::MAX).await);
     }
 
     #[test]

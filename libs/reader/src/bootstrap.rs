@@ -23,7 +23,6 @@ use forebay_snapshot::{
 };
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::runtime::{Handle, RuntimeFlavor};
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::task::JoinSet;
 
 use crate::arriving::Arriving;
@@ -132,14 +131,12 @@ pub(crate) struct Bootstrap<'b> {
 
 impl Bootstrap<'_> {
     /// Begins to fetch the image, as far as it is not there yet; what is told says how far it is.
-    /// The turn ends with the last byte.
     ///
     /// # Errors
     /// Those of the disk.
     pub(crate) fn fetch(
         &self,
         checkpoints: &Option<Checkpoints>,
-        turn: Option<OwnedSemaphorePermit>,
         tell: impl Fn(Fetching) + Send + 'static,
     ) -> Result<Fetch> {
         let Manifest { at, partitions, base, .. } = self.manifest;
@@ -150,12 +147,20 @@ impl Bootstrap<'_> {
         let has = in_place(|| place.begin(bytes)).map_err(|error| refused(&error))?;
         let arriving = Arc::new(Arriving::new(Arc::clone(place.file()), bytes, length));
         let chunks = chunks_in_turn(&base.chunks, length);
-        let (from, to) = (self.snapshots.clone(), Arc::new(Fetched::to(&place)));
+        let (from, to) = (self.snapshots.clone(), Fetched::to(&place));
         let (arrived, at_once) = (Ended(Arc::clone(&arriving)), self.chunks_at_once);
         let mut fetching = JoinSet::new();
         fetching.spawn(async move {
-            let fetches = stream::iter(chunks)
-                .map(|(id, at)| fetch_chunk(from.clone(), Arc::clone(&to), id, at, at < has));
+            let fetches = stream::iter(chunks).map(|chunk| {
+                let fetched = fetch_chunk(&from, &to, chunk, chunk.at < has);
+                let arriving = &arrived.0;
+                async move {
+                    if !chunk.is_asked_first {
+                        arriving.wait_turn(chunk.at).await;
+                    }
+                    fetched.await
+                }
+            });
             let mut fetches = fetches.buffer_unordered(at_once);
             let mut told = Fetching { bytes: 0, bytes_in_all: bytes };
             while let Some((at, bytes)) = fetches.try_next().await? {
@@ -163,7 +168,6 @@ impl Bootstrap<'_> {
                 told.bytes += bytes;
                 tell(told);
             }
-            drop(turn);
             Ok(())
         });
         let is_of = (*at, *partitions, base.progress);
@@ -201,16 +205,27 @@ impl Bootstrap<'_> {
     }
 }
 
-/// The chunks of an image and their places, in the order in which they are fetched: first what is
-/// read when it is opened, which are its first bytes and its last ones.
-fn chunks_in_turn(chunks: &[ChunkId], length: u64) -> Vec<(ChunkId, u64)> {
-    let mut chunks: Vec<_> = chunks.iter().copied().zip((0..).map(|n| n * length)).collect();
+/// A chunk of an image.
+#[derive(Clone, Copy)]
+struct Chunk {
+    id: ChunkId,
+    at: u64,
+    /// Whether it is read when the image is opened.
+    is_asked_first: bool,
+}
+
+/// The chunks of an image, in the order in which they are fetched: first what is read when it is
+/// opened, which are its first bytes and its last ones.
+fn chunks_in_turn(chunks: &[ChunkId], length: u64) -> Vec<Chunk> {
     // About a thousandth of an image describes it, and the state is small beside it.
-    let last = chunks.len().min(1 + chunks.len() / 256);
-    chunks.rotate_right(last);
-    if let Some(first) = (last < chunks.len()).then(|| chunks.remove(last)) {
-        chunks.insert(0, first);
-    }
+    let rest = chunks.len().saturating_sub(1 + chunks.len() / 256);
+    let chunk = |(number, id): (usize, &ChunkId)| {
+        let is_asked_first = number == 0 || number >= rest;
+        Chunk { id: *id, at: number as u64 * length, is_asked_first }
+    };
+    let mut chunks: Vec<_> = chunks.iter().enumerate().map(chunk).collect();
+    // Keeps the order of those that are alike.
+    chunks.sort_by_key(|chunk| !chunk.is_asked_first);
     chunks
 }
 
@@ -242,6 +257,7 @@ impl Fetch {
     pub(crate) async fn begin(&mut self, copy: &mut Generation) -> Result<ImageState> {
         if Handle::current().runtime_flavor() == RuntimeFlavor::CurrentThread {
             // Whoever waits for a chunk would hold up the thread that fetches it.
+            self.arriving.want_all();
             self.end().await?;
         }
         let begun = in_place(|| {
@@ -253,6 +269,7 @@ impl Fetch {
             self.fetching.shutdown().await;
             return begun;
         }
+        self.arriving.want_all();
         // Where it has failed, that is why nothing has begun.
         match self.end().await {
             Ok(()) => begun,
@@ -328,10 +345,9 @@ impl Fetched {
 
 /// Fetches one chunk to its place, if it is not there yet; where that is, and how many bytes.
 async fn fetch_chunk(
-    from: PartitionSnapshots,
-    to: Arc<Fetched>,
-    id: ChunkId,
-    at: u64,
+    from: &PartitionSnapshots,
+    to: &Fetched,
+    Chunk { id, at, .. }: Chunk,
     may_be_there: bool,
 ) -> Result<(u64, u64)> {
     if !may_be_there || !in_place(|| is_chunk(&*to.file, &id, at))? {
@@ -408,9 +424,8 @@ mod tests {
         let places = |count| -> Vec<u64> {
             let chunks = chunks(count);
             let in_turn = chunks_in_turn(&chunks, 8);
-            let is_its_own = |(id, at): &(ChunkId, u64)| chunks[(at / 8) as usize] == *id;
-            assert!(in_turn.iter().all(is_its_own));
-            in_turn.into_iter().map(|(_, at)| at / 8).collect()
+            assert!(in_turn.iter().all(|chunk| chunks[(chunk.at / 8) as usize] == chunk.id));
+            in_turn.into_iter().map(|chunk| chunk.at / 8).collect()
         };
         assert!(places(0).is_empty());
         assert_eq!(places(1), [0]);

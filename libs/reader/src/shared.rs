@@ -49,7 +49,7 @@ pub(crate) struct Shared {
     /// Notified whenever a tail got further.
     pub progressed: Notify,
     /// Turns of those who fetch an image.
-    pub fetches: Arc<Semaphore>,
+    pub fetches: Semaphore,
     /// The version of the documents that readers have until this one takes its place.
     pub beside: Option<StoreId>,
     /// Whether this is a version of the documents that is followed no more: nothing of it stays.
@@ -117,7 +117,7 @@ impl Shared {
             opened_at: parts.clock.now(),
             readiness: Mutex::new(Readiness::new(options.ready_age_max)),
             progressed: Notify::new(),
-            fetches: Arc::new(Semaphore::new(READER_FETCHES_AT_ONCE)),
+            fetches: Semaphore::new(READER_FETCHES_AT_ONCE),
             beside: None,
             is_gone: AtomicBool::new(false),
             stands_alone: AtomicBool::new(false),
@@ -144,6 +144,11 @@ impl Shared {
         let catalog = self.parts.catalog.catalog();
         let own = catalog.store(self.home).and_then(|own| own.at(schema.definition.version));
         Arc::clone(own.unwrap_or(schema))
+    }
+
+    /// Whether any partition begins with an image at the moment.
+    pub(crate) fn is_fetching(&self) -> bool {
+        self.fetches.available_permits() < READER_FETCHES_AT_ONCE
     }
 
     /// Closes, and waits until all that follows has ended.

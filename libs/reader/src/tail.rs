@@ -221,7 +221,7 @@ impl Tail {
                     continue;
                 }
                 () = due(&mut self.checkpoints) => {
-                    self.checkpoint(None);
+                    self.checkpoint_due();
                     continue;
                 }
                 () = partition.at_rest.asked() => {
@@ -604,6 +604,15 @@ impl Tail {
         }
         let (at, name) = (self.partition.at, &self.shared.name);
         tracing::warn!(store = %name, partition = %at.partition, %error, "ignored a checkpoint");
+    }
+
+    /// Writes a checkpoint that is due, but not while the reader begins elsewhere: that needs the
+    /// disk, and what has begun has an image there.
+    fn checkpoint_due(&mut self) {
+        match &mut self.checkpoints {
+            Some(checkpoints) if self.shared.is_fetching() => checkpoints.rest(0),
+            _ => self.checkpoint(None),
+        }
     }
 
     /// Writes a checkpoint between two groups of records: state and rows are of one position. The

@@ -15,9 +15,11 @@ use forebay_core::limits::READER_FETCHES_AT_ONCE;
 use forebay_log::ChangeLog;
 use forebay_log::disk::SimDisk;
 use forebay_reader::{Phase, Reader, ReaderOptions, ReaderParts};
+use forebay_snapshot::SnapshotStore;
 use forebay_testkit::objects::ObjectFault;
+use object_store::throttle::{ThrottleConfig, ThrottledStore};
 use parking_lot::Mutex;
-use snapshots::{Folded, Kept};
+use snapshots::{FOLDER, Folded, Kept};
 use world::{LOG, SECOND, World, age, at, change, kept};
 
 const DOCUMENTS: i64 = 3_000;
@@ -169,7 +171,8 @@ async fn what_was_fetched_stays_over_breaks_and_only_the_rest_is_fetched() {
 async fn images_are_fetched_a_few_at_a_time_and_one_that_cannot_be_had_keeps_no_turn() {
     const PARTITIONS: u32 = 5;
     let world = World::new(PARTITIONS).await;
-    for number in 0..2 * DOCUMENTS {
+    // Images of more chunks than are fetched at once.
+    for number in 0..6 * DOCUMENTS {
         world.put(&key(number), number).await;
     }
     let kept = Kept::new();
@@ -180,14 +183,16 @@ async fn images_are_fetched_a_few_at_a_time_and_one_that_cannot_be_had_keeps_no_
         let manifest = kept.publish(&world, 1, &mut folded).await;
         world.log.trim(at(partition), folded.state.offset_applied).await.unwrap();
         for chunk in &manifest.base.chunks {
-            chunks.insert(chunk.hash.to_string(), partition);
+            // Those that are alike tell of no partition.
+            let of = chunks.entry(chunk.hash.to_string()).or_insert(Some(partition));
+            *of = of.filter(|it| *it == partition);
         }
     }
     let asked: Arc<Mutex<Vec<u32>>> = Arc::default();
     let (of, told) = (chunks.clone(), Arc::clone(&asked));
     kept.objects.decide(Some(Arc::new(move |path: &str, _| {
         let (_, chunk) = path.split_once("/chunks/")?;
-        let partition = *of.get(chunk.split('-').next()?)?;
+        let partition = (*of.get(chunk.split('-').next()?)?)?;
         told.lock().push(partition);
         Some(if partition == 0 { ObjectFault::Refused } else { ObjectFault::Late })
     })));
@@ -210,6 +215,44 @@ async fn images_are_fetched_a_few_at_a_time_and_one_that_cannot_be_had_keeps_no_
     assert_eq!(most, READER_FETCHES_AT_ONCE, "{asked:?}");
     kept.objects.decide(None);
     reader.await_ready(60 * SECOND).await.unwrap();
+}
+
+/// Snapshots of all partitions of a world whose logs are trimmed behind them.
+async fn publish_all(world: &World, kept: &Kept) {
+    for partition in 0..world.definition.partitions.0 {
+        let mut folded = Folded::empty(world, partition);
+        folded.go_on(world).await;
+        kept.publish(world, 1, &mut folded).await;
+        world.log.trim(at(partition), folded.state.offset_applied).await.unwrap();
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn no_checkpoint_is_written_while_images_are_fetched_and_all_are_behind_that() {
+    let world = World::new(3).await;
+    for number in 0..2 * DOCUMENTS {
+        world.put(&key(number), number).await;
+    }
+    let kept = Kept::new();
+    publish_all(&world, &kept).await;
+    // Seconds for each image, and a checkpoint is due each second.
+    let throttled = ThrottleConfig { wait_get_per_call: 2 * SECOND, ..ThrottleConfig::default() };
+    let throttled = ThrottledStore::new(Arc::clone(&kept.objects), throttled);
+    let kept = Kept { store: SnapshotStore::of(Arc::new(throttled), FOLDER.into()), ..kept };
+    let disk = kept::disk();
+    let reader = open_on(&world, &kept, &disk).await;
+    reader.await_ready(120 * SECOND).await.unwrap();
+    let written = || -> Vec<u64> {
+        reader.status().partitions.iter().map(|it| it.counts.checkpoints.written).collect()
+    };
+    assert_eq!(written(), [0; 3]);
+    let are_written = async {
+        while written().contains(&0) {
+            tokio::time::sleep(SECOND / 100).await;
+        }
+    };
+    tokio::time::timeout(10 * SECOND, are_written).await.unwrap();
+    kept::end(reader).await;
 }
 
 #[tokio::test(start_paused = true)]

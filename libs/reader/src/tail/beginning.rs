@@ -124,13 +124,13 @@ impl Tail {
         let partition = Arc::clone(&self.partition);
         let tell = move |told| partition.board.publish(|progress| progress.fetching = Some(told));
         tell(Fetching { bytes: 0, bytes_in_all: manifest.base.bytes() });
-        // Never closed: an error would be no turn, and no reason not to fetch.
+        // Never closed: an error would be no turn, and no reason not to fetch. It lasts until the
+        // copy is made.
         let turns = if is_beside { READER_FETCHES_AT_ONCE as u32 } else { 1 };
-        let mut turn = Arc::clone(&self.shared.fetches).acquire_many_owned(turns).await.ok();
-        // Beside another version it lasts until the copy is made: the image is mapped meanwhile.
-        let until_fetched = if is_beside { None } else { turn.take() };
+        let shared = Arc::clone(&self.shared);
+        let turn = shared.fetches.acquire_many(turns).await.ok();
         let begun = async {
-            let mut fetch = bootstrap.fetch(&self.checkpoints, until_fetched, tell)?;
+            let mut fetch = bootstrap.fetch(&self.checkpoints, tell)?;
             fetch.begin(&mut self.following).await.map(|state| (fetch, state))
         };
         let begun = begun.await;
@@ -198,8 +198,10 @@ impl Tail {
     }
 
     fn note_begun(&mut self, file: Option<PathBuf>, with: &str) {
-        if let Some((kept, file)) = self.checkpoints.as_mut().zip(file) {
-            in_place(|| kept.take_fetched(&file));
+        if let Some(kept) = &mut self.checkpoints {
+            file.iter().for_each(|file| in_place(|| kept.take_fetched(file)));
+            // What it would say is on the disk or in the log, which is to be caught up with first.
+            kept.rest(0);
         }
         let (at, name) = (self.partition.at, &self.shared.name);
         tracing::info!(store = %name, partition = %at.partition, with, "a copy begins");

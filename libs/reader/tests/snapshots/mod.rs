@@ -27,6 +27,9 @@ use crate::world::{World, at};
 /// Bytes of a chunk here.
 const CHUNK: usize = 16 * 1024;
 
+/// The folder of the snapshots.
+pub const FOLDER: &str = "snapshots";
+
 /// Rows by their keys, `None` where one was taken away.
 type Rows = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
@@ -95,7 +98,7 @@ pub struct Kept {
 impl Kept {
     pub fn new() -> Self {
         let objects = Arc::new(TestObjects::default());
-        let store = SnapshotStore::of(objects.clone(), Path::from("snapshots"));
+        let store = SnapshotStore::of(objects.clone(), Path::from(FOLDER));
         Self { objects, store }
     }
 
