@@ -155,7 +155,8 @@ impl Side {
         }
         let served = since(nanos());
         let records = reader.metrics().records;
-        tokio::time::timeout(PATIENCE, await_checkpoints(&reader)).await?;
+        let kept = tokio::time::timeout(PATIENCE, await_checkpoints(&reader)).await;
+        kept.map_err(|_| format!("the reader writes no checkpoint: {:?}", reader.status()))?;
         reader.shut_down(PATIENCE).await?;
         let trouble = fetched.trouble.take();
         let fetched = fetched.last(self.plan.partitions as usize);

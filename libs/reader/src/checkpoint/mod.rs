@@ -69,7 +69,8 @@ pub struct CheckpointOptions {
     /// where there is none or it has no room. They stay there when the last reader ends, for the
     /// next one to go on with, until the machine restarts or a reader finds their `dir` removed.
     pub memory_dir: Option<PathBuf>,
-    /// Time between two checkpoints of a partition; more where writing one takes long.
+    /// Time between two checkpoints of a partition; more where writing one takes long, or where
+    /// partitions of the reader begin with an image: none is written meanwhile.
     pub every: Duration,
     /// Largest partition, in bytes of its keys and rows, of which checkpoints are written: while
     /// one is written, nothing of its partition is applied.

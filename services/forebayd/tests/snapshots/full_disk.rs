@@ -70,7 +70,7 @@ pub async fn put(store: &Store, keys: Range<i64>) {
 }
 
 /// Documents of the newest snapshot: those of its image, and of the rest what has changed since.
-pub async fn held(snapshots: &PartitionSnapshots) -> u64 {
+async fn held(snapshots: &PartitionSnapshots) -> u64 {
     let newest = snapshots.newest(None).await.unwrap();
     newest.map_or(0, |newest| newest.base.documents + newest.delta_documents())
 }
