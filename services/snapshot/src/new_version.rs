@@ -145,7 +145,7 @@ impl NewVersion<'_> {
     ///
     /// # Errors
     /// `Conflict` where the documents move already; `Unavailable` without a replicator that has
-    /// come to the newest definition; those of the disk.
+    /// come to the end of the log; those of the disk.
     pub(crate) async fn prepare(&self, place: &Place) -> Result<()> {
         let Some(logs) = self.new_logs() else { return Ok(()) };
         let began = match place.began()? {
@@ -168,10 +168,8 @@ impl NewVersion<'_> {
     /// Where all partitions of the live version stand.
     async fn stands_at(&self) -> Result<Began> {
         let mut began = Began::default();
-        let live = self.definition.versions.live();
-        for partition in live.logs.partitions.partitions() {
-            let is_wanted = |found: &Resumed| found.state.schema_version >= self.definition.version;
-            let found = self.standing(live, partition, is_wanted).await?;
+        for partition in self.definition.versions.live().logs.partitions.partitions() {
+            let found = self.live_stands(partition).await?;
             began.offsets.push(found.state.offset_applied.0);
             let time_us = found.state.partition_time.as_micros();
             began.time_us = Some(began.time_us.map_or(time_us, |before| before.max(time_us)));
@@ -182,7 +180,7 @@ impl NewVersion<'_> {
     /// What there is of a partition.
     ///
     /// # Errors
-    /// `Unavailable` without a replicator that has come to the newest definition.
+    /// `Unavailable` without a replicator that has come to the end of the log.
     pub(crate) async fn begin(&self, partition: PartitionId) -> Result<VersionBegun> {
         if let Some(logs) = self.new_logs() {
             return Ok(match logs.begin(partition).await? {
@@ -197,14 +195,23 @@ impl NewVersion<'_> {
         if let Some(made) = self.snapshots(partition).newest(None).await? {
             return Ok(VersionBegun::Made(Made::of(&made)));
         }
-        let live = self.definition.versions.live();
-        let is_wanted = |found: &Resumed| found.state.schema_version >= self.definition.version;
-        let Resumed { state, followed, .. } = self.standing(live, partition, is_wanted).await?;
+        let Resumed { state, followed, .. } = self.live_stands(partition).await?;
         let last = Position { place: u16::MAX, ..state.position };
         let version = self.own(&self.definition).document_version(last);
         let state = PartitionState { partition: self.at(partition), ..state };
         let state = ImageState::unopened(state, followed.append_time);
         Ok(VersionBegun::Base(LoadBase { state, version }))
+    }
+
+    /// Where a partition of the live version stands, once that is behind all that its log holds
+    /// now: whoever pushes has been told that it is written, and means to replace it.
+    async fn live_stands(&self, partition: PartitionId) -> Result<Resumed> {
+        let live = self.definition.versions.live();
+        let end = self.parts.log.bounds(live.logs.at(partition)).await?.end;
+        let is_wanted = |Resumed { state, .. }: &Resumed| {
+            state.schema_version >= self.definition.version && state.offset_applied >= end
+        };
+        self.standing(live, partition, is_wanted).await
     }
 
     /// Where a version of the documents stands at its replicator, once that is as wanted.

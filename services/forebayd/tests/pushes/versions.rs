@@ -12,9 +12,12 @@ use forebay::{
 };
 use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
+use forebay_core::entropy::SystemEntropy;
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::outcome::Verdict;
 use forebay_core::versions::VersionNumber;
+use forebay_log::CatalogFollower;
+use forebay_log::faulty::{FaultRates, FaultyLog};
 use forebay_snapshot_service::{PushParts, PushProgress, Pushed, SnapshotOptions};
 
 use crate::files::{Files, ROWS, expected};
@@ -192,6 +195,49 @@ pub fn watch(reader: &Reader, stop: &AtomicBool) -> usize {
 async fn alter(parts: &PushParts, live: u32) {
     parts.make_live("users", VersionNumber(live)).await.unwrap();
     assert_eq!(live_of(parts).0, live);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_written_before_a_push_is_gone_however_far_replicators_are_behind() {
+    for partitions in [None, Some(PARTITIONS + 1)] {
+        let (World { log: sound, clock, objects, folder }, files) = (World::new(), Files::new());
+        let (entropy, rates) = (Arc::new(SystemEntropy), FaultRates::default());
+        let log = Arc::new(FaultyLog::new(Arc::clone(&sound), entropy.clone(), rates));
+        let world = World { log: log.clone(), clock, objects, folder };
+        let (served, mut parts) = world.start().await;
+        // It carries to other partitions.
+        let options = SnapshotOptions::new(Duration::from_millis(50), 3).unwrap();
+        let _kept = served.node.keep_snapshots(&served.address, options).unwrap();
+        // Only the replicator is behind.
+        parts.kept.catalog = Arc::new(CatalogFollower::start(Arc::clone(&sound), entropy));
+        parts.kept.log = sound;
+        let store = served.client().await.store("users").await.unwrap();
+        fill(&store).await;
+        shards_answer(&store, "old-7", Some(Some(Value::String("before".to_owned())))).await;
+
+        log.set_rates(FaultRates { read_refused: 10_000, ..rates });
+        // With these the reads end that wait, and with what comes behind them none does.
+        fill(&store).await;
+        let mut late = store.batch();
+        (0..64).for_each(|number| {
+            late.add(store.upsert(&*format!("late-{number}")).set("name", "late")).unwrap();
+        });
+        assert!(late.send().await.unwrap().results.iter().all(Result::is_ok));
+        let file = files.text("one.csv", "id,name\nann,pushed\n");
+        let ask = Push { partitions, ..replace(&file) };
+        let pushing = tokio::spawn(async move { parts.push(&ask, quiet).await });
+        // Time to take the replicator for one that has all.
+        tokio::time::sleep(Duration::from_millis(300)).await;
+        log.set_rates(rates);
+        pushing.await.unwrap().unwrap();
+
+        let fresh = reader(&served.address, "users").await;
+        assert_eq!(held(&fresh, "ann"), Some(name("pushed")));
+        for key in (0..64).map(|number| format!("late-{number}")) {
+            assert_eq!(held(&fresh, &key), None, "{key}");
+            shards_answer(&store, &key, None).await;
+        }
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -381,12 +427,16 @@ async fn logs_are_trimmed_behind_all_versions() {
     fill(&store).await;
     let ask = replace(&files.parts(2));
     let pushing = async {
-        // One during which the log is trimmed is to be made again.
-        while let Err(error) = parts.push(&ask, quiet).await {
-            assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
+        loop {
+            match parts.push(&ask, quiet).await {
+                Ok(pushed) => return pushed.version.0,
+                // One during which the log is trimmed is to be made again, as another version.
+                Err(error) => assert_eq!(error.code(), ErrorCode::Conflict, "{error}"),
+            }
         }
     };
-    tokio::time::timeout(LONG, pushing).await.expect("the log is trimmed all the time");
+    let pushing = tokio::time::timeout(LONG, pushing).await;
+    let pushed = pushing.expect("the log is trimmed all the time");
     let old = reader(&served.address, "users").await;
     let write = store.upsert("user-1").set("name", "after").if_absent().send().await.unwrap();
     assert!(matches!(write.result, WriteResult::NotMet(Some(_))), "{write:?}");
@@ -405,12 +455,12 @@ async fn logs_are_trimmed_behind_all_versions() {
     }
     // Both versions begin with snapshots of their own.
     old.wait_token(&write.token, LONG).await.unwrap();
-    for (live, seen) in [(2, None), (1, Some(name("before")))] {
+    for (live, seen) in [(pushed, None), (1, Some(name("before")))] {
         alter(&parts, live).await;
         answers(&old, "old-7", seen.clone()).await;
         let fresh = reader(&served.address, "users").await;
         assert_eq!((held(&fresh, "old-7"), held(&fresh, "late")), (seen, Some(name("late"))));
-        assert_eq!(held(&fresh, "user-1").unwrap().len(), if live == 2 { 7 } else { 1 });
+        assert_eq!(held(&fresh, "user-1").unwrap().len(), if live == pushed { 7 } else { 1 });
     }
     assert_eq!(expected(1).len(), 7);
     assert!(
