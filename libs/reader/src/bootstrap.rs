@@ -182,7 +182,8 @@ impl Bootstrap<'_> {
     /// memory. The copy is empty then.
     pub(crate) async fn take_over(&self, copy: &mut Generation, base: ImageState) -> Result<()> {
         let laid_over = self.lay_over(copy, base).await;
-        let taken = laid_over.and_then(|state| copy.take_over(state));
+        // A shard is put on the disk by it.
+        let taken = laid_over.and_then(|state| in_place(|| copy.take_over(state)));
         taken.inspect_err(|_| copy.give_up())
     }
 

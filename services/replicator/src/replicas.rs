@@ -19,7 +19,7 @@ use forebay_reader::{
     StoreFollower,
 };
 use forebay_shard::ShardDirectory;
-use forebay_snapshot::SnapshotStore;
+use forebay_snapshot::{SnapshotStore, in_place};
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -90,6 +90,8 @@ impl Replica {
         if let Err(error) = self.follower.shut_down(END_WAIT).await {
             warn!(%store, %error, "a replica that gives way has not ended yet");
         }
+        // With it its shards are closed, which waits for what they do on the disk.
+        in_place(|| drop(self));
     }
 }
 
@@ -429,7 +431,8 @@ impl Keeper {
         let (disk, replicator) = (None, None);
         let parts =
             ReaderParts { log, catalog, clock, entropy, barriers, on_skipped, disk, replicator };
-        let follower = StoreFollower::start(options, parts, schema, storage)?;
+        // It opens all shards, each with some files put on the disk.
+        let follower = in_place(|| StoreFollower::start(options, parts, schema, storage))?;
         let has_duties = has_duties(definition);
         let of_beats = Arc::clone(&self.parts.catalog);
         let beats = heartbeat::beat(follower.clone(), heartbeats, of_beats, Arc::clone(schema));

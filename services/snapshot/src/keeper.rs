@@ -31,8 +31,9 @@ use crate::source::FindReplicator;
 
 /// First and longest wait behind a build that failed.
 const RETRY_WAIT: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
-/// Builds of a partition that fail one behind the other before that is worth a warning.
-const FAILURES_TOLD: u32 = 3;
+/// Builds of a partition that fail one behind the other before that is worth a warning; the next
+/// one comes when there were twice as many.
+const FAILURES_TOLD: u32 = 4;
 /// Longest wait for the catalog to fold what is in the control log.
 const CATALOG_WAIT: Duration = Duration::from_secs(10);
 /// How often it is looked what this process has.
@@ -245,12 +246,12 @@ impl Keeper {
                     }
                     Err(error) => {
                         failures += 1;
-                        // A store that was made just now has no shards yet.
-                        match failures < FAILURES_TOLD {
-                            true => debug!(%at, %error, "no snapshot was built"),
-                            false => {
+                        // A store or a version that was made just now has no shards yet.
+                        match failures >= FAILURES_TOLD && failures.is_power_of_two() {
+                            true => {
                                 warn!(%at, %error, "no snapshot was built; the one before counts");
                             }
+                            false => debug!(%at, %error, "no snapshot was built"),
                         }
                         backoff.next_wait(&*self.parts.entropy)
                     }
