@@ -90,7 +90,7 @@ impl Replica {
         if let Err(error) = self.follower.shut_down(END_WAIT).await {
             warn!(%store, %error, "a replica that gives way has not ended yet");
         }
-        // With it its shards are closed, which waits for what they do on the disk.
+        // Shards that nobody else has open are closed with it, which may wait for the disk.
         in_place(|| drop(self));
     }
 }
