@@ -153,6 +153,8 @@ pub const ORDERED_GET_KEYS: usize = 64;
 pub const ORDERED_READ_WAIT_MS_MAX: u32 = 60_000;
 /// Bytes of writes at which a shard begins a file of them, where the memory allows it.
 pub const SHARD_TABLE_BYTES: usize = 64 * 1024 * 1024;
+/// Files of documents in no order at which a shard that is loaded merges them.
+pub const SHARD_LOAD_FILES_MAX: u64 = 64;
 /// Bytes at which a block of a copy's rows ends, behind the row that comes there: both ends go over
 /// it several times, and so much stays in a core's own cache meanwhile.
 pub const COPY_BLOCK_BYTES: usize = 256 * 1024;

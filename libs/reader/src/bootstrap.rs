@@ -184,7 +184,7 @@ impl Bootstrap<'_> {
         let laid_over = self.lay_over(copy, base).await;
         // A shard is put on the disk by it.
         let taken = laid_over.and_then(|state| in_place(|| copy.take_over(state)));
-        taken.inspect_err(|_| copy.give_up())
+        taken.inspect_err(|_| in_place(|| copy.give_up()))
     }
 
     async fn lay_over(&self, copy: &mut Generation, base: ImageState) -> Result<ImageState> {
@@ -276,7 +276,7 @@ impl Fetch {
             Ok(()) => begun,
             Err(error) => {
                 if begun.is_ok() {
-                    copy.give_up();
+                    in_place(|| copy.give_up());
                 }
                 Err(error)
             }

@@ -159,6 +159,8 @@ impl Tail {
         if !self.shared.is_gone.load(Ordering::Relaxed) {
             self.checkpoint(Some(Duration::from_millis(CHECKPOINT_CLOSE_MS)));
         }
+        // With it its copy is closed: a shard is put on the disk then, and waits for that.
+        in_place(|| drop(self));
     }
 
     async fn follow(&mut self) {
@@ -499,7 +501,7 @@ impl Tail {
         if is_damage && self.checkpoints.as_mut().is_some_and(Checkpoints::drop_damaged) {
             self.counts.checkpoints.damaged += 1;
         }
-        while let Err(error) = self.following.start_over(reason.clone()) {
+        while let Err(error) = in_place(|| self.following.start_over(reason.clone())) {
             self.note_trouble(error);
             if is_for_room {
                 return;
@@ -653,7 +655,8 @@ impl Tail {
         if !self.following.may_be_served(picture, self.shared.options.serve_partial) {
             return Ok(());
         }
-        self.following.publish(picture.phase)?;
+        // A shard is put on the disk by it.
+        in_place(|| self.following.publish(picture.phase))?;
         if self.shared.storage.go_live(self.partition.at.partition)? {
             self.poisoned = 0;
             let outcomes = self.following.serve();

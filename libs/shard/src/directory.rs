@@ -18,6 +18,7 @@ use forebay_wire::v1::CopyPlan;
 
 use crate::copy::Import;
 use crate::error::explained;
+use crate::load::ShardLoad;
 use crate::resources::Resources;
 use crate::shard::Shard;
 use crate::writer::ShardWriter;
@@ -111,10 +112,22 @@ impl ShardDirectory {
     /// # Errors
     /// As [`ShardDirectory::resume`].
     pub fn create(&self, at: PartitionRef, order: KeyOrder) -> Result<ShardWriter> {
+        Ok(ShardWriter::new(Shard::open(&self.next_path(at)?, at, order, &self.resources)?))
+    }
+
+    /// A copy of a partition that begins with many documents, beside those that are there.
+    ///
+    /// # Errors
+    /// As [`ShardDirectory::resume`].
+    pub fn begin_load(&self, at: PartitionRef, order: KeyOrder) -> Result<ShardLoad> {
+        ShardLoad::begin(&self.next_path(at)?, at, order, &self.resources)
+    }
+
+    /// Where the next copy of a partition lies.
+    fn next_path(&self, at: PartitionRef) -> Result<PathBuf> {
         std::fs::create_dir_all(&self.dir).map_err(|error| self.refused(&error))?;
         let number = self.copies(at)?.last().map_or(1, |last| last + 1);
-        let path = self.path(at, number);
-        Ok(ShardWriter::new(Shard::open(&path, at, order, &self.resources)?))
+        Ok(self.path(at, number))
     }
 
     /// Goes on with what was copied of a partition of this store.
@@ -151,9 +164,8 @@ impl ShardDirectory {
     /// `Unavailable` for a copy that has not ended, `Corrupt` for one that makes no shard, of which
     /// nothing is left then, `LimitExceeded` for a full disk, else as [`ShardDirectory::resume`].
     pub fn take_in(&self, import: Import) -> Result<()> {
-        let at = import.partition();
-        let number = self.copies(at)?.last().map_or(1, |last| last + 1);
-        import.finish(&self.path(at, number))
+        let path = self.next_path(import.partition())?;
+        import.finish(&path)
     }
 
     /// Where shards are frozen for copies: on the disk of their files.
@@ -257,7 +269,7 @@ fn partition_ref(store: &str, partition: &str) -> Option<PartitionRef> {
     Some(PartitionRef { store, partition: PartitionId(partition.parse().ok()?) })
 }
 
-fn destroy(path: &Path) -> Result<()> {
+pub(crate) fn destroy(path: &Path) -> Result<()> {
     DB::destroy(&Options::default(), path)
         .map_err(|error| explained(&error, "removing a shard"))?;
     // What the engine knows nothing of, if anything.

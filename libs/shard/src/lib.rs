@@ -38,6 +38,7 @@ mod copy;
 mod directory;
 mod error;
 mod expiry;
+mod load;
 mod owned_view;
 mod resources;
 mod shard;
@@ -48,6 +49,7 @@ pub use copy::{
     Export, ExportFile, ExportMode, ExportRows, Import, PartBlock, PartEnd, PartSource, RangeDone,
 };
 pub use directory::ShardDirectory;
+pub use load::ShardLoad;
 pub use owned_view::OwnedView;
 pub use resources::Resources;
 pub use shard::Shard;

@@ -1,4 +1,7 @@
 //! What all shards of a process share: one cache, one bound for what is not on disk yet.
+//!
+//! What shards begin with has a bound of its own: beyond it each write of any shard under it ends a
+//! file, however small, and those that follow their logs would end thousands of them.
 
 use forebay_core::limits::{SHARD_FILES_OPEN_MAX, SHARD_MEMORY_BYTES_MIN, SHARD_TABLE_BYTES};
 use forebay_core::{Error, Result};
@@ -18,13 +21,14 @@ const WRITES_SHARE: usize = 4;
 pub struct Resources {
     cache: Cache,
     writes: WriteBufferManager,
+    loads: WriteBufferManager,
     table_bytes: usize,
 }
 
 impl Resources {
     /// With this much memory for blocks of files and for writes that are not on disk yet, which go
-    /// there beyond a quarter of it. The engine bounds both softly; what iterators pin comes on
-    /// top.
+    /// there beyond a quarter of it, and beyond another quarter where shards begin. The engine
+    /// bounds all of it softly; what iterators pin comes on top.
     ///
     /// # Errors
     /// `LimitExceeded` below [`SHARD_MEMORY_BYTES_MIN`].
@@ -36,13 +40,13 @@ impl Resources {
         }
         let cache = Cache::new_lru_cache(memory_bytes);
         let writes_bytes = memory_bytes / WRITES_SHARE;
-        let writes = WriteBufferManager::new_write_buffer_manager_with_cache(
-            writes_bytes,
-            false,
-            cache.clone(),
-        );
+        let bound = || {
+            let cache = cache.clone();
+            WriteBufferManager::new_write_buffer_manager_with_cache(writes_bytes, false, cache)
+        };
+        let (writes, loads) = (bound(), bound());
         let table_bytes = SHARD_TABLE_BYTES.min(writes_bytes / 2);
-        Ok(Self { cache, writes, table_bytes })
+        Ok(Self { cache, writes, loads, table_bytes })
     }
 
     /// Options of one shard.
@@ -57,6 +61,15 @@ impl Resources {
         options.set_compaction_filter("forebay expiry", move |_level, key, row| {
             durable.decide(key, row)
         });
+        options
+    }
+
+    /// Options of a shard that is loaded, of which nobody reads yet: its files are made one by one
+    /// compaction, not again and again.
+    pub(crate) fn load_options(&self, durable: &DurableTime) -> Options {
+        let mut options = self.options(durable);
+        options.set_write_buffer_manager(&self.loads);
+        options.set_disable_auto_compactions(true);
         options
     }
 

@@ -11,9 +11,9 @@ use forebay_core::state_rows::{HEAD, Head, skipped_key};
 use forebay_core::{Error, Result};
 use rocksdb::properties::{
     CUR_SIZE_ALL_MEM_TABLES as UNWRITTEN_BYTES, ESTIMATE_LIVE_DATA_SIZE as LIVE_BYTES,
-    ESTIMATE_NUM_KEYS as KEYS,
+    ESTIMATE_NUM_KEYS as KEYS, num_files_at_level,
 };
-use rocksdb::{DB, DBPinnableSlice, WriteBatch, WriteOptions};
+use rocksdb::{DB, DBPinnableSlice, ErrorKind, Options, WriteBatch, WriteOptions};
 
 use crate::error::{explained, explained_open};
 use crate::expiry::DurableTime;
@@ -38,9 +38,27 @@ impl Shard {
         order: KeyOrder,
         resources: &Resources,
     ) -> Result<Self> {
+        Self::open_with(path, at, order, |durable| resources.options(durable))
+    }
+
+    /// Opens one that is to be loaded.
+    pub(crate) fn open_to_load(
+        path: &Path,
+        at: PartitionRef,
+        order: KeyOrder,
+        resources: &Resources,
+    ) -> Result<Self> {
+        Self::open_with(path, at, order, |durable| resources.load_options(durable))
+    }
+
+    fn open_with(
+        path: &Path,
+        at: PartitionRef,
+        order: KeyOrder,
+        options: impl FnOnce(&DurableTime) -> Options,
+    ) -> Result<Self> {
         let durable = DurableTime::new();
-        let options = resources.options(&durable);
-        let db = DB::open(&options, path)
+        let db = DB::open(&options(&durable), path)
             .map_err(|error| explained_open(&error, path).with_partition(at.partition))?;
         let partition_time = AtomicI64::new(Timestamp::MIN.as_micros());
         Ok(Self { db, order, at, path: path.to_owned(), partition_time, durable })
@@ -123,6 +141,17 @@ impl Shard {
         self.db.compact_range::<&[u8], &[u8]>(None, None);
     }
 
+    /// How many files there are that may hold any key, each of which a read looks into.
+    ///
+    /// # Errors
+    /// `Internal` for an engine that does not tell.
+    pub fn overlapping_files(&self) -> Result<u64> {
+        let told = self.db.property_value(num_files_at_level(0));
+        let told = told.map_err(|error| self.explained(&error, "counting a shard's files"))?;
+        let unknown = || self.located(Error::internal("the engine does not count its files"));
+        told.and_then(|told| told.parse().ok()).ok_or_else(unknown)
+    }
+
     /// The head on disk or in memory; `None` in a shard to which nothing was written.
     pub(crate) fn head(&self) -> Result<Option<Head>> {
         let bytes = self.db.get_pinned(HEAD);
@@ -130,12 +159,31 @@ impl Shard {
         bytes.map(|bytes| Head::decode(&bytes)).transpose().map_err(|error| self.located(error))
     }
 
-    /// Writes a batch whole, or not at all.
+    /// Writes a batch whole, or not at all. Waits where the engine makes writers wait, until it has
+    /// compacted what is there.
     pub(crate) fn write(&self, batch: WriteBatch, partition_time: Timestamp) -> Result<()> {
-        let mut options = WriteOptions::default();
-        options.disable_wal(true);
-        let written = self.db.write_opt(batch, &options);
-        written.map_err(|error| self.explained(&error, "writing an entry"))?;
+        self.write_with(batch, partition_time, &unlogged())
+            .map_err(|error| self.explained(&error, "writing an entry"))
+    }
+
+    /// As [`Shard::write`], but writes nothing and answers `false` where it would have to wait.
+    pub(crate) fn try_write(&self, batch: WriteBatch, partition_time: Timestamp) -> Result<bool> {
+        let mut options = unlogged();
+        options.set_no_slowdown(true);
+        match self.write_with(batch, partition_time, &options) {
+            Ok(()) => Ok(true),
+            Err(error) if error.kind() == ErrorKind::Incomplete => Ok(false),
+            Err(error) => Err(self.explained(&error, "writing an entry")),
+        }
+    }
+
+    fn write_with(
+        &self,
+        batch: WriteBatch,
+        partition_time: Timestamp,
+        options: &WriteOptions,
+    ) -> std::result::Result<(), rocksdb::Error> {
+        self.db.write_opt(batch, options)?;
         self.note_time(partition_time);
         Ok(())
     }
@@ -158,8 +206,80 @@ impl Shard {
     }
 }
 
+/// The partition's log is the shard's.
+fn unlogged() -> WriteOptions {
+    let mut options = WriteOptions::default();
+    options.disable_wal(true);
+    options
+}
+
 impl fmt::Debug for Shard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Shard").field("at", &self.at).field("path", &self.path).finish()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use forebay_core::id::{PartitionId, StoreId};
+    use forebay_core::key::KeyType;
+    use forebay_core::schema::StoreSpec;
+    use parking_lot::RwLock;
+    use rocksdb::CompactionDecision;
+
+    use super::*;
+
+    /// Writes that are more than enough to be held up.
+    const WRITES: usize = 1_000;
+
+    /// A shard that makes writers wait while the lock is taken: its files are merged no further.
+    fn shard_that_waits(path: &Path, lock: &Arc<RwLock<()>>) -> Shard {
+        let definition = StoreSpec::documents("users", KeyType::Bytes, 1).define(StoreId(1));
+        let order = KeyOrder::of(&definition.unwrap());
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        let lock = Arc::clone(lock);
+        Shard::open_with(path, at, order, |durable| {
+            let mut options = Resources::new(16 << 20).unwrap().options(durable);
+            options.set_write_buffer_size(64 << 10);
+            options.set_level_zero_file_num_compaction_trigger(2);
+            options.set_level_zero_stop_writes_trigger(3);
+            options.set_compaction_filter("waits", move |_level, _key, _row| {
+                drop(lock.read());
+                CompactionDecision::Keep
+            });
+            options
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn a_write_that_would_have_to_wait_is_none_until_it_may() {
+        let (dir, lock) = (tempfile::tempdir().unwrap(), Arc::new(RwLock::new(())));
+        let shard = shard_that_waits(dir.path(), &lock);
+        let held = lock.write();
+        let batch = |number: usize| {
+            let mut batch = WriteBatch::default();
+            let row: Vec<u8> = (0..16 << 10).map(|at| (at * number % 251) as u8).collect();
+            batch.put(number.to_le_bytes(), row);
+            batch
+        };
+        let time = |number: usize| Timestamp::from_micros(number as i64);
+        let is_there = |number: usize| shard.db.get(number.to_le_bytes()).unwrap().is_some();
+        let mut written = (0..WRITES).take_while(|at| {
+            let is_written = shard.try_write(batch(*at), time(*at)).unwrap();
+            assert_eq!(is_there(*at), is_written);
+            is_written
+        });
+        let last = written.by_ref().last().unwrap();
+        assert!(last < WRITES - 1, "it never had to wait");
+        assert_eq!(shard.partition_time(), time(last));
+        let next = last + 1;
+        std::thread::scope(|scope| {
+            scope.spawn(|| shard.write(batch(next), time(next)).unwrap());
+            drop(held);
+        });
+        assert!(is_there(next) && shard.partition_time() == time(next));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::key::Key;
-use forebay_core::key_order::DOCUMENTS;
+use forebay_core::key_order::{DOCUMENTS, KeyOrder};
 use forebay_core::state_rows::{Followed, HEAD, Resumed, STATE_FROM, STATE_TO, write_changed};
 use forebay_core::{Error, Result};
 use rocksdb::WriteBatch;
@@ -30,7 +30,8 @@ impl ShardWriter {
     }
 
     /// Writes what an entry changed, and the state behind it, in one step: readers and whoever
-    /// opens the shard later find all of it or nothing.
+    /// opens the shard later find all of it or nothing. Waits where the engine makes writers wait,
+    /// which may take as long as it compacts.
     ///
     /// # Errors
     /// `Unavailable` for a disk that refuses, `Corrupt` for a key that is none of this store;
@@ -41,42 +42,48 @@ impl ShardWriter {
         state: &PartitionState,
         followed: Followed,
     ) -> Result<()> {
-        let mut batch = WriteBatch::default();
-        if applied.drop_all {
-            batch.delete_range([DOCUMENTS], [DOCUMENTS + 1]);
-        }
-        self.put(&mut batch, &applied.writes)?;
-        let write = |key: &[u8], row: Option<&[u8]>| match row {
-            Some(row) => batch.put(key, row),
-            None => batch.delete(key),
-        };
-        let next_outcome = write_changed(applied, state, followed, self.next_outcome, write);
+        let (batch, next_outcome) = self.batch(applied, state, followed)?;
         self.shard.write(batch, state.partition_time)?;
         self.next_outcome = next_outcome;
         Ok(())
     }
 
-    /// Writes documents without a state: a copy that begins with them is none before an entry, or
-    /// their state, is applied to it.
+    /// As [`ShardWriter::apply`], but does nothing and answers `false` where it would have to wait.
     ///
     /// # Errors
     /// As [`ShardWriter::apply`].
-    pub fn load(&mut self, writes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {
-        let mut batch = WriteBatch::default();
-        self.put(&mut batch, writes)?;
-        self.shard.write(batch, self.shard.partition_time())
+    pub fn try_apply(
+        &mut self,
+        applied: &Applied,
+        state: &PartitionState,
+        followed: Followed,
+    ) -> Result<bool> {
+        let (batch, next_outcome) = self.batch(applied, state, followed)?;
+        let is_written = self.shard.try_write(batch, state.partition_time)?;
+        if is_written {
+            self.next_outcome = next_outcome;
+        }
+        Ok(is_written)
     }
 
-    fn put(&self, batch: &mut WriteBatch, writes: &[(Key, Option<Vec<u8>>)]) -> Result<()> {
-        for (key, row) in writes {
-            let stored = self.shard.order.stored(key.as_bytes());
-            let stored = stored.map_err(|error| error.with_key_digest(key.digest()))?;
-            match row {
-                Some(row) => batch.put(stored, row),
-                None => batch.delete(stored),
-            }
+    /// What an entry changes, and the number of the next outcome behind it.
+    fn batch(
+        &self,
+        applied: &Applied,
+        state: &PartitionState,
+        followed: Followed,
+    ) -> Result<(WriteBatch, u64)> {
+        let mut batch = WriteBatch::default();
+        if applied.drop_all {
+            batch.delete_range([DOCUMENTS], [DOCUMENTS + 1]);
         }
-        Ok(())
+        put_documents(&mut batch, self.shard.order, &applied.writes)?;
+        let write = |key: &[u8], row: Option<&[u8]>| match row {
+            Some(row) => batch.put(key, row),
+            None => batch.delete(key),
+        };
+        let next_outcome = write_changed(applied, state, followed, self.next_outcome, write);
+        Ok((batch, next_outcome))
     }
 
     /// Notes that the copy is the one that answers. Without an entry there is nothing to note.
@@ -89,6 +96,11 @@ impl ShardWriter {
         let mut batch = WriteBatch::default();
         batch.put(HEAD, head.encode());
         self.shard.write(batch, head.partition_time)
+    }
+
+    /// Whether somebody else has the shard too, to read.
+    pub fn is_read(&self) -> bool {
+        Arc::strong_count(&self.shard) > 1
     }
 
     /// The shard itself; the writer, where somebody else has it too.
@@ -119,6 +131,26 @@ impl ShardWriter {
         self.next_outcome = resumed.next_outcome;
         Ok(Some(resumed))
     }
+}
+
+/// Puts documents into a batch, under the keys that are stored in this order.
+///
+/// # Errors
+/// `Corrupt` for a key that is none of the store.
+pub(crate) fn put_documents(
+    batch: &mut WriteBatch,
+    order: KeyOrder,
+    writes: &[(Key, Option<Vec<u8>>)],
+) -> Result<()> {
+    for (key, row) in writes {
+        let stored = order.stored(key.as_bytes());
+        let stored = stored.map_err(|error| error.with_key_digest(key.digest()))?;
+        match row {
+            Some(row) => batch.put(stored, row),
+            None => batch.delete(stored),
+        }
+    }
+    Ok(())
 }
 
 impl Documents for ShardWriter {

@@ -14,10 +14,12 @@ use forebay_core::key_order::KeyOrder;
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::state_rows::Followed;
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_index::{Following, Held, Image, Index, PartitionPhase, Resumed, SchemaSet};
+use forebay_index::{
+    Following, Held, Image, Index, PartitionPhase, PartitionWriter, Resumed, SchemaSet,
+};
 use forebay_reader::{CopyWriter, OpenedCopy, Storage};
-use forebay_shard::{Shard, ShardDirectory, ShardWriter};
-use forebay_snapshot::WRITES_AT_ONCE;
+use forebay_shard::{Shard, ShardDirectory, ShardLoad, ShardWriter};
+use forebay_snapshot::{WRITES_AT_ONCE, in_place};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Notify;
 use tracing::{debug, warn};
@@ -141,6 +143,7 @@ impl Storage for StoreShards {
             at,
             followed,
             served: writer,
+            loading: None,
             rebuilt: None,
             retired: Vec::new(),
             damage: Mutex::default(),
@@ -161,23 +164,69 @@ struct Copy {
     at: PartitionRef,
     followed: Followed,
     served: ShardWriter,
+    /// What the copy that is built beside it begins with, until that is all there.
+    loading: Option<ShardLoad>,
     /// The copy that is built beside it.
     rebuilt: Option<ShardWriter>,
     /// Copies whose readers have not ended yet.
     retired: Vec<ShardWriter>,
-    /// What was found damaged of the copy that is written, since it was begun.
+    /// What was found damaged, or is missing, of the copy that is written, since it was begun.
     damage: Mutex<Option<Error>>,
 }
 
 impl Copy {
-    fn target(&mut self) -> &mut ShardWriter {
-        self.rebuilt.as_mut().unwrap_or(&mut self.served)
+    /// Writes to the copy that follows the log. Where the engine makes writers wait, it is no thread
+    /// that others need who waits.
+    fn write(
+        &mut self,
+        applied: &Applied,
+        state: &PartitionState,
+        followed: Followed,
+    ) -> Result<()> {
+        let target = self.rebuilt.as_mut().unwrap_or(&mut self.served);
+        match target.try_apply(applied, state, followed)? {
+            true => Ok(()),
+            false => in_place(|| target.apply(applied, state, followed)),
+        }
+    }
+
+    /// Whether an older copy is served beside the one that is written.
+    fn is_beside(&self) -> bool {
+        self.loading.is_some() || self.rebuilt.is_some()
+    }
+
+    /// Gives up what is built beside the copy that is served.
+    fn clear(&mut self) {
+        *self.damage.lock() = None;
+        if let Some(loading) = self.loading.take() {
+            in_place(|| give_up(self.at, loading));
+        }
+        self.retired.extend(self.rebuilt.take());
+        self.sweep();
+    }
+
+    /// Makes a shard of what was loaded, if that was not done yet.
+    fn end_load(&mut self) -> Result<()> {
+        if let Some(loading) = self.loading.take() {
+            let ended = in_place(|| loading.end());
+            self.rebuilt = Some(ended.inspect_err(|error| self.note_unfinished(error))?);
+        }
+        Ok(())
+    }
+
+    /// Notes that what a copy begins with is not all there: it takes no entry then.
+    fn note_unfinished(&self, error: &Error) {
+        self.shards.note_failure(error);
+        *self.damage.lock() = Some(error.clone());
     }
 
     /// Removes copies that nobody reads any more.
     fn sweep(&mut self) {
-        for writer in std::mem::take(&mut self.retired) {
-            match self.shards.0.directory.remove(writer) {
+        let retired = std::mem::take(&mut self.retired).into_iter();
+        let (read, free): (Vec<_>, Vec<_>) = retired.partition(ShardWriter::is_read);
+        self.retired = read;
+        for writer in free {
+            match in_place(|| self.shards.0.directory.remove(writer)) {
                 Ok(still_read) => self.retired.extend(still_read),
                 // It goes when the shards are opened again.
                 Err(error) => debug!(at = %self.at, %error, "an older copy was not removed"),
@@ -186,9 +235,33 @@ impl Copy {
     }
 }
 
+/// Loads all rows of an index.
+fn load_all(loading: &mut ShardLoad, rows: &PartitionWriter) -> Result<()> {
+    let mut writes = Vec::with_capacity(WRITES_AT_ONCE);
+    rows.visit_rows(|key, row| {
+        writes.push((Key::from_identity_bytes(key), Some(row.to_vec())));
+        match writes.len() < WRITES_AT_ONCE {
+            true => Ok(()),
+            false => loading.load(&std::mem::take(&mut writes)),
+        }
+    })?;
+    loading.load(&writes)
+}
+
+/// Removes what a copy was to begin with.
+fn give_up(at: PartitionRef, loading: ShardLoad) {
+    if let Err(error) = loading.give_up() {
+        debug!(%at, %error, "what a copy was to begin with was not removed");
+    }
+}
+
 impl Documents for Copy {
     fn row(&self, key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
-        let row = self.rebuilt.as_ref().unwrap_or(&self.served).row(key);
+        let row = match (&self.loading, &self.rebuilt) {
+            (Some(loading), _) => loading.row(key),
+            (None, Some(rebuilt)) => rebuilt.row(key),
+            (None, None) => self.served.row(key),
+        };
         row.inspect_err(|error| {
             if error.code() == ErrorCode::Corrupt {
                 *self.damage.lock() = Some(error.clone());
@@ -201,9 +274,8 @@ impl CopyWriter for Copy {
     fn start_rebuild(&mut self) -> Result<()> {
         let Inner { directory, order, .. } = &*self.shards.0;
         let fresh = directory.create(self.at, *order)?;
-        self.retired.extend(self.rebuilt.replace(fresh));
-        *self.damage.lock() = None;
-        self.sweep();
+        self.clear();
+        self.rebuilt = Some(fresh);
         Ok(())
     }
 
@@ -213,19 +285,19 @@ impl CopyWriter for Copy {
         state: &PartitionState,
         _beside: Option<StoreId>,
     ) -> Result<()> {
-        self.start_rebuild()?;
-        let index = Index::new(self.shards.0.schemas.all().cloned(), [self.at.partition], 0)?;
+        let Inner { directory, order, schemas, .. } = &*self.shards.0;
+        let index = Index::new(schemas.all().cloned(), [self.at.partition], 0)?;
         let mut rows = index.writer(self.at.partition)?;
         rows.start_rebuild_of(image, state)?;
-        let mut writes = Vec::with_capacity(WRITES_AT_ONCE);
-        rows.visit_rows(|key, row| {
-            writes.push((Key::from_identity_bytes(key), Some(row.to_vec())));
-            match writes.len() < WRITES_AT_ONCE {
-                true => Ok(()),
-                false => self.lay_over(std::mem::take(&mut writes), state),
-            }
-        })?;
-        self.lay_over(writes, state)
+        let mut loading = directory.begin_load(self.at, *order)?;
+        let loaded = load_all(&mut loading, &rows);
+        if let Err(error) = loaded.inspect_err(|error| self.shards.note_failure(error)) {
+            give_up(self.at, loading);
+            return Err(error);
+        }
+        self.clear();
+        self.loading = Some(loading);
+        Ok(())
     }
 
     fn lay_over(
@@ -233,19 +305,21 @@ impl CopyWriter for Copy {
         writes: Vec<(Key, Option<Vec<u8>>)>,
         _state: &PartitionState,
     ) -> Result<()> {
+        let Some(loading) = &mut self.loading else {
+            return Err(Error::internal("documents are laid over a copy that has begun by now"));
+        };
         // Without a head: what a kill leaves of it is no copy.
-        let loaded = self.target().load(&writes);
-        loaded.inspect_err(|error| self.shards.note_failure(error))
+        let loaded = loading.load(&writes);
+        loaded.inspect_err(|error| self.note_unfinished(error))
     }
 
     fn abandon_rebuild(&mut self) -> Result<()> {
-        self.retired.extend(self.rebuilt.take());
-        *self.damage.lock() = None;
-        self.sweep();
+        self.clear();
         Ok(())
     }
 
     fn publish_rebuild(&mut self) -> Result<()> {
+        self.end_load()?;
         let Some(rebuilt) = &mut self.rebuilt else { return Ok(()) };
         // On disk before the old one goes.
         rebuilt.mark_served()?;
@@ -262,8 +336,8 @@ impl CopyWriter for Copy {
     fn set_phase(&mut self, _phase: PartitionPhase) {}
 
     fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
-        let followed = Followed { is_served: self.rebuilt.is_none(), ..self.followed };
-        let written = self.target().apply(applied, state, followed);
+        let followed = Followed { is_served: !self.is_beside(), ..self.followed };
+        let written = self.end_load().and_then(|()| self.write(applied, state, followed));
         written.inspect_err(|error| self.shards.note_failure(error))?;
         if !self.retired.is_empty() {
             self.sweep();

@@ -116,7 +116,11 @@ impl World {
 
     /// The shard in a folder, with as much applied as it was left with.
     pub fn resume(&self, dir: &Path) -> Replica<'_> {
-        let directory = directory(dir);
+        self.resume_in(&directory(dir))
+    }
+
+    /// As [`World::resume`], with what the directory's shards share.
+    pub fn resume_in(&self, directory: &ShardDirectory) -> Replica<'_> {
         let found = directory.resume(AT, ONE, self.order()).unwrap();
         let (writer, state, outcomes) = match found {
             Some((writer, Resumed { state, outcomes, .. })) => (writer, state, outcomes),

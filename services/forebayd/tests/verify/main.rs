@@ -20,10 +20,12 @@ use forebay::{
 use forebay_core::ErrorCode;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
+use forebay_core::fold::Applied;
 use forebay_core::id::{Offset, PartitionId, PartitionRef};
 use forebay_core::key::Key;
 use forebay_core::key_order::KeyOrder;
 use forebay_core::schema::Definition;
+use forebay_core::state_rows::Resumed;
 use forebay_log::{CatalogFollower, ChangeLog, MemoryLog};
 use forebay_reader::{
     Difference, PastCopy, ReaderCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify,
@@ -266,7 +268,8 @@ fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Dif
     let mut wanted = BTreeMap::new();
     for partition in definition.partitions.partitions() {
         let at = PartitionRef { store: definition.store, partition };
-        let (mut writer, _) = directory.resume(at, definition.partitions, order).unwrap().unwrap();
+        let resumed = directory.resume(at, definition.partitions, order).unwrap();
+        let (mut writer, Resumed { state, followed, .. }) = resumed.unwrap();
         let keys = (3..KEYS).map(|key| format!("user-{key}"));
         let mut rows = keys.filter_map(|key| {
             let row = writer.shard().row(key.as_bytes()).unwrap()?.to_vec();
@@ -277,9 +280,11 @@ fn tamper(world: &World, definition: &Definition) -> BTreeMap<(u32, String), Dif
         let (gone, other) = rows.next().unwrap();
         *row.last_mut().unwrap() ^= 1;
         let key = |name: &str| Key::plain(name.as_bytes()).unwrap();
-        let writes = [(key(&changed), Some(row)), (key(&gone), None), (key("nobody"), Some(other))];
+        let writes =
+            vec![(key(&changed), Some(row)), (key(&gone), None), (key("nobody"), Some(other))];
         drop(rows);
-        writer.load(&writes).unwrap();
+        let applied = Applied { writes, ..Applied::default() };
+        writer.apply(&applied, &state, followed).unwrap();
         writer.shard().flush().unwrap();
         wanted.insert((partition.0, changed), Difference::Contents);
         wanted.insert((partition.0, gone), Difference::OnlyInSecond);

@@ -1,0 +1,99 @@
+//! Shards that begin with many documents at once: what becomes of them, and of others meanwhile.
+
+mod support;
+
+use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::key::Key;
+use forebay_core::limits::SHARD_LOAD_FILES_MAX;
+use forebay_core::state_rows::Followed;
+use forebay_shard::{ShardDirectory, ShardLoad};
+use forebay_testkit::random::Dice;
+use support::*;
+
+/// The other partition of the store, whose shard is loaded.
+const LOADED: PartitionRef = PartitionRef { partition: PartitionId(1), ..AT };
+const ROWS_AT_ONCE: usize = 100;
+const ROW_BYTES: usize = 3_200;
+
+/// Rows of no order, the same for a number.
+fn rows(number: u64) -> Vec<(Key, Option<Vec<u8>>)> {
+    let mut dice = Dice::new(number);
+    let mut row = || {
+        let id = [dice.bits(), dice.bits()].map(u64::to_le_bytes).concat();
+        (Key::plain(&id).unwrap(), Some(id.repeat(ROW_BYTES / id.len())))
+    };
+    (0..ROWS_AT_ONCE).map(|_| row()).collect()
+}
+
+fn begin(directory: &ShardDirectory) -> ShardLoad {
+    directory.begin_load(LOADED, World::new().order()).unwrap()
+}
+
+fn folders(dir: &std::path::Path) -> usize {
+    std::fs::read_dir(dir).map_or(0, Iterator::count)
+}
+
+#[test]
+fn a_shard_that_is_loaded_makes_others_write_no_small_files() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let directory = directory(dir.path());
+    let mut follows = world.resume_in(&directory);
+    let mut loading = begin(&directory);
+    // Many times what may wait in memory.
+    for number in 0..200 {
+        loading.load(&rows(number)).unwrap();
+        follows.step();
+    }
+    assert_eq!(follows.writer.shard().overlapping_files().unwrap(), 0);
+    let loaded = loading.end().unwrap();
+    assert_eq!(loaded.shard().overlapping_files().unwrap(), 0, "its own are merged");
+}
+
+#[test]
+fn what_is_loaded_is_there_when_the_load_ends_and_the_last_row_of_a_key_counts() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let mut loading = begin(&directory(dir.path()));
+    // More files than are merged at once.
+    let count = SHARD_LOAD_FILES_MAX * 8;
+    for number in 0..count {
+        loading.load(&rows(number)).unwrap();
+    }
+    let (changed, removed) = (&rows(0)[0].0, &rows(1)[0].0);
+    loading.load(&[(changed.clone(), Some(b"changed".to_vec())), (removed.clone(), None)]).unwrap();
+    let mut loaded = loading.end().unwrap();
+    let state = PartitionState { log_id: Some(LOG), ..PartitionState::new(LOADED, ONE) };
+    let followed = Followed { is_served: true, copy: 1, ..Followed::default() };
+    assert!(loaded.try_apply(&Applied::default(), &state, followed).unwrap());
+    loaded.shard().flush().unwrap();
+    drop(loaded);
+    let resumed = directory(dir.path()).resume(LOADED, ONE, world.order()).unwrap();
+    let (loaded, _) = resumed.expect("the load has ended");
+    for (key, row) in (0..count).flat_map(rows) {
+        let expected = match &key {
+            key if key == changed => Some(b"changed".to_vec()),
+            key if key == removed => None,
+            _ => row,
+        };
+        let found = loaded.row(key.as_bytes()).unwrap();
+        assert_eq!(found.as_deref(), expected.as_deref(), "{key:?}");
+    }
+}
+
+#[test]
+fn a_load_that_does_not_end_leaves_no_copy() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    for is_given_up in [true, false] {
+        let mut loading = begin(&directory(dir.path()));
+        loading.load(&rows(7)).unwrap();
+        match is_given_up {
+            true => loading.give_up().unwrap(),
+            // As a kill leaves it.
+            false => drop(loading),
+        }
+        assert_eq!(folders(dir.path()), usize::from(!is_given_up));
+        let resumed = directory(dir.path()).resume(LOADED, ONE, world.order()).unwrap();
+        assert!(resumed.is_none());
+        assert_eq!(folders(dir.path()), 0);
+    }
+}
