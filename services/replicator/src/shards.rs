@@ -175,8 +175,8 @@ struct Copy {
 }
 
 impl Copy {
-    /// Writes to the copy that follows the log. Where the engine makes writers wait, it is no thread
-    /// that others need who waits.
+    /// Writes to the copy that follows the log. Where the engine makes writers wait, no thread that
+    /// others need does.
     fn write(
         &mut self,
         applied: &Applied,
