@@ -32,7 +32,7 @@ impl ShardLoad {
         order: KeyOrder,
         resources: &Resources,
     ) -> Result<Self> {
-        let shard = Shard::open_to_load(path, at, order, resources)?;
+        let shard = Shard::open_with(path, at, order, |durable| resources.load_options(durable))?;
         Ok(Self { shard, resources: resources.clone() })
     }
 

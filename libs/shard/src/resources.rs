@@ -1,7 +1,7 @@
 //! What all shards of a process share: one cache, one bound for what is not on disk yet.
 //!
 //! What shards begin with has a bound of its own: beyond it each write of any shard under it ends a
-//! file, however small, and those that follow their logs would end thousands of them.
+//! file, however small, and those that follow their logs would end one for each entry.
 
 use forebay_core::limits::{SHARD_FILES_OPEN_MAX, SHARD_MEMORY_BYTES_MIN, SHARD_TABLE_BYTES};
 use forebay_core::{Error, Result};

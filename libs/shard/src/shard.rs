@@ -41,17 +41,8 @@ impl Shard {
         Self::open_with(path, at, order, |durable| resources.options(durable))
     }
 
-    /// Opens one that is to be loaded.
-    pub(crate) fn open_to_load(
-        path: &Path,
-        at: PartitionRef,
-        order: KeyOrder,
-        resources: &Resources,
-    ) -> Result<Self> {
-        Self::open_with(path, at, order, |durable| resources.load_options(durable))
-    }
-
-    fn open_with(
+    /// As [`Shard::open`], with options of its own.
+    pub(crate) fn open_with(
         path: &Path,
         at: PartitionRef,
         order: KeyOrder,

@@ -2,6 +2,7 @@
 
 mod support;
 
+use forebay_core::ErrorCode;
 use forebay_core::fold::{Applied, Documents, PartitionState};
 use forebay_core::id::{PartitionId, PartitionRef};
 use forebay_core::key::Key;
@@ -96,4 +97,18 @@ fn a_load_that_does_not_end_leaves_no_copy() {
         assert!(resumed.is_none());
         assert_eq!(folders(dir.path()), 0);
     }
+}
+
+#[test]
+fn a_load_that_makes_no_shard_says_why_and_leaves_nothing() {
+    let (world, dir) = (World::new(), tempfile::tempdir().unwrap());
+    let mut loading = begin(&directory(dir.path()));
+    loading.load(&rows(7)).unwrap();
+    let folder = std::fs::read_dir(dir.path()).unwrap().next().unwrap().unwrap().path();
+    // What names the list of the files: it is read again when the load ends.
+    std::fs::write(folder.join("CURRENT"), b"MANIFEST-no\n").unwrap();
+    let error = loading.end().expect_err("nothing names the files");
+    assert_eq!(error.code(), ErrorCode::Corrupt, "{error}");
+    assert_eq!(folders(dir.path()), 0);
+    assert!(directory(dir.path()).resume(LOADED, ONE, world.order()).unwrap().is_none());
 }
