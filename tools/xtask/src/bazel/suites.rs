@@ -29,7 +29,9 @@ fn left_out(graph: &Graph, suites: &[(&str, BTreeSet<String>)]) -> Vec<String> {
     let tests = graph.rules.iter().filter(|(_, rule)| rule.is_test()).map(|(label, _)| label);
     for test in tests.filter(|test| !suites.iter().any(|(_, suite)| suite.contains(*test))) {
         let names = SUITES.join(", ");
-        problems.push(format!("{test} is in no suite; fix: tag it with one of {names}"));
+        problems.push(format!(
+            "{test} is in no suite; fix: tag it with one of {names}, and in TESTS of BUILD.bazel"
+        ));
     }
     problems
 }
