@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::process;
 use crate::python::{Interpreter, tested};
+use crate::side_by_side::side_by_side;
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
 
@@ -34,17 +35,26 @@ pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
         println!("python: 3.{minor} is not on this machine: its module is compiled, not tested");
     }
     let mut suites = Vec::new();
-    for minor in found {
-        let path = target.join(format!("pythons/3.{minor}/bin/python"));
-        let says = "import platform, numpy; print(platform.python_version(), numpy.__version__)";
-        let versions = process::read(workspace.interpreter(&path).args(["-c", says]))
-            .map_err(|problem| format!("{problem}; fix: make setup"))?;
-        let (python, numpy) = versions.trim().split_once(' ').unwrap_or_default();
-        println!("python: {CLIENT} on Python {python} with NumPy {numpy}");
-        let interpreter = Interpreter { path, version: Some(format!("3.{minor}")) };
-        suites.push(tested(workspace, CLIENT, &interpreter)?);
-    }
+    side_by_side(
+        &found,
+        |minor| tested_on(workspace, &target, *minor),
+        |_, suite| {
+            suites.push(suite?);
+            Ok(())
+        },
+    )?;
     Ok(suites)
+}
+
+fn tested_on(workspace: &Workspace, target: &Path, minor: u32) -> Result<Suite, String> {
+    let path = target.join(format!("pythons/3.{minor}/bin/python"));
+    let says = "import platform, numpy; print(platform.python_version(), numpy.__version__)";
+    let versions = process::read(workspace.interpreter(&path).args(["-c", says]))
+        .map_err(|problem| format!("{problem}; fix: make setup"))?;
+    let (python, numpy) = versions.trim().split_once(' ').unwrap_or_default();
+    println!("python: {CLIENT} on Python {python} with NumPy {numpy}");
+    let interpreter = Interpreter { path, version: Some(format!("3.{minor}")) };
+    tested(workspace, CLIENT, &interpreter)
 }
 
 /// The minor versions of the environments in a folder, from the oldest on.

@@ -1,6 +1,7 @@
-//! The unit stage: cargo builds the test binaries, and we run them one by one, so that every suite
-//! has its package's name, its own log and its own bound. When may a binary with no tests pass in
-//! silence? Only when its own sources hold none, and its package has some elsewhere.
+//! The unit stage: cargo builds the test binaries, and we run each by itself, so that every suite
+//! has its package's name, its own log and its own bound; two at a time, since many wait for the
+//! processes that they start. When may a binary with no tests pass in silence? Only when its own
+//! sources hold none, and its package has some elsewhere.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -11,6 +12,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::process;
+use crate::side_by_side::side_by_side;
 use crate::suite::{Suite, parse_libtest, parse_suite_lines};
 use crate::workspace::{BUILD_BOUND, Workspace, array, text};
 
@@ -39,16 +41,19 @@ pub fn run(
     let logs = workspace.target()?.join("xtask/unit");
     let mut suites = Vec::new();
     let mut ran_by_package: BTreeMap<String, u64> = BTreeMap::new();
-    for binary in test_binaries(workspace)? {
-        let name = format!("{}/{}", binary.package, binary.what);
-        let (suite, output) = run_one(name, &logs, &mut binary.command())?;
-        *ran_by_package.entry(binary.package.clone()).or_default() += suite.ran;
-        if suite.ran == 0 && suite.problem.is_none() && may_be_empty(&binary) {
-            continue;
-        }
-        show(&suite, &output);
-        suites.push(suite);
-    }
+    side_by_side(
+        &test_binaries(workspace)?,
+        |binary| run_one(binary.suite(), &logs, &mut binary.command()),
+        |binary, ran| {
+            let (suite, output) = ran?;
+            *ran_by_package.entry(binary.package.clone()).or_default() += suite.ran;
+            if suite.ran > 0 || suite.problem.is_some() || !may_be_empty(binary) {
+                show(&suite, &output);
+                suites.push(suite);
+            }
+            Ok(())
+        },
+    )?;
     for (package, _) in ran_by_package.into_iter().filter(|(_, ran)| *ran == 0) {
         let suite = Suite::broken(&format!("{package}/any"), "the package has no tests".to_owned());
         show(&suite, "");
@@ -135,6 +140,11 @@ fn package_name(id: &str) -> String {
 }
 
 impl TestBinary {
+    /// The name of its suite.
+    fn suite(&self) -> String {
+        format!("{}/{}", self.package, self.what)
+    }
+
     /// Runs it as cargo would.
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.executable);
