@@ -6,6 +6,7 @@ use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::thread;
+use std::time::Duration;
 
 use forebay_bench_micro::Failure;
 use forebay_bench_micro::clock::{nanos, seconds};
@@ -83,17 +84,18 @@ pub fn write_files(
     written.map(|()| rows as f64 / seconds)
 }
 
-/// Bytes in a second through one socket of the loopback device, and those of each whole second.
+/// Bytes in a second through one socket of the loopback device, for about so long, and those of
+/// each whole second.
 ///
 /// # Errors
 /// The network fails.
-pub fn loopback(bytes: u64) -> Result<(f64, Vec<f64>), Failure> {
+pub fn loopback(time: Duration) -> Result<(f64, Vec<f64>), Failure> {
     let listener = TcpListener::bind("127.0.0.1:0")?;
     let address = listener.local_addr()?;
     let sending = thread::spawn(move || -> std::io::Result<()> {
-        let (mut socket, piece) =
-            (TcpStream::connect(address)?, Dice::new(bytes).noise(PIECE_BYTES));
-        for _ in 0..bytes.div_ceil(PIECE_BYTES as u64) {
+        let (mut socket, piece) = (TcpStream::connect(address)?, Dice::new(1).noise(PIECE_BYTES));
+        let began = nanos();
+        while u128::from(nanos() - began) < time.as_nanos() {
             socket.write_all(&piece)?;
         }
         Ok(())

@@ -5,6 +5,7 @@ use std::env;
 use std::net::{TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::Duration;
 
 use forebay_bench_micro::clock::seconds;
 use forebay_bench_micro::server::{Server, scratch};
@@ -16,10 +17,6 @@ use forebay_testkit::tree;
 use crate::ceilings;
 use crate::process::{Process, Ran, Said, Taken};
 use crate::source::{KEY_BYTES, STORE, Source};
-
-/// Bytes through the loopback device: so many times the shard's, up to some seconds of it.
-const LOOPBACK_FACTOR: u64 = 8;
-const LOOPBACK_BYTES_MAX: u64 = 16_000_000_000;
 
 const ROWS: &str = "copy of rows";
 const COLD: &str = "copy of rows, source not in the page cache";
@@ -37,6 +34,8 @@ pub struct Plan {
     pub bytes: u64,
     /// Bytes of a value, one shard for each.
     pub values: Vec<usize>,
+    /// How long bytes go through the loopback device; some whole seconds, or none are compared.
+    pub loopback: Duration,
     /// The program with the ends of the straight loop: this benchmark's own.
     pub program: PathBuf,
 }
@@ -57,7 +56,7 @@ pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
             contender(FILES, &source, || copy(&source, &["--files"])),
             contender(STRAIGHT, &source, || straight(plan, &source)),
             Contender::several(CEILING, || {
-                ceilings_of(plan.bytes, &source).map_err(|failure| failure.to_string())
+                ceilings_of(plan, &source).map_err(|failure| failure.to_string())
             }),
         ];
         let rounds = interleave(plan.rounds, &mut contenders)?;
@@ -213,14 +212,14 @@ pub fn straight_end(arguments: &[&str]) -> Result<(), Failure> {
     Ok(())
 }
 
-fn ceilings_of(bytes: u64, source: &Source) -> Result<Values, Failure> {
+fn ceilings_of(plan: &Plan, source: &Source) -> Result<Values, Failure> {
     let (folder, value_bytes) = (scratch()?, source.value_bytes);
     let row = (KEY_BYTES + value_bytes) as f64 / 1e6;
     let read = ceilings::iterate(source.shard())? * row;
     let sizes = (KEY_BYTES, value_bytes);
     let written = ceilings::write_files(folder.path(), source.rows, sizes)? * row;
-    let (through, samples) = ceilings::loopback((bytes * LOOPBACK_FACTOR).min(LOOPBACK_BYTES_MAX))?;
-    let (through, disk) = (through / 1e6, floor::sequential(folder.path(), bytes)? / 1e6);
+    let (through, samples) = ceilings::loopback(plan.loopback)?;
+    let (through, disk) = (through / 1e6, floor::sequential(folder.path(), plan.bytes)? / 1e6);
     let slower = [read, written, through, disk].into_iter().fold(f64::INFINITY, f64::min);
     let measure = |name, what| measure(name, value_bytes, what);
     let mut values = vec![

@@ -4,6 +4,7 @@
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use forebay_bench_report::Row;
 use forebay_bench_shard::{copies, orders};
@@ -29,7 +30,8 @@ fn assert_whole(rows: &[Row], measures: &[&str]) {
 #[test]
 fn copies_are_measured_beside_the_straight_loop_and_its_ceilings() {
     let program = PathBuf::from(env!("CARGO_BIN_EXE_copy"));
-    let plan = copies::Plan { rounds: 1, bytes: 400_000, values: vec![256], program };
+    let (values, loopback) = (vec![256], Duration::from_millis(10));
+    let plan = copies::Plan { rounds: 1, bytes: 400_000, values, loopback, program };
     let rows = copies::run(&plan).unwrap();
     assert_whole(
         &rows,

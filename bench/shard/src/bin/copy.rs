@@ -3,6 +3,7 @@
 
 use std::env;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use forebay_bench_report::Bench;
 use forebay_bench_shard::copies;
@@ -10,6 +11,8 @@ use forebay_bench_shard::copies;
 /// Bytes of keys and values of each shard, in the short form and in the long one.
 const BYTES: (u64, u64) = (1_000_000_000, 10_000_000_000);
 const ROUNDS: usize = 3;
+/// How long bytes go through the loopback device, however fast it is.
+const LOOPBACK: Duration = Duration::from_secs(6);
 /// Bytes of a value, one shard for each; `VALUES='128 1024'` takes some of them.
 const VALUES: [usize; 4] = [128, 256, 512, 1024];
 
@@ -49,7 +52,8 @@ fn run() -> Result<(), String> {
          says otherwise"
     );
     let mut bench = Bench::start("copy", &about)?;
-    let plan = copies::Plan { rounds: ROUNDS, bytes, values, program: copies::this_program()? };
+    let (loopback, program) = (LOOPBACK, copies::this_program()?);
+    let plan = copies::Plan { rounds: ROUNDS, bytes, values, loopback, program };
     copies::run(&plan)?.into_iter().for_each(|row| bench.add(row));
     println!("{}", bench.finish()?.summary());
     Ok(())
