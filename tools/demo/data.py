@@ -27,6 +27,10 @@ class Ratings:
             "users": with_absent(self.frame["user"].unique().tolist()),
         }
 
+    def changes(self) -> int:
+        """Return how many changes the loader makes of them: one of each rating and movie."""
+        return len(self.frame) + int(self.frame["movie"].nunique())
+
     def write_csv(self, path: Path) -> None:
         """Write the ratings for the loader; a missing title or year is an empty cell."""
         frame = self.frame.assign(year=self.frame["year"].astype("Int64"))

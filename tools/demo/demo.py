@@ -1,6 +1,6 @@
 """`make demo`: real ratings go through writer and change log into embedded readers, and an oracle
 compares every document. FOREBAY_BIN names the folder of built programs; SMALL=1 takes the first
-10,000 ratings, PLANT=1 plants a wrong document, which the oracle must find, LOG=kafka puts the
+10,000 ratings, PLANT=1 plants an event too many, which the oracle must find, LOG=kafka puts the
 change log into a real broker.
 """
 
@@ -37,6 +37,7 @@ NOTES = [
     "this data set fits in the processor's cache; larger ones read more slowly",
     "this is the dev profile: of our own code only the index is fully optimised",
     "freshness counts from the moment at which the acknowledgement reaches the reader's process",
+    "freshness of features is that of a view with a cadence of 10 ms, looked at each millisecond",
     "a get is timed in blocks of 256, its percentiles are over blocks",
 ]
 KAFKA_NOTE = "acknowledged means: this one broker has it; production has three, and waits for two"
@@ -145,18 +146,22 @@ def settings() -> Settings:
 def run(stage: Stage) -> bool:
     """Run the whole demo; returns whether the oracle agrees."""
     ratings = data.load(stage.settings.small)
-    print(f"demo: {len(ratings):,} ratings in time order, into the stores movies and users")
+    print(
+        f"demo: {len(ratings):,} ratings in time order, as events of the stream ratings; views of "
+        "it emit to the stores movies and users"
+    )
     ratings.write_csv(stage.folder / RATINGS_FILE)
     server = start_server(stage)
     create_stores(stage, server)
     readers = start_readers(stage, server.address)
     console = Console()
-    loaded = load(stage, server, readers, 2 * len(ratings), console)
+    loaded = load(stage, server, readers, ratings.changes(), console)
     figures = finish(stage, readers, loaded["tokens"], ratings.keys())
     verdicts = judge(stage, ratings, figures)
     stop_server(server.child)
     notes = [*NOTES, KAFKA_NOTE] if stage.settings.kafka else NOTES
     table.show_results(console, table.result_rows(loaded, figures), notes)
+    print(table.feature_line(loaded["features"]))
     show_ranking(ratings, figures)
     for name, verdict in verdicts.items():
         for line in verdict.lines(name):
@@ -193,7 +198,7 @@ def stop_server(server: Child) -> None:
 
 
 def create_stores(stage: Stage, server: Server) -> None:
-    """Create the stores that the ratings need."""
+    """Create the streams, stores and views that the ratings need."""
     command = [stage.program("examples/demo_load"), "create", "--address", server.address]
     creator = stage.start("create", [*command, "--ratings", str(stage.folder / RATINGS_FILE)])
     creator.await_message("created", CREATE_SECONDS)
@@ -224,7 +229,9 @@ def install(stage: Stage, language: Language) -> None:
 def load(
     stage: Stage, server: Server, readers: dict[str, Child], total: int, console: Console
 ) -> dict[str, Any]:
-    """Replay the ratings while the readers measure; returns what the loader says at its end."""
+    """Replay the ratings while the readers measure; returns what the loader says at its end, when
+    the views' values of all ratings have come.
+    """
     command = [stage.program("examples/demo_load"), "replay", "--address", server.address]
     command += ["--ratings", str(stage.folder / RATINGS_FILE)]
     loader = stage.start("load", [*command, *(["--plant"] if stage.settings.plant else [])])

@@ -21,6 +21,8 @@ PRIOR_RATINGS = 5
 PRIOR_MEAN = 3.5
 SHOWN_MAX = 10
 WAYS = ("key", "iteration")
+POSITIONS = {"movies": "movie_ratings_position", "users": "user_ratings_position"}
+"""By store the field that says how far in its log the view has come. Only its type is known."""
 
 
 @dataclass(frozen=True)
@@ -97,7 +99,7 @@ def genre_field(genre: str) -> str:
 
 
 def movies(ratings: pandas.DataFrame) -> Documents:
-    """One document per movie; a field that nothing was written to is absent."""
+    """One document per movie; a missing title or year is absent, a count of nothing is 0."""
     frame = ratings.assign(
         high=ratings["rating"] >= HIGH_RATING, low=ratings["rating"] <= LOW_RATING
     )
@@ -125,33 +127,34 @@ def movie(row: dict[str, Any]) -> Document:
         "rating_min": float(row["rating_min"]),
         "rating_max": float(row["rating_max"]),
         "last_rated": int(row["last_rated"]) * 1_000_000,
+        "high_count": int(row["high_count"]),
+        "low_count": int(row["low_count"]),
     }
     if not pandas.isna(row["title"]):
         document["title"] = str(row["title"])
     if not pandas.isna(row["year"]):
         document["year"] = int(row["year"])
-    for count in ("high_count", "low_count"):
-        if row[count]:
-            document[count] = int(row[count])
     return document
 
 
 def users(ratings: pandas.DataFrame) -> Documents:
-    """One document per user; a genre that the user never rated is absent."""
+    """One document per user; a genre that others rated and this user never did counts 0."""
     totals = ratings.groupby("user", sort=True).agg(
         rating_count=("rating", "size"), rating_sum=("rating", "sum"), last_rated=("time_s", "last")
     )
+    rated = ratings.assign(genre=ratings["genres"].map(genre_list)).explode("genre")
+    rated = rated.dropna(subset=["genre"])
+    uncounted = {genre_field(genre): 0 for genre in rated["genre"].unique()}
     documents: Documents = {
         int(row.Index): {
             "rating_count": int(row.rating_count),
             "rating_sum": float(row.rating_sum),
             "last_rated": int(row.last_rated) * 1_000_000,
+            **uncounted,
         }
         for row in totals.itertuples()
     }
-    rated = ratings.assign(genre=ratings["genres"].map(genre_list)).explode("genre")
-    counts = rated.dropna(subset=["genre"]).groupby(["user", "genre"]).size()
-    for (user, genre), count in counts.items():
+    for (user, genre), count in rated.groupby(["user", "genre"]).size().items():
         documents[int(user)][genre_field(genre)] = int(count)
     return documents
 
@@ -216,7 +219,9 @@ class Place:
 
 
 def compare_document(place: Place, wanted: Document | None, found: Document | None) -> Verdict:
-    """Compare one document, or its absence; a field's type must be right too."""
+    """Compare one document, or its absence; a field's type must be right too. Of the position of
+    the view that is in each document only that it is one is compared.
+    """
     if wanted is None and found is None:
         return Verdict(absent_keys=1)
     if wanted is None or found is None:
@@ -224,6 +229,7 @@ def compare_document(place: Place, wanted: Document | None, found: Document | No
         mismatch = Mismatch(place.store, place.key, "document", *told, place.where)
         return Verdict(mismatches=[mismatch])
     verdict = Verdict(documents=1)
+    wanted = with_position(place.store, wanted, found)
     for name in sorted(wanted.keys() | found.keys()):
         verdict.fields += 1
         want, have = wanted.get(name, "absent"), found.get(name, "absent")
@@ -232,6 +238,13 @@ def compare_document(place: Place, wanted: Document | None, found: Document | No
                 Mismatch(place.store, place.key, name, want, have, place.where)
             )
     return verdict
+
+
+def with_position(store: str, wanted: Document, found: Document) -> Document:
+    """Add the found position to what is wanted, if it can be one, else what would be."""
+    have = found.get(POSITIONS[store])
+    is_one = type(have) is int and have >= 0
+    return {**wanted, POSITIONS[store]: have if is_one else "a position"}
 
 
 def compare_figures(expected: Expected, language: str, figures: dict[str, Any]) -> Verdict:

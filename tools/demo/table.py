@@ -52,6 +52,13 @@ def fresh(figures: Figures) -> str:
     return pair(figures, millis, "p50_us", "p99_us")
 
 
+def feature_line(figures: Figures) -> str:
+    """Write how long after its acknowledgement an event was in a value of a view, in a reader."""
+    p50, p99 = (f"p{rank} {figures[f'p{rank}_us'] / 1000:,.0f} ms" for rank in (50, 99))
+    samples = f"({count(figures['samples'])} samples)"
+    return f"features: insert acknowledged to value visible in a reader: {p50}, {p99} {samples}"
+
+
 class Display(Protocol):
     """Shows the load while it runs."""
 

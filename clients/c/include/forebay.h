@@ -98,7 +98,8 @@ enum { FB_CELL_F32 = 0, FB_CELL_F64 = 1, FB_CELL_I64 = 2 };
  */
 enum { FB_WAIT_NOTHING = 0, FB_WAIT_TOKEN = 1, FB_WAIT_LATEST = 2, FB_WAIT_NO_DISK = 3 };
 
-enum { FB_VERB_UPSERT = 1, FB_VERB_PUT = 2, FB_VERB_DELETE = 3 };
+/* An insert adds an event to a stream; the others change a document. */
+enum { FB_VERB_UPSERT = 1, FB_VERB_PUT = 2, FB_VERB_DELETE = 3, FB_VERB_INSERT = 4 };
 
 enum { FB_IF_ALWAYS = 0, FB_IF_ABSENT = 1, FB_IF_VERSION = 2, FB_IF_NEWER = 3 };
 
@@ -124,8 +125,12 @@ enum {
     FB_ALTER_RENAME_FIELD = 4,
     FB_ALTER_WIDEN_FIELD = 5,
     FB_ALTER_DROP_ALL = 6,
-    FB_ALTER_SET_OPTIONS = 7
+    FB_ALTER_SET_OPTIONS = 7,
+    FB_ALTER_SET_RULES = 8
 };
+
+/* How a stream's retained events are found by a column: not, by one value, or between two too. */
+enum { FB_INDEX_NONE = 0, FB_INDEX_EXACT = 1, FB_INDEX_RANGE = 2 };
 
 /* States that a reader in memory is forced into. */
 enum { FB_FORCE_NOTHING = 0, FB_FORCE_NOT_READY = 1, FB_FORCE_STALE = 2, FB_FORCE_CLOSED = 3 };
@@ -209,9 +214,13 @@ typedef struct fb_read {
 typedef struct fb_field_spec {
     fb_text name;
     uint32_t type;
-    uint32_t reserved;
-    fb_value fallback; /* what a gather writes for absent and null */
+    uint32_t required; /* 1: a stream refuses events without a value of it */
+    fb_value fallback; /* what a gather writes for absent and null, and an event without it has */
     int64_t ttl_us;    /* of each write that carries none; below 0 for none */
+    const fb_value *allowed; /* the values that a stream lets in */
+    uint64_t allowed_count;  /* 0 for all */
+    uint32_t index;          /* FB_INDEX_*, of a stream's scalar column */
+    uint32_t reserved;
 } fb_field_spec;
 
 /* Setting them replaces all: to change one, take the others from the definition. */
@@ -223,9 +232,10 @@ typedef struct fb_store_options {
      * How much of the store's logs is kept behind its newest snapshot; what is older is trimmed.
      * Below 0 all is kept, and so it is where nobody makes snapshots. 0 keeps what is behind the
      * snapshot alone, so set it to -1 in a struct that is otherwise zero. FB_INVALID_ARGUMENT
-     * above 100 years.
+     * above 100 years. Of a stream, which has no snapshots, it is how long events are retained.
      */
     int64_t log_window_us;
+    uint64_t log_bytes; /* of events that each partition of a stream retains, about; 0 for all */
 } fb_store_options;
 
 typedef struct fb_store_spec {
@@ -237,13 +247,14 @@ typedef struct fb_store_spec {
     uint64_t field_count;
     fb_store_options options;
     uint32_t key_value; /* 1: one bytes field named "value"; give no fields */
-    uint32_t reserved;
+    uint32_t stream;    /* 1: a stream of events; its fields are their columns */
+    fb_text event_time; /* a stream's column that says when an event happened; or empty */
 } fb_store_spec;
 
 typedef struct fb_alteration {
     uint32_t kind; /* FB_ALTER_* */
     uint32_t reserved;
-    fb_field_spec field; /* the field, or the name of one, or a prefix */
+    fb_field_spec field; /* the field, or the name of one with its rules, or a prefix */
     fb_text to;          /* the new name */
     fb_store_options options;
 } fb_alteration;
@@ -403,9 +414,10 @@ int32_t fb_store_list(uint64_t client, fb_bytes *definitions, fb_error *error);
 /*
  * A definition, packed; TEXT is a length u32 and bytes, VALUE a type u32 and a TEXT:
  * id u64 | name TEXT | version u32 | key type u32 | partition key field TEXT, or empty |
- * partitions u32 | ttl i64 | heartbeat ms u32 | versioned u8 | log window i64 | key-value u8 |
- * fields u32, and per field: id u32 | name TEXT | type u32 | default VALUE | ttl i64 | aliases u32,
- * each a TEXT
+ * partitions u32 | ttl i64 | heartbeat ms u32 | versioned u8 | log window i64 | log bytes u64, 0
+ * for none | key-value u8 | stream u8 | event time field TEXT, or empty | fields u32, and per
+ * field: id u32 | name TEXT | type u32 | default VALUE | ttl i64 | aliases u32, each a TEXT |
+ * required u8 | allowed u32, each a VALUE | index u8
  */
 int32_t fb_store_definition(uint64_t store, fb_bytes *definition, fb_error *error);
 

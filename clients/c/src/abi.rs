@@ -84,9 +84,13 @@ pub struct FbRead {
 pub struct FbFieldSpec {
     pub name: FbText,
     pub field_type: u32,
-    pub reserved: u32,
+    pub required: u32,
     pub fallback: FbValue,
     pub ttl_us: i64,
+    pub allowed: *const FbValue,
+    pub allowed_count: u64,
+    pub index: u32,
+    pub reserved: u32,
 }
 
 /// What a store does beside holding fields.
@@ -97,6 +101,7 @@ pub struct FbStoreOptions {
     pub heartbeat_ms: u32,
     pub versioned: u32,
     pub log_window_us: i64,
+    pub log_bytes: u64,
 }
 
 /// A store to be.
@@ -111,7 +116,8 @@ pub struct FbStoreSpec {
     pub field_count: u64,
     pub options: FbStoreOptions,
     pub key_value: u32,
-    pub reserved: u32,
+    pub stream: u32,
+    pub event_time: FbText,
 }
 
 /// One alteration of a definition.

@@ -5,15 +5,15 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay::{
-    Alteration, Client, ClientOptions, Error, FieldSpec, Result, SchemaVersion, Store,
-    StoreOptions, StoreSpec,
+    Alteration, Client, ClientOptions, ColumnRules, Error, FieldSpec, Result, SchemaVersion, Store,
+    StoreOptions, StoreSpec, StreamSpec,
 };
 
 use crate::abi::{
     FbAlteration, FbBytes, FbError, FbFieldSpec, FbStoreOptions, FbStoreSpec, FbText,
 };
 use crate::fault::entry;
-use crate::input::{field_type_of, key_type_of, one, put, slice};
+use crate::input::{column_index_of, field_type_of, key_type_of, one, put, slice};
 use crate::later::Flight;
 use crate::output::Packer;
 use crate::process::wait;
@@ -276,10 +276,27 @@ impl FbFieldSpec {
         let (name, default) = unsafe { (self.name.text()?, self.fallback.value()?) };
         let at_field = |error: Error| error.with_field(name);
         let field_type = field_type_of(self.field_type).map_err(at_field)?;
-        let default = default.map(|value| forebay::fit(value, field_type));
-        let default = default.transpose().map_err(at_field)?;
         let ttl_us = (self.ttl_us >= 0).then_some(self.ttl_us);
-        Ok(FieldSpec { name: name.to_owned(), field_type, default, ttl_us })
+        // SAFETY: as above.
+        let rules = unsafe { self.rules().map_err(at_field)? };
+        Ok(FieldSpec { name: name.to_owned(), field_type, default, ttl_us, rules })
+    }
+
+    /// # Safety
+    /// As [`slice`], for every pointer inside.
+    unsafe fn rules(&self) -> Result<ColumnRules> {
+        let null = || Error::invalid_argument("an allowed value is none: null is never refused");
+        // SAFETY: the caller vouches for it.
+        let allowed = unsafe { slice(self.allowed, self.allowed_count)? }.iter().map(|value| {
+            // SAFETY: as above.
+            unsafe { value.value()? }.ok_or_else(null)
+        });
+        let allowed = allowed.collect::<Result<_>>()?;
+        Ok(ColumnRules {
+            required: self.required != 0,
+            allowed,
+            index: column_index_of(self.index)?,
+        })
     }
 }
 
@@ -289,6 +306,7 @@ impl FbStoreOptions {
             ttl_us: (self.ttl_us >= 0).then_some(self.ttl_us),
             versioned: self.versioned != 0,
             log_window_us: (self.log_window_us >= 0).then_some(self.log_window_us),
+            log_bytes: (self.log_bytes > 0).then_some(self.log_bytes),
             ..StoreOptions::default()
         };
         if self.heartbeat_ms > 0 {
@@ -304,15 +322,21 @@ impl FbStoreSpec {
     pub(crate) unsafe fn spec(&self) -> Result<StoreSpec> {
         let key_type = key_type_of(self.key_type)?;
         // SAFETY: the caller vouches for it.
-        let (name, partition_key, fields) = unsafe {
+        let (name, partition_key, event_time, fields) = unsafe {
             let fields = slice(self.fields, self.field_count)?.iter().map(|field| field.spec());
             let fields = fields.collect::<Result<Vec<_>>>()?;
-            (self.name.text()?, self.partition_key.text()?, fields)
+            (self.name.text()?, self.partition_key.text()?, self.event_time.text()?, fields)
         };
         let mut spec = match self.key_value {
             0 => StoreSpec::documents(name, key_type, self.partitions),
             _ => StoreSpec::key_value(name, key_type, self.partitions),
         };
+        if self.stream != 0 {
+            let event_time = (!event_time.is_empty()).then(|| event_time.to_owned());
+            spec.stream = Some(StreamSpec { event_time });
+        } else if !event_time.is_empty() {
+            return Err(Error::invalid_argument("only a stream has an event time"));
+        }
         spec.fields.extend(fields);
         spec.partition_key = (!partition_key.is_empty()).then(|| partition_key.to_owned());
         spec.options = self.options.options();
@@ -338,6 +362,7 @@ impl FbAlteration {
                 }
                 6 => Alteration::DropAll,
                 7 => Alteration::SetOptions(self.options.options()),
+                8 => Alteration::SetRules { name: name()?, rules: self.field.rules()? },
                 _ => {
                     let message = "no such alteration; see FB_ALTER in forebay.h";
                     return Err(Error::invalid_argument(message));

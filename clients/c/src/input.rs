@@ -6,8 +6,8 @@
 use std::time::Duration;
 
 use forebay::{
-    DocumentKey, Error, FieldType, KeyType, KeyValue, Read, Result, ScalarType, Token, Value,
-    VectorType,
+    ColumnIndex, DocumentKey, Error, FieldType, KeyType, KeyValue, Read, Result, ScalarType, Token,
+    Value, VectorType,
 };
 use forebay_core::row::decode_value;
 
@@ -176,6 +176,19 @@ pub(crate) fn key_type_of(code: u32) -> Result<KeyType> {
         2 => Ok(KeyType::Bytes),
         3 => Ok(KeyType::Int64),
         _ => Err(Error::invalid_argument("no such key type; see FB_KEY in forebay.h")),
+    }
+}
+
+/// The index of a code in the header; `None` for none.
+///
+/// # Errors
+/// `InvalidArgument` for another number.
+pub(crate) fn column_index_of(code: u32) -> Result<Option<ColumnIndex>> {
+    match code {
+        0 => Ok(None),
+        1 => Ok(Some(ColumnIndex::Exact)),
+        2 => Ok(Some(ColumnIndex::Range)),
+        _ => Err(Error::invalid_argument("no such index; see FB_INDEX in forebay.h")),
     }
 }
 

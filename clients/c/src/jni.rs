@@ -14,7 +14,7 @@ use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 use crate::abi::FbText;
 
 /// Which entry points and structs there are; raised with each change of either.
-const ABI_VERSION: jint = 10;
+const ABI_VERSION: jint = 11;
 
 fn at<T>(address: jlong) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address as usize)

@@ -159,9 +159,11 @@ mod tests {
                 heartbeat_ms: 0,
                 versioned: 0,
                 log_window_us: -1,
+                log_bytes: 0,
             },
             key_value: 1,
-            reserved: 0,
+            stream: 0,
+            event_time: text(""),
         }
     }
 

@@ -2,8 +2,8 @@
 //! definitions and status that `forebay.h` describes.
 
 use forebay::{
-    Definition, FieldRead, FieldType, KeyType, KeyValue, Presence, Result, RowRef, ScalarType,
-    Value, VectorType,
+    ColumnIndex, Definition, FieldRead, FieldType, KeyType, KeyValue, Presence, Result, RowRef,
+    ScalarType, Value, VectorType,
 };
 use forebay_core::row::encode_value;
 
@@ -113,6 +113,15 @@ pub(crate) fn key_type_code(key_type: KeyType) -> u32 {
     }
 }
 
+/// An index's code in the header: `FB_INDEX_*`.
+fn index_code(index: Option<ColumnIndex>) -> u8 {
+    match index {
+        None => 0,
+        Some(ColumnIndex::Exact) => 1,
+        Some(ColumnIndex::Range) => 2,
+    }
+}
+
 /// Bytes in the making: little-endian, one part behind another.
 #[derive(Default)]
 pub(crate) struct Packer {
@@ -191,7 +200,11 @@ impl Packer {
         self.u32(definition.options.heartbeat_ms);
         self.u8(definition.options.versioned.into());
         self.i64(definition.options.log_window_us.unwrap_or(NONE));
+        self.u64(definition.options.log_bytes.unwrap_or(0));
         self.u8(definition.key_value.into());
+        self.u8(definition.stream.is_some().into());
+        let event_time = definition.event_time().map_or("", |column| &column.name);
+        self.text(event_time.as_bytes());
         self.u32(definition.fields.len() as u32);
         for field in &definition.fields {
             self.u32(field.id.0);
@@ -201,6 +214,10 @@ impl Packer {
             self.i64(field.ttl_us.unwrap_or(NONE));
             self.u32(field.aliases.len() as u32);
             field.aliases.iter().for_each(|alias| self.text(alias.as_bytes()));
+            self.u8(field.rules.required.into());
+            self.u32(field.rules.allowed.len() as u32);
+            field.rules.allowed.iter().for_each(|value| self.value(Some(value)));
+            self.u8(index_code(field.rules.index));
         }
     }
 

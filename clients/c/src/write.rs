@@ -138,6 +138,7 @@ impl FbChange {
             1 => store.upsert(key),
             2 => store.put(key),
             3 => store.delete(key),
+            4 => store.insert(key),
             _ => return Err(Error::invalid_argument("no such verb; see FB_VERB in forebay.h")),
         };
         for op in ops {

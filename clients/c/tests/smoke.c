@@ -48,11 +48,11 @@ static fb_key key(const char *words)
 static uint64_t create(uint64_t client)
 {
     fb_field_spec fields[2] = {
-        {text("age"), FB_TYPE_INT64, 0, {0, 0, {NULL, 0}}, -1},
-        {text("city"), FB_TYPE_STRING, 0, {0, 0, {NULL, 0}}, -1},
+        {text("age"), FB_TYPE_INT64, 0, {0, 0, {NULL, 0}}, -1, NULL, 0, 0, 0},
+        {text("city"), FB_TYPE_STRING, 0, {0, 0, {NULL, 0}}, -1, NULL, 0, 0, 0},
     };
     fb_store_spec spec = {text("c-users"), FB_KEY_STRING, 4, {NULL, 0}, fields, 2,
-                          {-1, 0, 0, -1}, 0, 0};
+                          {-1, 0, 0, -1, 0}, 0, 0, {NULL, 0}};
     uint64_t store = 0;
     check(fb_store_create(client, &spec, &store, &failure), "create");
     expect(fb_store_create(client, &spec, &store, &failure) == FB_CONFLICT, "a name is taken once");
@@ -241,9 +241,9 @@ static void spill(uint64_t client, fb_text name, fb_text last, const char *folde
 static void over_budget(uint64_t client, const char *folder)
 {
     static uint8_t kibibyte[1024];
-    fb_field_spec field = {text("raw"), FB_TYPE_BYTES, 0, {0, 0, {NULL, 0}}, -1};
+    fb_field_spec field = {text("raw"), FB_TYPE_BYTES, 0, {0, 0, {NULL, 0}}, -1, NULL, 0, 0, 0};
     fb_store_spec spec = {text("c-large"), FB_KEY_INT64, 1, {NULL, 0}, &field, 1,
-                          {-1, 0, 0, -1}, 0, 0};
+                          {-1, 0, 0, -1, 0}, 0, 0, {NULL, 0}};
     fb_op op = {FB_OP_SET, 0, text("raw"), {FB_TYPE_BYTES, 0, {kibibyte, 1024}}, -1};
     fb_reader_options options;
     fb_bytes token = {NULL, 0}, metrics;
@@ -309,14 +309,16 @@ static fb_store_options options_of(fb_bytes definition)
     memcpy(&options.heartbeat_ms, at + 8, 4);
     options.versioned = at[12];
     memcpy(&options.log_window_us, at + 13, 8);
+    memcpy(&options.log_bytes, at + 21, 8);
     return options;
 }
 
 /* Options that are read, and set again but for one, stay as they were given. */
 static void set_options(uint64_t client)
 {
-    fb_store_options given = {60000000, 500, 1, 7000001}, found;
-    fb_store_spec spec = {text("c-options"), FB_KEY_STRING, 1, {NULL, 0}, NULL, 0, given, 1, 0};
+    fb_store_options given = {60000000, 500, 1, 7000001, 0}, found;
+    fb_store_spec spec = {text("c-options"), FB_KEY_STRING, 1, {NULL, 0}, NULL, 0, given, 1, 0,
+                          {NULL, 0}};
     fb_alteration alteration;
     fb_bytes definition;
     uint64_t store = 0;
@@ -342,6 +344,38 @@ static void set_options(uint64_t client)
     check(fb_close(store, &failure), "close the store with options");
 }
 
+/* A stream has the index of its one column, and the bytes that it retains, as they were given. */
+static void indexed_stream(uint64_t client)
+{
+    fb_field_spec city = {text("city"), FB_TYPE_STRING, 1, {0, 0, {NULL, 0}}, -1, NULL, 0,
+                          FB_INDEX_EXACT, 0};
+    fb_store_spec spec = {text("c-orders"), FB_KEY_STRING, 1, {NULL, 0}, &city, 1,
+                          {-1, 0, 0, -1, 1 << 30}, 0, 1, {NULL, 0}};
+    fb_alteration alterations[2];
+    fb_bytes definition;
+    uint64_t store = 0;
+
+    check(fb_store_create(client, &spec, &store, &failure), "create a stream");
+    check(fb_store_definition(store, &definition, &failure), "definition of a stream");
+    expect(options_of(definition).log_bytes == 1 << 30, "the bytes that were given");
+    expect(definition.data[definition.length - 1] == FB_INDEX_EXACT, "the index that was given");
+    fb_bytes_free(&definition);
+    memset(alterations, 0, sizeof alterations);
+    alterations[0].kind = FB_ALTER_SET_OPTIONS;
+    alterations[0].options.ttl_us = alterations[0].options.log_window_us = -1;
+    alterations[1].kind = FB_ALTER_SET_RULES;
+    alterations[1].field = city;
+    alterations[1].field.index = FB_INDEX_RANGE;
+    check(fb_store_alter(client, spec.name, 1, alterations, 2, &definition, &failure), "index");
+    expect(options_of(definition).log_bytes == 0, "no bound of bytes");
+    expect(definition.data[definition.length - 1] == FB_INDEX_RANGE, "another index");
+    fb_bytes_free(&definition);
+    alterations[1].field.index = 3;
+    expect(fb_store_alter(client, spec.name, 2, alterations, 2, NULL, NULL) == FB_INVALID_ARGUMENT,
+           "there are two indexes");
+    check(fb_close(store, &failure), "close the stream");
+}
+
 /* Whether the one copy of a reader has begun with a snapshot, and with fewer of the records. */
 static int has_begun(uint64_t reader, uint64_t records)
 {
@@ -358,8 +392,9 @@ static int has_begun(uint64_t reader, uint64_t records)
 /* Readers of a store that has snapshots, opened anew until one begins with one. */
 static void begin_with_snapshot(uint64_t client, const char *url)
 {
-    fb_store_options window = {-1, 0, 0, 0};
-    fb_store_spec spec = {text("c-kept"), FB_KEY_INT64, 1, {NULL, 0}, NULL, 0, window, 1, 0};
+    fb_store_options window = {-1, 0, 0, 0, 0};
+    fb_store_spec spec = {text("c-kept"), FB_KEY_INT64, 1, {NULL, 0}, NULL, 0, window, 1, 0,
+                          {NULL, 0}};
     fb_reader_options options;
     fb_bytes token = {NULL, 0};
     fb_text last;
@@ -417,12 +452,14 @@ static void print_layouts(void)
     SIZE(fb_scalar); SIZE(fb_gather_field); SIZE(fb_packed); SIZE(fb_sink);
     SIZE(fb_stream_options); SIZE(fb_stream_summary);
     FIELD(fb_error, pending); FIELD(fb_error, field); FIELD(fb_keys, partition_ends);
-    FIELD(fb_read, token); FIELD(fb_field_spec, fallback); FIELD(fb_store_spec, options);
-    FIELD(fb_alteration, options); FIELD(fb_op, value); FIELD(fb_change, if_newer);
+    FIELD(fb_read, token); FIELD(fb_field_spec, fallback); FIELD(fb_field_spec, index);
+    FIELD(fb_store_spec, options); FIELD(fb_alteration, options); FIELD(fb_op, value);
+    FIELD(fb_change, if_newer);
     FIELD(fb_outcome, error); FIELD(fb_reader_options, serve_partial);
     FIELD(fb_reader_options, checkpoint_every_ms); FIELD(fb_reader_options, memory_budget);
     FIELD(fb_reader_options, spill_bytes_max); FIELD(fb_reader_options, snapshots);
-    FIELD(fb_store_options, log_window_us); FIELD(fb_sink, ticket);
+    FIELD(fb_store_options, log_window_us); FIELD(fb_store_options, log_bytes);
+    FIELD(fb_sink, ticket);
     FIELD(fb_stream_summary, token); FIELD(fb_scalar, real);
 }
 
@@ -470,6 +507,7 @@ int main(int arguments_count, char **arguments)
     expect(fb_reader_await_ready(reader, 1, NULL) == FB_CLOSED, "and so does a use");
     over_budget(client, arguments_count > 2 ? arguments[2] : NULL);
     set_options(client);
+    indexed_stream(client);
     if (arguments_count > 3) begin_with_snapshot(client, arguments[3]);
     check(fb_close(client, &failure), "close the client");
     expect(fb_store_write(store, NULL, 0, 0, NULL, NULL, NULL) == FB_CLOSED,

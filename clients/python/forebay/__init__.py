@@ -13,6 +13,7 @@ from forebay import _native
 from forebay._changes import (
     delete,
     increment,
+    insert,
     list_append,
     maximum,
     minimum,
@@ -152,6 +153,7 @@ __all__ = [
     "WriteStream",
     "delete",
     "increment",
+    "insert",
     "list_append",
     "maximum",
     "minimum",

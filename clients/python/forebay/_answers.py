@@ -95,6 +95,12 @@ class Field:
     """What a gather writes for absent or null, where the call gives no default."""
     ttl: float | None
     """Time to live of each write that carries none, in seconds."""
+    required: bool
+    """Whether a stream refuses events without a value of it."""
+    allowed: tuple[Value, ...]
+    """The values that a stream lets in; empty for all."""
+    index: Literal["exact", "range"] | None
+    """How a stream's events are found by it: those of one value, or between two as well."""
 
 
 @dataclass(frozen=True)
@@ -111,13 +117,20 @@ class Definition:
     partitions: int
     fields: tuple[Field, ...]
     key_value: bool
+    stream: bool
+    """Whether it holds events, not documents."""
+    event_time: str | None
+    """A stream's column that says when an event happened."""
     ttl: float | None
     """Time to live of documents whose put carries none, in seconds."""
     versioned: bool
     heartbeat: float
     """Silence after which a partition's replicator appends a heartbeat, in seconds."""
     log_window: float | None
-    """How much of its logs is kept behind the newest snapshot, in seconds; None keeps all."""
+    """How much of its logs is kept behind the newest snapshot, in seconds; None keeps all. Of a
+    stream how long its events are retained."""
+    log_bytes: int | None
+    """How many bytes of events each partition of a stream retains, about; None keeps all."""
 
     def field(self, name: str) -> Field | None:
         """Return the field with this name or, after those, this alias."""

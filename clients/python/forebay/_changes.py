@@ -71,6 +71,15 @@ def delete(key: Key, *, if_version: int | None = None) -> Change:
     return Change("delete", key, if_version=if_version)
 
 
+def insert(key: Key, columns: Fields) -> Change:
+    """Add an event to a stream; columns that are not named take their defaults.
+
+    Events are never changed, and any number of them have one key. A change that is sent again adds
+    its event once.
+    """
+    return Change("insert", key, dict(columns))
+
+
 def increment(by: float) -> Operation:
     """Add to a number; absent and null count as 0, and integers stop at their bounds."""
     return Operation.increment(by)

@@ -24,15 +24,11 @@ def store_spec(
     log_window: float | None,
 ) -> _native.StoreSpec:
     """Make the native form of a store that is to be created."""
-    if isinstance(fields, Mapping):
-        specs = [_native.FieldSpec(name, type) for name, type in fields.items()]
-    else:
-        specs = list(fields)
     return _native.StoreSpec(
         name,
         key=key,
         partitions=partitions,
-        fields=specs,
+        fields=_field_specs(fields),
         partition_key=partition_key,
         key_value=key_value,
         ttl=ttl,
@@ -40,3 +36,38 @@ def store_spec(
         heartbeat=heartbeat,
         log_window=log_window,
     )
+
+
+def stream_spec(
+    name: str,
+    *,
+    key: str,
+    partitions: int,
+    columns: FieldTypes,
+    event_time: str | None,
+    heartbeat: float,
+    log_window: float | None,
+    log_bytes: int | None,
+) -> _native.StoreSpec:
+    """Make the native form of a stream that is to be created."""
+    return _native.StoreSpec(
+        name,
+        key=key,
+        partitions=partitions,
+        fields=_field_specs(columns),
+        partition_key=None,
+        key_value=False,
+        ttl=None,
+        versioned=False,
+        heartbeat=heartbeat,
+        log_window=log_window,
+        log_bytes=log_bytes,
+        stream=True,
+        event_time=event_time,
+    )
+
+
+def _field_specs(fields: FieldTypes) -> list[_native.FieldSpec]:
+    if isinstance(fields, Mapping):
+        return [_native.FieldSpec(name, type) for name, type in fields.items()]
+    return list(fields)

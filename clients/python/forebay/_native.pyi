@@ -1,8 +1,8 @@
 """The native module: what the package is made of. Use the names of `forebay` instead."""
 
 import os
-from collections.abc import Callable, Iterable, Mapping
-from typing import Any, Generic, TypeVar, final, overload
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, Generic, Literal, TypeVar, final, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -59,7 +59,15 @@ class FieldSpec:
     """A field of a new store: its name, its type, and the default and time to live in seconds."""
 
     def __new__(
-        cls, name: str, type: str, *, default: Value | None = None, ttl: float | None = None
+        cls,
+        name: str,
+        type: str,
+        *,
+        default: Value | None = None,
+        ttl: float | None = None,
+        required: bool = False,
+        allowed: Sequence[Value] = (),
+        index: Literal["exact", "range"] | None = None,
     ) -> FieldSpec: ...
 
 @final
@@ -77,6 +85,9 @@ class StoreSpec:
         versioned: bool,
         heartbeat: float,
         log_window: float | None,
+        log_bytes: int | None = None,
+        stream: bool = False,
+        event_time: str | None = None,
     ) -> StoreSpec: ...
 
 @final
@@ -85,7 +96,14 @@ class Alteration:
 
     @staticmethod
     def add_field(
-        name: str, type: str, *, default: Value | None = None, ttl: float | None = None
+        name: str,
+        type: str,
+        *,
+        default: Value | None = None,
+        ttl: float | None = None,
+        required: bool = False,
+        allowed: Sequence[Value] = (),
+        index: Literal["exact", "range"] | None = None,
     ) -> Alteration:
         """Add a field under a new id."""
     @staticmethod
@@ -101,6 +119,18 @@ class Alteration:
     def widen_field(name: str, to: str) -> Alteration:
         """Give a field a wider type: int32 to int64 or float64, float32 to float64."""
     @staticmethod
+    def set_rules(
+        name: str,
+        *,
+        required: bool = False,
+        allowed: Sequence[Value] = (),
+        index: Literal["exact", "range"] | None = None,
+    ) -> Alteration:
+        """Replace what a stream does with a column, by that of `FieldSpec`.
+
+        What it refuses holds for events from now on; an index has all that are retained.
+        """
+    @staticmethod
     def drop_all() -> Alteration:
         """Delete every document of the store."""
     @staticmethod
@@ -110,8 +140,9 @@ class Alteration:
         versioned: bool = False,
         heartbeat: float = 1.0,
         log_window: float | None = None,
+        log_bytes: int | None = None,
     ) -> Alteration:
-        """Replace all options, by those of `Client.create_store`; times are in seconds.
+        """Replace all options, by those of `create_store` and `create_stream`; times in seconds.
 
         One that is left out is unset: to change one, take the others from the definition.
         """

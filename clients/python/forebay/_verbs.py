@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from forebay import _changes as changes
 from forebay import _native
-from forebay._definition import FieldTypes, store_spec
+from forebay._definition import FieldTypes, store_spec, stream_spec
 from forebay._errors import Error, pending_of
 from forebay._wait import Calls
 
@@ -74,6 +74,43 @@ class ClientVerbs:
             versioned=versioned,
             heartbeat=heartbeat,
             log_window=log_window,
+        )
+        return Store(calls.run(native.create_store(spec)), calls)
+
+    def create_stream(
+        self,
+        name: str,
+        columns: FieldTypes,
+        *,
+        key: str = "string",
+        partitions: int = 8,
+        event_time: str | None = None,
+        heartbeat: float = 1.0,
+        log_window: float | None = None,
+        log_bytes: int | None = None,
+    ) -> Store:
+        """Create a stream of events and open it.
+
+        `columns` are types by name, or `FieldSpec`s: with `default` that value is stored where an
+        event has none, with `required` such an event is refused, and so is one whose value is none
+        of those `allowed`. `event_time` names the timestamp column that says when an event
+        happened; without one that is when it was inserted. An event's key says which of the
+        `partitions` it goes to.
+
+        Events are retained for `log_window` seconds, and by each partition up to about `log_bytes`
+        bytes; unless set all are. Retained ones are found by a column with the `index` `"exact"`
+        (those of one value) or `"range"` (between two as well). The rest is as for `create_store`.
+        """
+        native, calls = self._open()
+        spec = stream_spec(
+            name,
+            key=key,
+            partitions=partitions,
+            columns=columns,
+            event_time=event_time,
+            heartbeat=heartbeat,
+            log_window=log_window,
+            log_bytes=log_bytes,
         )
         return Store(calls.run(native.create_store(spec)), calls)
 
@@ -187,6 +224,10 @@ class Store:
     ) -> WriteOutcome:
         """Write `forebay.delete` of these arguments."""
         return self.write(changes.delete(key, if_version=if_version), deadline=deadline)
+
+    def insert(self, key: Key, columns: Fields, *, deadline: float | None = None) -> WriteOutcome:
+        """Write `forebay.insert` of these arguments."""
+        return self.write(changes.insert(key, columns), deadline=deadline)
 
     def batch(
         self, batch: Iterable[_native.Change], *, deadline: float | None = None

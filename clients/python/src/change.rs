@@ -85,6 +85,7 @@ enum Verb {
     Put,
     Upsert,
     Delete,
+    Insert,
 }
 
 /// One change of one document; checked against the store's definition when it is sent.
@@ -123,7 +124,11 @@ impl Change {
                 "put" => Verb::Put,
                 "upsert" => Verb::Upsert,
                 "delete" => Verb::Delete,
-                _ => return Err(Error::invalid_argument("put, upsert or delete").into()),
+                "insert" => Verb::Insert,
+                _ => {
+                    let message = "put, upsert, delete or insert";
+                    return Err(Error::invalid_argument(message).into());
+                }
             };
             Ok(Self {
                 verb,
@@ -171,6 +176,7 @@ impl Change {
             Verb::Put => store.put(key),
             Verb::Upsert => store.upsert(key),
             Verb::Delete => store.delete(key),
+            Verb::Insert => store.insert(key),
         };
         for (name, kind) in &self.fields {
             write = match kind.clone() {

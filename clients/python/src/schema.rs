@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use forebay::{
-    Alteration, Definition, Error, Field, FieldSpec, FieldType, KeyType, Result, ScalarType,
-    StoreOptions, StoreSpec, VectorType,
+    Alteration, ColumnIndex, ColumnRules, Definition, Error, Field, FieldSpec, FieldType, KeyType,
+    Result, ScalarType, StoreOptions, StoreSpec, StreamSpec, VectorType,
 };
 use pyo3::prelude::*;
 use pyo3::types::{PyDict, PyList};
@@ -87,13 +87,40 @@ fn options_of(
     versioned: bool,
     heartbeat: f64,
     log_window: Option<f64>,
+    log_bytes: Option<u64>,
 ) -> Result<StoreOptions> {
     Ok(StoreOptions {
         ttl_us: micros_of(ttl)?,
         versioned,
         heartbeat_ms: heartbeat_ms_of(heartbeat)?,
         log_window_us: micros_of(log_window)?,
+        log_bytes,
     })
+}
+
+/// What a stream does with a column.
+fn rules_of(
+    required: bool,
+    allowed: &[Bound<'_, PyAny>],
+    index: Option<&str>,
+) -> Result<ColumnRules, Fault> {
+    let allowed = allowed.iter().map(value_of).collect::<Result<_, Fault>>()?;
+    Ok(ColumnRules { required, allowed, index: index.map(index_of).transpose()? })
+}
+
+fn index_of(name: &str) -> Result<ColumnIndex> {
+    match name {
+        "exact" => Ok(ColumnIndex::Exact),
+        "range" => Ok(ColumnIndex::Range),
+        _ => Err(Error::invalid_argument(format!("no index '{name}'; there are exact and range"))),
+    }
+}
+
+fn index_name(index: ColumnIndex) -> &'static str {
+    match index {
+        ColumnIndex::Exact => "exact",
+        ColumnIndex::Range => "range",
+    }
 }
 
 /// A field as its creator asks for it.
@@ -106,19 +133,23 @@ pub(crate) struct NewField {
 #[pymethods]
 impl NewField {
     #[new]
-    #[pyo3(signature = (name, r#type, *, default=None, ttl=None))]
+    #[pyo3(signature = (
+        name, r#type, *, default=None, ttl=None, required=false, allowed=vec![], index=None
+    ))]
     fn new(
         name: String,
         r#type: &str,
         default: Option<&Bound<'_, PyAny>>,
         ttl: Option<f64>,
+        required: bool,
+        allowed: Vec<Bound<'_, PyAny>>,
+        index: Option<&str>,
     ) -> Result<Self, Fault> {
         entry(|| {
             let mut spec = FieldSpec::new(name, field_type_of(r#type)?);
-            let default = default.map(value_of).transpose()?;
-            let fitted = default.map(|value| forebay::fit(value, spec.field_type)).transpose();
-            spec.default = fitted.map_err(|error| error.with_field(&spec.name))?;
+            spec.default = default.map(value_of).transpose()?;
             spec.ttl_us = micros_of(ttl)?;
+            spec.rules = rules_of(required, &allowed, index)?;
             Ok(Self { spec })
         })
     }
@@ -135,7 +166,7 @@ impl NewStore {
     #[new]
     #[pyo3(signature = (
         name, *, key, partitions, fields, partition_key, key_value, ttl, versioned, heartbeat,
-        log_window
+        log_window, log_bytes=None, stream=false, event_time=None
     ))]
     #[expect(clippy::too_many_arguments, reason = "they are keywords in Python")]
     fn new(
@@ -149,6 +180,9 @@ impl NewStore {
         versioned: bool,
         heartbeat: f64,
         log_window: Option<f64>,
+        log_bytes: Option<u64>,
+        stream: bool,
+        event_time: Option<String>,
     ) -> Result<Self, Fault> {
         entry(|| {
             let key = key_type_of(key)?;
@@ -158,7 +192,8 @@ impl NewStore {
             };
             spec.fields.extend(fields.into_iter().map(|field| field.spec));
             spec.partition_key = partition_key;
-            spec.options = options_of(ttl, versioned, heartbeat, log_window)?;
+            spec.stream = stream.then_some(StreamSpec { event_time });
+            spec.options = options_of(ttl, versioned, heartbeat, log_window, log_bytes)?;
             Ok(Self { spec })
         })
     }
@@ -174,15 +209,34 @@ pub(crate) struct NewAlteration {
 #[pymethods]
 impl NewAlteration {
     #[staticmethod]
-    #[pyo3(signature = (name, r#type, *, default=None, ttl=None))]
+    #[pyo3(signature = (
+        name, r#type, *, default=None, ttl=None, required=false, allowed=vec![], index=None
+    ))]
     fn add_field(
         name: String,
         r#type: &str,
         default: Option<&Bound<'_, PyAny>>,
         ttl: Option<f64>,
+        required: bool,
+        allowed: Vec<Bound<'_, PyAny>>,
+        index: Option<&str>,
     ) -> Result<Self, Fault> {
-        let field = NewField::new(name, r#type, default, ttl)?;
+        let field = NewField::new(name, r#type, default, ttl, required, allowed, index)?;
         Ok(Alteration::AddField(field.spec).into())
+    }
+
+    #[staticmethod]
+    #[pyo3(signature = (name, *, required=false, allowed=vec![], index=None))]
+    fn set_rules(
+        name: String,
+        required: bool,
+        allowed: Vec<Bound<'_, PyAny>>,
+        index: Option<&str>,
+    ) -> Result<Self, Fault> {
+        entry(|| {
+            let rules = rules_of(required, &allowed, index)?;
+            Ok(Alteration::SetRules { name, rules }.into())
+        })
     }
 
     #[staticmethod]
@@ -211,14 +265,17 @@ impl NewAlteration {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (*, ttl=None, versioned=false, heartbeat=1.0, log_window=None))]
+    #[pyo3(signature = (
+        *, ttl=None, versioned=false, heartbeat=1.0, log_window=None, log_bytes=None
+    ))]
     fn set_options(
         ttl: Option<f64>,
         versioned: bool,
         heartbeat: f64,
         log_window: Option<f64>,
+        log_bytes: Option<u64>,
     ) -> Result<Self, Fault> {
-        let options = options_of(ttl, versioned, heartbeat, log_window)?;
+        let options = options_of(ttl, versioned, heartbeat, log_window, log_bytes)?;
         Ok(Alteration::SetOptions(options).into())
     }
 }
@@ -250,10 +307,13 @@ pub(crate) fn definition_object<'py>(
     parts.set_item("partitions", definition.written().partitions.0)?;
     parts.set_item("fields", fields.to_tuple())?;
     parts.set_item("key_value", definition.key_value)?;
+    parts.set_item("stream", definition.stream.is_some())?;
+    parts.set_item("event_time", definition.event_time().map(|column| column.name.as_str()))?;
     parts.set_item("ttl", seconds_of(definition.options.ttl_us))?;
     parts.set_item("versioned", definition.options.versioned)?;
     parts.set_item("heartbeat", f64::from(definition.options.heartbeat_ms) / 1e3)?;
     parts.set_item("log_window", seconds_of(definition.options.log_window_us))?;
+    parts.set_item("log_bytes", definition.options.log_bytes)?;
     Ok(model(py, "Definition", &parts)?)
 }
 
@@ -269,5 +329,10 @@ fn field_object<'py>(
     let default = field.default.as_ref().map(|value| object_of(py, value)).transpose()?;
     parts.set_item("default", default)?;
     parts.set_item("ttl", seconds_of(field.ttl_us))?;
+    parts.set_item("required", field.rules.required)?;
+    let allowed = field.rules.allowed.iter().map(|value| object_of(py, value));
+    let allowed = PyList::new(py, allowed.collect::<std::result::Result<Vec<_>, _>>()?)?;
+    parts.set_item("allowed", allowed.to_tuple())?;
+    parts.set_item("index", field.rules.index.map(index_name))?;
     Ok(model(py, "Field", &parts)?)
 }

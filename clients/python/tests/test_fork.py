@@ -204,6 +204,7 @@ def test_the_child_of_a_keeper_that_is_killed_keeps_the_copy(
     def keeper(parent: Connection) -> None:
         # A fork itself, so that it can be killed; its reader is its own.
         reader = forebay.Reader(server.endpoint, name, checkpoint_dir=tmp_path)
+        reader.await_ready(30)
         reader.get_many(["k0"], "n", after=before)
         assert reader.gather(reader.plan(["n"], "int64"), ["k1"], after=before) == np.array([[1]])
         if os.fork() == 0:

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
+use forebay_core::fit::{fit, fit_items};
 use forebay_core::id::{DocumentVersion, PartitionId, Sequence};
 use forebay_core::key::{Key, KeyType, KeyValue};
 use forebay_core::partition::partition_of;
@@ -10,8 +11,6 @@ use forebay_core::schema::{Definition, Field};
 use forebay_core::value::{FieldType, Value};
 use forebay_core::{Error, Result};
 use forebay_index::DocumentKey;
-
-use crate::fit::{fit, fit_items};
 
 /// A key as its caller gave it.
 #[derive(Clone, Debug)]

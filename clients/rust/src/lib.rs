@@ -31,6 +31,8 @@
 //! * [`Store::write_stream`] sends without waiting for each answer, and keeps the order of each
 //!   partition over every failure.
 //!
+//! A stream's events are inserted like that, and [`Store::select`] finds those that are retained.
+//!
 //! Errors are [`Error`]: one code table for all languages, and a message that says what to do next.
 
 mod admin;
@@ -40,7 +42,6 @@ mod client;
 mod connect;
 mod dead_letters;
 mod draft;
-mod fit;
 mod memory;
 mod options;
 mod ordered;
@@ -49,6 +50,7 @@ mod pending;
 mod plan;
 mod reader;
 mod request_stream;
+mod select;
 mod sequence;
 mod settle;
 mod store;
@@ -58,13 +60,13 @@ mod write;
 pub use batch::Batch;
 pub use client::Client;
 pub use dead_letters::DeadLetterPage;
-pub use fit::fit;
 pub use memory::{InMemoryReader, Row};
 pub use options::{ClientOptions, ClientParts, StreamOptions};
 pub use ordered::{OrderedDocument, OrderedReads, OrderedScan, OrderedStream};
 pub use outcome::{BatchOutcome, WriteError, WriteOutcome, WriteResult};
 pub use pending::PendingWrite;
 pub use reader::Reader;
+pub use select::{Select, Selected, SelectedColumn, SelectedEvent};
 pub use store::Store;
 pub use stream::{Acknowledgement, StreamSummary, WriteStream};
 pub use write::Write;
@@ -72,10 +74,13 @@ pub use write::Write;
 pub use forebay_core::clock::{Clock, SystemClock, Timestamp};
 pub use forebay_core::dead_letter::DeadLetter;
 pub use forebay_core::entropy::{Entropy, SystemEntropy};
-pub use forebay_core::id::{DocumentVersion, PartitionId, SchemaVersion, StoreId};
+pub use forebay_core::id::{DocumentVersion, FieldId, Offset, PartitionId, SchemaVersion, StoreId};
 pub use forebay_core::key::{KeyType, KeyValue};
 pub use forebay_core::row::{Document, FieldCell, Presence};
-pub use forebay_core::schema::{Alteration, Definition, Field, FieldSpec, StoreOptions, StoreSpec};
+pub use forebay_core::schema::{
+    Alteration, ColumnIndex, ColumnRules, Definition, Field, FieldSpec, StoreOptions, StoreSpec,
+    Stream, StreamSpec,
+};
 pub use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 pub use forebay_core::{Error, ErrorCode, Result};
 pub use forebay_index::{

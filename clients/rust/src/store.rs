@@ -148,6 +148,14 @@ impl Store {
         self.write(Verb::Delete, key.into())
     }
 
+    /// Adds an event to a stream: columns that are not named take their defaults. Events are never
+    /// changed, and any number of them have one key, which says which partition they go to.
+    ///
+    /// A retry of one `Write` adds the event once; two writes add two.
+    pub fn insert<'k>(&self, key: impl Into<DocumentKey<'k>>) -> Write {
+        self.write(Verb::Insert, key.into())
+    }
+
     /// Puts the value of a key in a key-value store.
     pub fn put_value<'k>(
         &self,

@@ -183,6 +183,16 @@ impl Catalog {
             })
     }
 
+    /// The newest definition of a living store of documents by its name.
+    ///
+    /// # Errors
+    /// `NotFound`, naming the store; `InvalidArgument` for a stream.
+    pub fn of_documents(&self, name: &str) -> Result<&Arc<SchemaAt>> {
+        let schema = self.by_name(name)?;
+        schema.definition.check_is_of_documents()?;
+        Ok(schema)
+    }
+
     /// The store whose documents a version is of that is kept under this id: the store itself, but
     /// for what was pushed.
     pub fn home_of(&self, kept_as: StoreId) -> StoreId {
@@ -198,7 +208,7 @@ impl Catalog {
     /// What all versions of the documents of living stores are kept as: the newest definitions,
     /// with that id.
     pub fn kept(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
-        let versions = self.living().flat_map(|schema| schema.definition.versions.all());
+        let versions = self.stores().flat_map(|schema| schema.definition.versions.all());
         versions.filter_map(|version| self.stores.get(&version.kept_as)?.newest())
     }
 
@@ -211,11 +221,16 @@ impl Catalog {
     /// The logs that are followed of this id, with all of their partitions: those that a version of
     /// a living store's documents follows.
     pub fn logs(&self) -> BTreeMap<StoreId, PartitionCount> {
-        let versions = self.living().flat_map(|schema| schema.definition.versions.all());
+        let versions = self.stores().flat_map(|schema| schema.definition.versions.all());
         versions.map(|version| (version.logs.store, version.logs.partitions)).collect()
     }
 
-    /// The newest definitions of all living stores, ordered by name.
+    /// The newest definitions of all living stores of documents, ordered by name.
+    pub fn stores(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
+        self.living().filter(|schema| schema.definition.stream.is_none())
+    }
+
+    /// The newest definitions of all living stores, streams among them, ordered by name.
     pub fn living(&self) -> impl Iterator<Item = &Arc<SchemaAt>> {
         self.by_name.values().filter_map(|id| self.stores.get(id)?.newest())
     }

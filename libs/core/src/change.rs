@@ -22,6 +22,8 @@ pub enum Verb {
     Upsert,
     /// Deletes the document.
     Delete,
+    /// Adds an event to a stream; any number of them have one key.
+    Insert,
 }
 
 /// What a change does to one field.
@@ -181,6 +183,7 @@ impl Change {
     /// operator, a limit. Ids that the definition retired are let through: the fold ignores them.
     pub fn check(&self, definition: &Definition) -> Result<()> {
         self.check_key(definition)?;
+        self.check_verb(definition)?;
         if self.verb == Verb::Delete && !self.fields.is_empty() {
             let message = "a delete names no fields; remove fields with an upsert";
             return Err(Error::invalid_argument(message));

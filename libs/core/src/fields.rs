@@ -1,4 +1,5 @@
-//! Fixed-width numbers, little-endian, taken off the front of bytes that may end too early.
+//! Fixed-width numbers, little-endian, and bytes of a length that is known, taken off the front of
+//! bytes that may end too early.
 
 use crate::clock::Timestamp;
 use crate::error::{Error, Result};
@@ -12,6 +13,8 @@ use crate::error::{Error, Result};
 /// assert_eq!(fields.u16()?, 7);
 /// assert!(fields.u32().is_err());
 /// assert_eq!(fields.rest(), [9], "what was refused is still there");
+/// assert_eq!(fields.bytes(1)?, [9]);
+/// assert!(fields.bytes(1).is_err());
 /// # Ok::<(), Error>(())
 /// ```
 #[derive(Debug)]
@@ -34,6 +37,16 @@ impl<'b> Fields<'b> {
         let (taken, rest) = self.bytes.split_first_chunk().ok_or_else(self.short)?;
         self.bytes = rest;
         Ok(*taken)
+    }
+
+    /// The next so many bytes, as they stand there.
+    ///
+    /// # Errors
+    /// As [`Fields::take`].
+    pub fn bytes(&mut self, count: usize) -> Result<&'b [u8]> {
+        let (taken, rest) = self.bytes.split_at_checked(count).ok_or_else(self.short)?;
+        self.bytes = rest;
+        Ok(taken)
     }
 
     /// A number of 16 bits.

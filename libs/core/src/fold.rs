@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use self::overlay::Overlay;
 use crate::catalog::SchemaAt;
-use crate::change::{ClientBatch, Entry, EntryBody, Source};
+use crate::change::{Change, ClientBatch, Entry, EntryBody, Source};
 use crate::clock::Timestamp;
 use crate::dedup::{Dedup, Seen};
 use crate::error::{Error, ErrorCode, Result};
@@ -64,6 +64,9 @@ pub struct Applied {
     pub drop_all: bool,
     /// The last row of each key that changed; `None` deletes it. Ordered by key.
     pub writes: Vec<(Key, Option<Vec<u8>>)>,
+    /// Of a stream the events that were inserted, each with its position; repeats are not among
+    /// them.
+    pub events: Vec<(Position, Change)>,
     /// Outcomes of the conditional changes, and of changes that were too large.
     pub outcomes: Vec<Outcome>,
     /// Repeats that were skipped.
@@ -187,7 +190,8 @@ impl PartitionState {
         let drop_all_count = current.as_ref().map_or(0, |at| at.definition.drop_all_count);
         let drop_all = drop_all_count > self.drop_all_count;
         let mut overlay = Overlay::default();
-        if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &current) {
+        let stream = current.as_ref().and_then(|at| at.definition.stream.as_ref());
+        if let (EntryBody::Changes(batches), Some(schema), None) = (&entry.body, &current, stream) {
             overlay = Overlay::of(batches);
             if !drop_all {
                 let loaded = overlay.load(documents, schemas, schema, now);
@@ -204,7 +208,12 @@ impl PartitionState {
         self.position = entry.position(offset);
         self.offset_applied = offset.next();
         let mut applied = Applied { drop_all, clients, sources, ..Applied::default() };
-        if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &current) {
+        if let Some(stream) = stream {
+            if let EntryBody::Changes(batches) = entry.body {
+                let is_derived = stream.view.is_some();
+                self.take_events(batches, is_derived, &mut applied);
+            }
+        } else if let (EntryBody::Changes(batches), Some(schema)) = (&entry.body, &current) {
             self.apply_changes(batches, schema, overlay, &mut applied);
         }
         Ok(applied)
@@ -281,6 +290,33 @@ impl PartitionState {
         let source = entry.source?;
         self.sources.insert(source.partition, source.position);
         Some(source.partition)
+    }
+
+    /// Hands on the events of an entry that were not inserted before. Those of a view were told
+    /// from repeats where they come from, and its entries come once each by their sources.
+    fn take_events(&mut self, batches: Vec<ClientBatch>, is_derived: bool, applied: &mut Applied) {
+        let now = self.partition_time;
+        let mut next = self.position;
+        for batch in batches {
+            if is_derived {
+                for change in batch.changes {
+                    applied.events.push((next, change));
+                    next.place = next.place.wrapping_add(1);
+                }
+                continue;
+            }
+            applied.clients.push(batch.client);
+            let Some(first) = batch.changes.first() else { continue };
+            let mut admission = self.dedup.admission(batch.client, first.sequence, now);
+            for change in batch.changes {
+                let position = next;
+                next.place = next.place.wrapping_add(1);
+                match admission.admit(change.sequence) {
+                    Seen::New => applied.events.push((position, change)),
+                    _ => applied.repeats += 1,
+                }
+            }
+        }
     }
 
     fn apply_changes<'e>(

@@ -6,6 +6,7 @@ use std::ops::Bound;
 use crate::error::{Error, Result};
 use crate::key::{Key, KeyType};
 use crate::schema::Definition;
+use crate::value::Value;
 
 /// First byte of every document's key.
 pub const DOCUMENTS: u8 = b'd';
@@ -174,7 +175,8 @@ impl KeyOrder {
 }
 
 impl KeyRange {
-    fn of_prefix(from: Vec<u8>) -> Self {
+    /// All stored keys that begin with these bytes.
+    pub fn of_prefix(from: Vec<u8>) -> Self {
         Self { to: behind_prefix(from.clone()), from }
     }
 
@@ -231,14 +233,52 @@ fn put_first(stored: &mut Vec<u8>, key_type: KeyType, key: &[u8]) -> Result<()> 
     if key_type == KeyType::Int64 {
         return put_last(stored, key_type, key);
     }
-    for byte in key {
+    put_ended(stored, key);
+    Ok(())
+}
+
+/// Appends bytes that others follow: what comes of two is ordered as they are.
+fn put_ended(stored: &mut Vec<u8>, bytes: &[u8]) {
+    for byte in bytes {
         stored.push(*byte);
         if *byte == 0 {
             stored.push(ESCAPED);
         }
     }
     stored.extend([0, ENDED]);
-    Ok(())
+}
+
+/// Eight bytes that are ordered as the numbers are.
+pub fn ordered_i64(number: i64) -> [u8; 8] {
+    ordered_number(number.to_le_bytes())
+}
+
+/// The number of eight such bytes.
+pub fn number_of_ordered(bytes: [u8; 8]) -> i64 {
+    i64::from_le_bytes(number(bytes))
+}
+
+/// Appends a scalar so that what comes of two of one type is ordered as they are, whatever follows;
+/// NaN comes last. Nothing is appended of lists and vectors, which have no order.
+pub fn put_ordered(stored: &mut Vec<u8>, value: &Value) {
+    match value {
+        Value::Bool(is_true) => stored.push(u8::from(*is_true)),
+        Value::Int32(number) => stored.extend(ordered_i64((*number).into())),
+        Value::Int64(number) | Value::Timestamp(number) => stored.extend(ordered_i64(*number)),
+        Value::Float32(number) => stored.extend(ordered_f64((*number).into())),
+        Value::Float64(number) => stored.extend(ordered_f64(*number)),
+        Value::String(text) => put_ended(stored, text.as_bytes()),
+        Value::Bytes(bytes) => put_ended(stored, bytes),
+        Value::List(..) | Value::VectorF32(_) | Value::VectorF16(_) | Value::VectorI8(_) => {}
+    }
+}
+
+fn ordered_f64(number: f64) -> [u8; 8] {
+    // One zero, and one NaN, above all others.
+    let number = if number == 0.0 { 0.0 } else { number };
+    let bits = if number.is_nan() { f64::NAN.to_bits() } else { number.to_bits() } as i64;
+    // Below zero a larger number of bits is a smaller number.
+    ordered_i64(if bits < 0 { i64::MIN ^ !bits } else { bits })
 }
 
 fn last(stored: &[u8], key_type: KeyType) -> Result<Vec<u8>> {
@@ -278,10 +318,38 @@ mod tests {
     use super::*;
     use crate::error::ErrorCode;
     use crate::id::StoreId;
+    use crate::merge::compare;
     use crate::schema::StoreSpec;
     use crate::value::{FieldType, ScalarType};
 
     type Parts = (Vec<u8>, Vec<u8>);
+
+    proptest! {
+        #[test]
+        fn scalars_are_ordered_as_their_bytes(a: i64, b: i64, c: f64, d: f64, texts: [String; 2]) {
+            let bytes = |value: Value| {
+                let mut bytes = Vec::new();
+                put_ordered(&mut bytes, &value);
+                bytes
+            };
+            let ordered = |a: Value, b: Value| {
+                prop_assert_eq!(bytes(a.clone()).cmp(&bytes(b.clone())), compare(&a, &b).unwrap());
+                Ok(())
+            };
+            ordered(Value::Int64(a), Value::Int64(b))?;
+            ordered(Value::Int32(a as i32), Value::Int32(b as i32))?;
+            ordered(Value::Float64(c), Value::Float64(d))?;
+            ordered(Value::Float64(0.0), Value::Float64(-0.0))?;
+            ordered(Value::Float32(c as f32), Value::Float32(d as f32))?;
+            let nan = bytes(Value::Float64(f64::NAN));
+            prop_assert!(nan > bytes(Value::Float64(c)) && nan == bytes(Value::Float64(-f64::NAN)));
+            let [text, other] = texts;
+            let with_zero = format!("{text}\0");
+            ordered(Value::String(text.clone()), Value::String(with_zero))?;
+            ordered(Value::String(text), Value::String(other))?;
+            prop_assert_eq!(number_of_ordered(ordered_i64(a)), a);
+        }
+    }
 
     /// Bytes of a key in which the bytes that the form needs for itself are frequent.
     fn key(key_type: KeyType) -> BoxedStrategy<Vec<u8>> {

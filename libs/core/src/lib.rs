@@ -13,6 +13,7 @@ pub mod dedup;
 pub mod entropy;
 pub mod error;
 pub mod fields;
+pub mod fit;
 pub mod fold;
 pub mod id;
 pub mod key;
@@ -29,5 +30,6 @@ pub mod schema;
 pub mod state_rows;
 pub mod value;
 pub mod versions;
+pub mod view;
 
 pub use error::{Error, ErrorCode, Result};

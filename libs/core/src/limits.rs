@@ -22,6 +22,22 @@ pub const NAME_BYTES_MAX: usize = 255;
 pub const FIELDS_MAX: usize = 2_000;
 /// Most earlier names that a field keeps.
 pub const ALIASES_MAX: usize = 32;
+/// Values that a stream's column may allow.
+pub const ALLOWED_VALUES_MAX: usize = 1_000;
+/// Most columns of a stream by which its events are found: each adds an entry for each event.
+pub const STREAM_INDEXES_MAX: usize = 32;
+/// Bytes of a value by which an index of ranges orders events; what is behind them it leaves out.
+pub const INDEX_VALUE_BYTES_MAX: usize = 1_024;
+/// Events that a select answers, unless it asks for another number.
+pub const SELECT_LIMIT: u32 = 1_000;
+/// Most events that a select may ask for.
+pub const SELECT_LIMIT_MAX: u32 = 10_000;
+/// Most bytes of events that a select answers.
+pub const SELECT_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most entries of an index that a select looks at in one partition.
+pub const SELECT_SCANNED_MAX: usize = 1_000_000;
+/// Most events of one partition that a select reads and does not answer.
+pub const SELECT_READ_MAX: usize = 100_000;
 /// Highest field id, retired ids included.
 pub const FIELD_ID_MAX: u32 = 65_535;
 /// Highest schema version of a store: it stands as 16 bits in every row.
@@ -264,6 +280,50 @@ pub const VERIFY_BYTES_MAX: u64 = 256 * 1024 * 1024;
 pub const VERIFY_CHANGED_MAX: usize = 1 << 20;
 /// Documents that are named of those in which two copies differ.
 pub const VERIFY_NAMED_MAX: usize = 1_000;
+/// Bytes of the text that declares one feature view.
+pub const VIEW_DECLARATION_BYTES_MAX: usize = 64 * 1024;
+/// How far an event may lie behind its partition's time in a view that does not say so: what clocks
+/// and the order in which partitions are derived make of events that came in time.
+pub const VIEW_LATENESS_US: i64 = 60_000_000;
+/// How far apart a feature view emits the values of one group, where it does not say so.
+pub const VIEW_CADENCE_US: i64 = 100_000;
+/// Least of what may be said instead: 10 ms.
+pub const VIEW_CADENCE_US_MIN: i64 = 10_000;
+/// Most of it: an hour.
+pub const VIEW_CADENCE_US_MAX: i64 = 60 * 60 * 1_000_000;
+/// How long a windowed value that a feature view emits outlives its next change, where the view
+/// does not say so.
+pub const VIEW_GRACE_US: i64 = 30_000_000;
+/// Most that may be said instead: a day.
+pub const VIEW_GRACE_US_MAX: i64 = 24 * 60 * 60 * 1_000_000;
+/// Operators and words of SQL in the condition of one feature view, as text: each may nest what
+/// stands before it, and what is nested is walked by recursion.
+pub const VIEW_CONDITION_OPERATORS_MAX: usize = 512;
+/// How deep a condition of a feature view is nested.
+pub const PREDICATE_DEPTH_MAX: usize = 32;
+/// Columns by which one feature view groups.
+pub const GROUP_COLUMNS_MAX: usize = 16;
+/// Stores in which one feature view looks events up.
+pub const LOOKUPS_MAX: usize = 16;
+/// Aggregates of one feature view.
+pub const AGGREGATES_MAX: usize = 1_024;
+/// Windows of one feature view.
+pub const WINDOWS_MAX: usize = 32;
+/// Tiles that one window is made of: 30 days by hops of 5 minutes are 8,640.
+pub const WINDOW_TILES_MAX: i64 = 10_000;
+/// Longest window and greatest lateness: ten years, in microseconds.
+pub const WINDOW_US_MAX: i64 = 10 * 365 * 24 * 60 * 60 * 1_000_000;
+/// How far an event may lie ahead of its partition's time, in microseconds: one day. What is
+/// further ahead is a wrong clock, and its tile would stay until then.
+pub const EVENT_AHEAD_US_MAX: i64 = 24 * 60 * 60 * 1_000_000;
+/// Bytes of a value that an aggregate keeps as it is: a first, a last, a least, a frequent one.
+pub const AGGREGATE_ITEM_BYTES_MAX: usize = 1_024;
+/// Values that one `last-n` keeps.
+pub const AGGREGATE_LAST_MAX: u16 = 1_000;
+/// Items that one `top-k` answers.
+pub const AGGREGATE_TOP_MAX: u16 = 256;
+/// Quantiles that one aggregate answers.
+pub const AGGREGATE_QUANTILES_MAX: usize = 64;
 /// Files that one shard holds open at once.
 pub const SHARD_FILES_OPEN_MAX: i32 = 256;
 /// Longest time to live: 100 years, in microseconds; sums with any date stay inside `i64`.
@@ -324,4 +384,6 @@ const _: () = assert!(CLIENT_BACKOFF_MS_MIN <= CLIENT_BACKOFF_MS_MAX);
 const _: () = assert!(CLIENT_RETRY_AGE_US < DEDUP_IDLE_US);
 const _: () = assert!(CLIENT_REQUEST_BYTES_AIM < ENTRY_BYTES_MAX);
 const _: () = assert!(READER_BACKOFF_MS_MIN <= READER_BACKOFF_MS_MAX);
+const _: () =
+    assert!(AGGREGATE_LAST_MAX as usize * (AGGREGATE_ITEM_BYTES_MAX + 4) <= VALUE_BYTES_MAX);
 const _: () = assert!(FIELDS_MAX <= FIELD_ID_MAX as usize);

@@ -4,13 +4,16 @@
 //! A field is an id that is never used again; names are only how people find ids.
 
 mod check;
+mod stream;
 
 use std::collections::BTreeSet;
 
 use self::check::check_field_id;
 pub use self::check::check_name;
 pub(crate) use self::check::check_ttl;
+pub use self::stream::{ColumnIndex, ColumnRules, Stream, StreamSpec};
 use crate::error::{Error, Result};
+use crate::fit::fit;
 use crate::id::{
     DocumentVersion, FieldId, Offset, PartitionCount, Position, SchemaVersion, StoreId,
 };
@@ -38,6 +41,8 @@ pub struct Field {
     pub default: Option<Value>,
     /// Time to live of each write that carries none, in microseconds.
     pub ttl_us: Option<i64>,
+    /// What a stream does with it.
+    pub rules: ColumnRules,
 }
 
 /// What a store does beside holding fields.
@@ -50,13 +55,23 @@ pub struct StoreOptions {
     /// Silence after which the partition's replicator appends a heartbeat, in milliseconds.
     pub heartbeat_ms: u32,
     /// How much of its logs is kept behind the newest verified snapshot, in microseconds; what is
-    /// older is trimmed. `None` keeps all.
+    /// older is trimmed. `None` keeps all. Of a stream, which has no snapshots, it is how long its
+    /// events are retained.
     pub log_window_us: Option<i64>,
+    /// How many bytes of events each partition of a stream retains, about; older ones go. `None`
+    /// bounds nothing, and is all that a store of documents has.
+    pub log_bytes: Option<u64>,
 }
 
 impl Default for StoreOptions {
     fn default() -> Self {
-        Self { ttl_us: None, versioned: false, heartbeat_ms: 1_000, log_window_us: None }
+        Self {
+            ttl_us: None,
+            versioned: false,
+            heartbeat_ms: 1_000,
+            log_window_us: None,
+            log_bytes: None,
+        }
     }
 }
 
@@ -71,12 +86,15 @@ pub struct FieldSpec {
     pub default: Option<Value>,
     /// Time to live of each write that carries none, in microseconds.
     pub ttl_us: Option<i64>,
+    /// What a stream does with it.
+    pub rules: ColumnRules,
 }
 
 impl FieldSpec {
-    /// A field without default and time to live.
+    /// A field without default, time to live and rules.
     pub fn new(name: impl Into<String>, field_type: FieldType) -> Self {
-        Self { name: name.into(), field_type, default: None, ttl_us: None }
+        let rules = ColumnRules::default();
+        Self { name: name.into(), field_type, default: None, ttl_us: None, rules }
     }
 }
 
@@ -108,6 +126,8 @@ pub struct StoreSpec {
     pub options: StoreOptions,
     /// Whether it is a key-value store: one bytes field named `value`.
     pub key_value: bool,
+    /// What makes it a stream of events, if it is one.
+    pub stream: Option<StreamSpec>,
 }
 
 impl StoreSpec {
@@ -121,6 +141,7 @@ impl StoreSpec {
             fields: Vec::new(),
             options: StoreOptions::default(),
             key_value: false,
+            stream: None,
         }
     }
 
@@ -130,6 +151,13 @@ impl StoreSpec {
         let mut spec = Self::documents(name, key_type, partitions).field(KEY_VALUE_FIELD, bytes);
         spec.key_value = true;
         spec
+    }
+
+    /// A stream of events without columns yet. An event's key says which partition it goes to; any
+    /// number of events have one key.
+    pub fn stream(name: impl Into<String>, key_type: KeyType, partitions: u32) -> Self {
+        let stream = Some(StreamSpec::default());
+        Self { stream, ..Self::documents(name, key_type, partitions) }
     }
 
     /// The same store with one more field.
@@ -157,6 +185,7 @@ impl StoreSpec {
             drop_all_count: 0,
             options: self.options.clone(),
             key_value: self.key_value,
+            stream: None,
             versions: StoreVersions::first(store, PartitionCount(self.partitions)),
         };
         let value = [FieldSpec::new(KEY_VALUE_FIELD, FieldType::Scalar(ScalarType::Bytes))];
@@ -171,6 +200,7 @@ impl StoreSpec {
             })?;
             definition.partition_key = Some(field.id);
         }
+        definition.stream = self.stream.as_ref().map(|it| it.define(&definition)).transpose()?;
         definition.check()?;
         Ok(definition)
     }
@@ -198,6 +228,13 @@ pub enum Alteration {
         name: String,
         /// The wider type.
         to: FieldType,
+    },
+    /// Replaces what a stream does with a column.
+    SetRules {
+        /// The column's name.
+        name: String,
+        /// What it does from now on.
+        rules: ColumnRules,
     },
     /// Deletes every document of the store.
     DropAll,
@@ -233,6 +270,8 @@ pub struct Definition {
     pub options: StoreOptions,
     /// Whether it is a key-value store.
     pub key_value: bool,
+    /// What makes it a stream of events, if it is one.
+    pub stream: Option<Stream>,
     /// The versions of its documents.
     pub versions: StoreVersions,
 }
@@ -381,6 +420,18 @@ impl Definition {
             }
             Alteration::RenameField { from, to } => self.rename(from, to),
             Alteration::WidenField { name, to } => self.widen(name, *to),
+            Alteration::SetRules { name, rules } => {
+                let (id, field_type) = (self.require(name)?.id, self.require(name)?.field_type);
+                let rules = rules.clone().fitted(field_type);
+                let rules = rules.map_err(|error| error.with_field(name))?;
+                let column = self.fields.iter_mut().find(|field| field.id == id);
+                column.into_iter().for_each(|column| column.rules = rules.clone());
+                Ok(())
+            }
+            Alteration::DropAll if self.stream.is_some() => {
+                let message = "events go by their retention; delete the stream, or wait";
+                Err(Error::invalid_argument(message).with_store(&self.name))
+            }
             Alteration::DropAll => {
                 self.versions.check_rests().map_err(|error| error.with_store(&self.name))?;
                 let advice = "the store used up its drop-alls; move it into a new store";
@@ -418,23 +469,31 @@ impl Definition {
         }
         let id = self.next_field_id;
         check_field_id(id).map_err(|error| error.with_field(&spec.name))?;
+        let default = spec.default.clone().map(|value| fit(value, spec.field_type)).transpose();
+        let default = default.map_err(|error| error.with_field(&spec.name))?;
+        let rules = spec.rules.clone().fitted(spec.field_type);
+        let rules = rules.map_err(|error| error.with_field(&spec.name))?;
         self.next_field_id = FieldId(id.0 + 1);
         self.fields.push(Field {
             id,
             name: spec.name.clone(),
             aliases: Vec::new(),
             field_type: spec.field_type,
-            default: spec.default.clone(),
+            default,
             ttl_us: spec.ttl_us,
+            rules,
         });
         Ok(())
     }
 
     fn retire(&mut self, drops: impl Fn(&Field) -> bool) -> Result<()> {
-        let partitions_by = self.fields.iter().find(|f| Some(f.id) == self.partition_key);
-        if let Some(field) = partitions_by.filter(|field| drops(field)) {
-            let message = "the partition key cannot be dropped; create another store";
-            return Err(Error::invalid_argument(message).with_field(&field.name));
+        let event_time = self.stream.as_ref().and_then(|stream| stream.event_time);
+        for (kept, what) in [(self.partition_key, "partition key"), (event_time, "event time")] {
+            let field = self.fields.iter().find(|field| Some(field.id) == kept);
+            if let Some(field) = field.filter(|field| drops(field)) {
+                let message = format!("the {what} cannot be dropped; create another store");
+                return Err(Error::invalid_argument(message).with_field(&field.name));
+            }
         }
         let dropped = self.fields.iter().filter(|field| drops(field)).map(|field| field.id);
         self.retired.extend(dropped);
@@ -469,6 +528,8 @@ impl Definition {
         for field in self.fields.iter_mut().filter(|field| field.id == id) {
             field.field_type = to;
             field.default = field.default.take().map(|value| value.widened_to(to));
+            let allowed = std::mem::take(&mut field.rules.allowed).into_iter();
+            field.rules.allowed = allowed.map(|value| value.widened_to(to)).collect();
         }
         Ok(())
     }

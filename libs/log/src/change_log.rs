@@ -99,8 +99,8 @@ pub trait ChangeLog: Send + Sync + 'static {
     async fn bounds(&self, at: PartitionRef) -> Result<Bounds>;
 
     /// Lets go of records below an offset; the log may keep some of them. The caller answers for
-    /// it that a verified snapshot covers them. What was trimmed at the log's end goes as a whole
-    /// with another call behind the next append.
+    /// it that a verified snapshot covers them, or that a stream retains them no longer. What was
+    /// trimmed at the log's end goes as a whole with another call behind the next append.
     ///
     /// # Errors
     /// `Unsupported` where the log only reads, `InvalidArgument` above the log's end.

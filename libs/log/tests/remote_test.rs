@@ -99,6 +99,13 @@ impl Writer for Appender {
     ) -> Result<Response<v1::ListStoresResponse>, Status> {
         Err(Status::unimplemented("only append"))
     }
+
+    async fn apply_view(
+        &self,
+        _: Request<v1::ApplyViewRequest>,
+    ) -> Result<Response<v1::ApplyViewResponse>, Status> {
+        Err(Status::unimplemented("only append"))
+    }
 }
 
 /// A server with a runtime of its own, so that it can be stopped as a crash stops it.

@@ -100,9 +100,10 @@ impl MemoryReader {
     /// runtime.
     ///
     /// # Errors
-    /// `LimitExceeded` when the system gives no addresses for its index, `Internal` without
-    /// randomness.
+    /// `InvalidArgument` for a stream, `LimitExceeded` when the system gives no addresses for its
+    /// index, `Internal` without randomness.
     pub fn open(definition: Definition, now: Timestamp, entropy: Arc<dyn Entropy>) -> Result<Self> {
+        definition.check_is_of_documents()?;
         let clock = Arc::new(ManualClock::at(now));
         let client = entropy.client_id()?;
         let held = Held { replicas: Vec::new(), showing: Showing::Serving };

@@ -11,7 +11,7 @@ use arc_swap::Guard;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
 use forebay_core::id::{PartitionId, PartitionRef, SchemaVersion, StoreId};
-use forebay_core::limits::READER_COPY_LOOK_SOON_MS;
+use forebay_core::limits::{ORDERED_READ_WAIT_MS_MAX, READER_COPY_LOOK_SOON_MS};
 use forebay_core::value::FieldType;
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{
@@ -68,6 +68,17 @@ impl Read {
     /// partition, at the price of one acknowledged append, which calls at the same time share.
     pub fn latest(timeout: Duration) -> Self {
         Self { wait: Wait::Latest, timeout, age_max: None }
+    }
+
+    /// How a request wants to read, without it whatever is applied; it waits no longer than a
+    /// service lets it.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a token that is none.
+    pub fn asked(wire: Option<v1::ReadOptions>) -> Result<Self> {
+        let mut wire = wire.unwrap_or_default();
+        wire.wait_ms = wire.wait_ms.min(ORDERED_READ_WAIT_MS_MAX);
+        wire.try_into()
     }
 
     /// Refuses with `Stale` what is older than this. At least twice the store's heartbeat interval.

@@ -429,6 +429,7 @@ async fn ask_for_store(
 ) -> Result<Vec<Arc<SchemaAt>>> {
     if let Ok(schema) = parts.catalog.catalog().by_name(name) {
         // Known already: an unreachable log keeps nobody from opening.
+        schema.definition.check_is_of_documents()?;
         let live = schema.definition.versions.live().kept_as;
         return Ok(versions_of(parts, live));
     }
@@ -443,7 +444,7 @@ async fn ask_for_store(
         }
     };
     parts.catalog.wait_applied(end, wait_max).await?;
-    let live = parts.catalog.catalog().by_name(name)?.definition.versions.live().kept_as;
+    let live = parts.catalog.catalog().of_documents(name)?.definition.versions.live().kept_as;
     Ok(versions_of(parts, live))
 }
 

@@ -1,6 +1,9 @@
-//! What every service process does around its gRPC services: settings, listening, draining.
+//! What every service process does around its gRPC services: settings, listening,
+//! draining, and the processes that share the partitions with it.
 
+mod data_dir;
 mod kafka;
+mod peers;
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +17,9 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tracing::{info, warn};
 
+pub use data_dir::DataDir;
 pub use kafka::KafkaSettings;
+pub use peers::{Owner, Peers, forwarded, is_forwarded};
 
 /// Longest wait for open requests while draining; what is open then is cut.
 const DRAIN_WAIT: Duration = Duration::from_secs(5);

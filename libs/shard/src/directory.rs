@@ -32,12 +32,26 @@ const EXPORTS: &str = "copies";
 pub struct ShardDirectory {
     dir: PathBuf,
     resources: Resources,
+    /// Whether its shards have events.
+    have_events: bool,
 }
 
 impl ShardDirectory {
     /// The shards of this folder, which need not exist yet.
     pub fn new(dir: impl Into<PathBuf>, resources: Resources) -> Self {
-        Self { dir: dir.into(), resources }
+        Self { dir: dir.into(), resources, have_events: false }
+    }
+
+    /// As [`ShardDirectory::new`], of shards with events.
+    pub fn with_events(dir: impl Into<PathBuf>, resources: Resources) -> Self {
+        Self { have_events: true, ..Self::new(dir, resources) }
+    }
+
+    fn open(&self, path: &Path, at: PartitionRef, order: KeyOrder) -> Result<Shard> {
+        match self.have_events {
+            true => Shard::open_with_events(path, at, order, &self.resources),
+            false => Shard::open(path, at, order, &self.resources),
+        }
     }
 
     /// Goes on with what an earlier process has left of a partition: the newest copy that was
@@ -60,7 +74,7 @@ impl ShardDirectory {
                 destroy(&path)?;
                 continue;
             }
-            let opened = Shard::open(&path, at, order, &self.resources).and_then(|shard| {
+            let opened = self.open(&path, at, order).and_then(|shard| {
                 let mut writer = ShardWriter::new(shard);
                 let resumed = writer.resume()?;
                 Ok((writer, resumed))
@@ -112,7 +126,7 @@ impl ShardDirectory {
     /// # Errors
     /// As [`ShardDirectory::resume`].
     pub fn create(&self, at: PartitionRef, order: KeyOrder) -> Result<ShardWriter> {
-        Ok(ShardWriter::new(Shard::open(&self.next_path(at)?, at, order, &self.resources)?))
+        Ok(ShardWriter::new(self.open(&self.next_path(at)?, at, order)?))
     }
 
     /// A copy of a partition that begins with many documents, beside those that are there.

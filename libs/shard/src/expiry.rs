@@ -1,4 +1,5 @@
-//! Documents that have expired leave the disk when it is compacted anyway.
+//! Documents that have expired leave the disk when it is compacted anyway, and so does what events
+//! were found by that are gone.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

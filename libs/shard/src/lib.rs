@@ -37,6 +37,7 @@
 mod copy;
 mod directory;
 mod error;
+mod events;
 mod expiry;
 mod load;
 mod owned_view;
@@ -49,6 +50,7 @@ pub use copy::{
     Export, ExportFile, ExportMode, ExportRows, Import, PartBlock, PartEnd, PartSource, RangeDone,
 };
 pub use directory::ShardDirectory;
+pub use events::{EVENT_AT_BYTES, EventAt, EventScan};
 pub use load::ShardLoad;
 pub use owned_view::OwnedView;
 pub use resources::Resources;

@@ -5,8 +5,12 @@
 
 use forebay_core::limits::{SHARD_FILES_OPEN_MAX, SHARD_MEMORY_BYTES_MIN, SHARD_TABLE_BYTES};
 use forebay_core::{Error, Result};
-use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, LogLevel, Options, WriteBufferManager};
+use rocksdb::{
+    BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, LogLevel, Options,
+    WriteBufferManager,
+};
 
+use crate::events::EventFloor;
 use crate::expiry::DurableTime;
 
 /// Bits of a filter for each key, as the engine's manual advises.
@@ -23,6 +27,7 @@ pub struct Resources {
     writes: WriteBufferManager,
     loads: WriteBufferManager,
     table_bytes: usize,
+    is_direct: bool,
 }
 
 impl Resources {
@@ -46,21 +51,57 @@ impl Resources {
         };
         let (writes, loads) = (bound(), bound());
         let table_bytes = SHARD_TABLE_BYTES.min(writes_bytes / 2);
-        Ok(Self { cache, writes, loads, table_bytes })
+        Ok(Self { cache, writes, loads, table_bytes, is_direct: false })
+    }
+
+    /// The same, with files that are read and written past the cache of the operating system, where
+    /// the file system can: what the shards' own cache does not hold comes from the disk.
+    #[must_use]
+    pub fn with_direct_io(mut self, is_direct: bool) -> Self {
+        self.is_direct = is_direct;
+        self
     }
 
     /// Options of one shard.
     pub(crate) fn options(&self, durable: &DurableTime) -> Options {
-        let mut options = with_files(&self.cache);
-        options.create_if_missing(true);
-        options.set_write_buffer_manager(&self.writes);
-        options.set_write_buffer_size(self.table_bytes);
+        let mut options = self.written_options();
         options.set_bottommost_compression_type(DBCompressionType::Zstd);
         options.set_level_compaction_dynamic_level_bytes(true);
         let durable = durable.clone();
         options.set_compaction_filter("forebay expiry", move |_level, key, row| {
             durable.decide(key, row)
         });
+        options
+    }
+
+    /// Options of one shard with events: all of it, and its events alone.
+    pub(crate) fn event_options(
+        &self,
+        durable: &DurableTime,
+        floor: &EventFloor,
+    ) -> (Options, Options) {
+        let mut options = self.options(durable);
+        options.create_missing_column_families(true);
+        // What an entry has added is on disk in both parts, or in none.
+        options.set_atomic_flush(true);
+        let (durable, floor) = (durable.clone(), floor.clone());
+        options.set_compaction_filter("forebay events", move |_level, key, row| {
+            if floor.is_below(key) {
+                return CompactionDecision::Remove;
+            }
+            durable.decide(key, row)
+        });
+        // Pressed alike everywhere: pressed harder below, a file would be made anew to go there.
+        (options, self.written_options())
+    }
+
+    fn written_options(&self) -> Options {
+        let mut options = with_files(&self.cache);
+        options.create_if_missing(true);
+        options.set_write_buffer_manager(&self.writes);
+        options.set_write_buffer_size(self.table_bytes);
+        options.set_use_direct_reads(self.is_direct);
+        options.set_use_direct_io_for_flush_and_compaction(self.is_direct);
         options
     }
 

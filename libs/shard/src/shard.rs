@@ -13,9 +13,13 @@ use rocksdb::properties::{
     CUR_SIZE_ALL_MEM_TABLES as UNWRITTEN_BYTES, ESTIMATE_LIVE_DATA_SIZE as LIVE_BYTES,
     ESTIMATE_NUM_KEYS as KEYS, num_files_at_level,
 };
-use rocksdb::{DB, DBPinnableSlice, ErrorKind, Options, WriteBatch, WriteOptions};
+use rocksdb::{
+    ColumnFamilyDescriptor, DB, DBPinnableSlice, DEFAULT_COLUMN_FAMILY_NAME, ErrorKind, Options,
+    WriteBatch, WriteOptions,
+};
 
 use crate::error::{explained, explained_open};
+use crate::events::{EVENTS, EventFloor};
 use crate::expiry::DurableTime;
 use crate::resources::Resources;
 use crate::view::View;
@@ -29,6 +33,7 @@ pub struct Shard {
     /// Of the last entry that was written, in microseconds.
     partition_time: AtomicI64,
     durable: DurableTime,
+    pub(crate) floor: EventFloor,
 }
 
 impl Shard {
@@ -41,6 +46,25 @@ impl Shard {
         Self::open_with(path, at, order, |durable| resources.options(durable))
     }
 
+    /// As [`Shard::open`], of one with events.
+    pub(crate) fn open_with_events(
+        path: &Path,
+        at: PartitionRef,
+        order: KeyOrder,
+        resources: &Resources,
+    ) -> Result<Self> {
+        let (durable, floor) = (DurableTime::new(), EventFloor::default());
+        let (options, events) = resources.event_options(&durable, &floor);
+        let parts = [
+            ColumnFamilyDescriptor::new(DEFAULT_COLUMN_FAMILY_NAME, options.clone()),
+            ColumnFamilyDescriptor::new(EVENTS, events),
+        ];
+        let db = DB::open_cf_descriptors(&options, path, parts);
+        let shard = Self::opened(db, path, at, order, durable, floor)?;
+        shard.resume_events()?;
+        Ok(shard)
+    }
+
     /// As [`Shard::open`], with options of its own.
     pub(crate) fn open_with(
         path: &Path,
@@ -49,10 +73,21 @@ impl Shard {
         options: impl FnOnce(&DurableTime) -> Options,
     ) -> Result<Self> {
         let durable = DurableTime::new();
-        let db = DB::open(&options(&durable), path)
-            .map_err(|error| explained_open(&error, path).with_partition(at.partition))?;
+        let db = DB::open(&options(&durable), path);
+        Self::opened(db, path, at, order, durable, EventFloor::default())
+    }
+
+    fn opened(
+        db: std::result::Result<DB, rocksdb::Error>,
+        path: &Path,
+        at: PartitionRef,
+        order: KeyOrder,
+        durable: DurableTime,
+        floor: EventFloor,
+    ) -> Result<Self> {
+        let db = db.map_err(|error| explained_open(&error, path).with_partition(at.partition))?;
         let partition_time = AtomicI64::new(Timestamp::MIN.as_micros());
-        Ok(Self { db, order, at, path: path.to_owned(), partition_time, durable })
+        Ok(Self { db, order, at, path: path.to_owned(), partition_time, durable, floor })
     }
 
     /// Which partition.
@@ -110,7 +145,7 @@ impl Shard {
     pub fn flush(&self) -> Result<()> {
         // Whatever is written meanwhile is of a later time.
         let time = self.partition_time();
-        self.db.flush().map_err(|error| self.explained(&error, "writing a shard to disk"))?;
+        self.flush_all().map_err(|error| self.explained(&error, "writing a shard to disk"))?;
         self.durable.note(time);
         Ok(())
     }

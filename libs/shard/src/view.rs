@@ -28,6 +28,14 @@ impl<'s> View<'s> {
         Ok(Self { shard, snapshot, head })
     }
 
+    pub(crate) fn shard(&self) -> &'s Shard {
+        self.shard
+    }
+
+    pub(crate) fn snapshot(&self) -> &Snapshot<'s> {
+        &self.snapshot
+    }
+
     /// Id of the log that the documents come from; `None` before its first entry.
     pub fn log_id(&self) -> Option<LogId> {
         self.head.as_ref().and_then(|head| head.log_id)
@@ -41,6 +49,11 @@ impl<'s> View<'s> {
     /// First offset not yet applied.
     pub fn offset_applied(&self) -> Offset {
         self.head.as_ref().map_or(Offset(0), |head| head.offset_applied)
+    }
+
+    /// Running maximum of the append times of what was applied.
+    pub fn partition_time(&self) -> Timestamp {
+        self.head.as_ref().map_or(Timestamp::MIN, |head| head.partition_time)
     }
 
     /// Newest schema version of the documents.

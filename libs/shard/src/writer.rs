@@ -10,6 +10,7 @@ use forebay_core::state_rows::{Followed, HEAD, Resumed, STATE_FROM, STATE_TO, wr
 use forebay_core::{Error, Result};
 use rocksdb::WriteBatch;
 
+use crate::events::EventAt;
 use crate::shard::Shard;
 
 /// Writes what the fold makes of each record. There is one for each open shard.
@@ -42,10 +43,44 @@ impl ShardWriter {
         state: &PartitionState,
         followed: Followed,
     ) -> Result<()> {
-        let (batch, next_outcome) = self.batch(applied, state, followed)?;
+        self.apply_events(&[], applied, state, followed)
+    }
+
+    /// As [`ShardWriter::apply`], with the rows of events that the entry has added.
+    ///
+    /// # Errors
+    /// As [`ShardWriter::apply`]; `Internal` for events in a shard of documents.
+    pub fn apply_events(
+        &mut self,
+        events: &[(EventAt, Vec<u8>)],
+        applied: &Applied,
+        state: &PartitionState,
+        followed: Followed,
+    ) -> Result<()> {
+        let (batch, next_outcome) = self.batch(events, applied, state, followed)?;
         self.shard.write(batch, state.partition_time)?;
         self.next_outcome = next_outcome;
         Ok(())
+    }
+
+    /// As [`ShardWriter::apply_events`], but does nothing and answers `false` where it would have
+    /// to wait.
+    ///
+    /// # Errors
+    /// As [`ShardWriter::apply_events`].
+    pub fn try_apply_events(
+        &mut self,
+        events: &[(EventAt, Vec<u8>)],
+        applied: &Applied,
+        state: &PartitionState,
+        followed: Followed,
+    ) -> Result<bool> {
+        let (batch, next_outcome) = self.batch(events, applied, state, followed)?;
+        let is_written = self.shard.try_write(batch, state.partition_time)?;
+        if is_written {
+            self.next_outcome = next_outcome;
+        }
+        Ok(is_written)
     }
 
     /// As [`ShardWriter::apply`], but does nothing and answers `false` where it would have to wait.
@@ -58,17 +93,13 @@ impl ShardWriter {
         state: &PartitionState,
         followed: Followed,
     ) -> Result<bool> {
-        let (batch, next_outcome) = self.batch(applied, state, followed)?;
-        let is_written = self.shard.try_write(batch, state.partition_time)?;
-        if is_written {
-            self.next_outcome = next_outcome;
-        }
-        Ok(is_written)
+        self.try_apply_events(&[], applied, state, followed)
     }
 
     /// What an entry changes, and the number of the next outcome behind it.
     fn batch(
         &self,
+        events: &[(EventAt, Vec<u8>)],
         applied: &Applied,
         state: &PartitionState,
         followed: Followed,
@@ -78,6 +109,10 @@ impl ShardWriter {
             batch.delete_range([DOCUMENTS], [DOCUMENTS + 1]);
         }
         put_documents(&mut batch, self.shard.order, &applied.writes)?;
+        if !events.is_empty() {
+            let part = self.shard.events()?;
+            events.iter().for_each(|(at, row)| batch.put_cf(part, at.to_bytes(), row));
+        }
         let write = |key: &[u8], row: Option<&[u8]>| match row {
             Some(row) => batch.put(key, row),
             None => batch.delete(key),

@@ -5,10 +5,11 @@ use std::time::Duration;
 
 use forebay_core::{Error, ErrorCode, Result};
 use futures::stream::TryStreamExt;
+use object_store::ObjectStoreExt;
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, PutMode, PutOptions};
 
 use crate::backup::{Backup, BackupName};
+use crate::create::create;
 use crate::error::refused;
 use crate::partition::is_of_object;
 use crate::store::SnapshotStore;
@@ -152,9 +153,8 @@ impl SnapshotStore {
     /// Those of the object store.
     pub async fn publish_backup(&self, backup: &Backup) -> Result<()> {
         let store = &backup.definition()?.name;
-        let options = PutOptions::from(PutMode::Create);
         let path = self.backup_path(store, backup.name);
-        self.objects.put_opts(&path, backup.encode()?.into(), options).await.map_err(told)?;
+        create(self.objects.as_ref(), &path, backup.encode()?).await.map_err(told)?;
         let found = self.backup(store, backup.name).await?;
         match found == *backup {
             true => Ok(()),

@@ -65,12 +65,12 @@ type Row<'b> = (&'b [u8], Option<&'b [u8]>, &'b [u8]);
 fn next_row(bytes: &[u8]) -> Result<Row<'_>> {
     let mut fields = Fields::new(bytes, torn);
     let (key_bytes, row_bytes) = (fields.u32()?, fields.u32()?);
-    let (key, rest) = fields.rest().split_at_checked(key_bytes as usize).ok_or_else(torn)?;
+    let key = fields.bytes(key_bytes as usize)?;
     if row_bytes == DELETED {
-        return Ok((key, None, rest));
+        return Ok((key, None, fields.rest()));
     }
-    let (row, rest) = rest.split_at_checked(row_bytes as usize).ok_or_else(torn)?;
-    Ok((key, Some(row), rest))
+    let row = fields.bytes(row_bytes as usize)?;
+    Ok((key, Some(row), fields.rest()))
 }
 
 fn torn() -> Error {

@@ -24,6 +24,7 @@ mod blocking;
 mod build;
 mod chunk;
 mod collect;
+mod create;
 mod delta;
 mod error;
 mod files;

@@ -59,8 +59,8 @@ pub fn kept_records(bytes: &[u8]) -> impl Iterator<Item = Result<KeptRecord<'_>>
 fn next_record(bytes: &[u8]) -> Result<(KeptRecord<'_>, &[u8])> {
     let mut fields = Fields::new(bytes, torn);
     let (offset, append_time, length) = (Offset(fields.u64()?), fields.time()?, fields.u32()?);
-    let (entry, rest) = fields.rest().split_at_checked(length as usize).ok_or_else(torn)?;
-    Ok((KeptRecord { offset, append_time, entry }, rest))
+    let entry = fields.bytes(length as usize)?;
+    Ok((KeptRecord { offset, append_time, entry }, fields.rest()))
 }
 
 fn torn() -> Error {

@@ -12,10 +12,11 @@ use forebay_core::{Error, ErrorCode, Result};
 use futures::stream::{self, Stream, StreamExt, TryStreamExt};
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
-use object_store::{ObjectStore, ObjectStoreExt, PutMode, PutOptions};
+use object_store::{ObjectStore, ObjectStoreExt};
 
 use crate::blocking::elsewhere;
 use crate::chunk::{ChunkHash, ChunkId, ChunkName, decode_chunk, encode_chunk};
+use crate::create::create;
 use crate::error::refused;
 use crate::image_state::ImageState;
 use crate::manifest::{DeltaLayer, Manifest, SnapshotName};
@@ -226,10 +227,7 @@ impl PartitionSnapshots {
         });
         looks.buffer_unordered(SNAPSHOT_CHUNKS_AT_ONCE).try_collect::<()>().await?;
         self.read_back(new).await?;
-        match self.create(&self.mark(name, VERIFIED), Bytes::new()).await {
-            Err(error) if error.code() == ErrorCode::Conflict => Ok(()),
-            done => done,
-        }
+        self.create(&self.mark(name, VERIFIED), Bytes::new()).await
     }
 
     /// Reads these chunks, and leaves it at that.
@@ -247,10 +245,7 @@ impl PartitionSnapshots {
     /// # Errors
     /// Those of the object store.
     pub async fn expire(&self, name: SnapshotName) -> Result<()> {
-        match self.create(&self.mark(name, EXPIRED), Bytes::new()).await {
-            Err(error) if error.code() == ErrorCode::Conflict => Ok(()),
-            done => done,
-        }
+        self.create(&self.mark(name, EXPIRED), Bytes::new()).await
     }
 
     /// The chunks that a build may name without writing them: those of all snapshots that have not
@@ -346,9 +341,7 @@ impl PartitionSnapshots {
     }
 
     async fn create(&self, path: &Path, bytes: Bytes) -> Result<()> {
-        let options = PutOptions::from(PutMode::Create);
-        let put = self.objects.put_opts(path, bytes.into(), options).await;
-        put.map(drop).map_err(told)
+        create(self.objects.as_ref(), path, bytes).await.map_err(told)
     }
 
     fn mark(&self, name: SnapshotName, kind: &str) -> Path {

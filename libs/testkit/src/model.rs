@@ -301,6 +301,8 @@ impl Model {
         let takes = |op: &FieldOp| matches!(op, FieldOp::Remove | FieldOp::SetRemove { .. });
         let mut document = match change.verb {
             Verb::Delete => return None,
+            // A stream has no documents.
+            Verb::Insert => return present,
             Verb::Put => fresh,
             Verb::Upsert => match present {
                 Some(document) => document,

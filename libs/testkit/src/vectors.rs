@@ -9,7 +9,7 @@ use forebay_core::clock::Timestamp;
 use forebay_core::id::{DocumentVersion, FieldId, PartitionCount, SchemaVersion, StoreId};
 use forebay_core::key::KeyType;
 use forebay_core::row::{Document, FieldCell};
-use forebay_core::schema::{Definition, Field, StoreSpec};
+use forebay_core::schema::{ColumnRules, Definition, Field, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use half::f16;
 use serde::de::DeserializeOwned;
@@ -304,6 +304,7 @@ impl FieldVector {
             field_type: field_type(&self.field_type),
             default: None,
             ttl_us: None,
+            rules: ColumnRules::default(),
         }
     }
 }

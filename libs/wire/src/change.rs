@@ -24,6 +24,7 @@ enumeration!("the verb of a change": Verb, v1::Verb {
     Put = Put,
     Upsert = Upsert,
     Delete = Delete,
+    Insert = Insert,
 });
 
 impl From<&FieldChange> for v1::FieldChange {

@@ -21,17 +21,37 @@ pub fn document_message(
     document: &Document,
     is_wanted: impl Fn(FieldId) -> bool,
 ) -> v1::Document {
+    v1::Document {
+        key: Bytes::copy_from_slice(key),
+        fields: fields_message(document, is_wanted),
+        version: document.version.map(|version| version.0),
+        expires_at_us: document.expires_at.map(Timestamp::as_micros),
+    }
+}
+
+/// The messages of a document's fields, of which `is_wanted` says which to tell.
+pub fn fields_message(
+    document: &Document,
+    is_wanted: impl Fn(FieldId) -> bool,
+) -> Vec<v1::DocumentField> {
     let cells = document.cells().iter().filter(|cell| is_wanted(cell.field));
     let fields = cells.map(|cell| v1::DocumentField {
         field: cell.field.0,
         value: Some(nullable_value_message(cell.value.as_ref())),
     });
-    v1::Document {
-        key: Bytes::copy_from_slice(key),
-        fields: fields.collect(),
-        version: document.version.map(|version| version.0),
-        expires_at_us: document.expires_at.map(Timestamp::as_micros),
+    fields.collect()
+}
+
+/// Sets the fields that messages tell of.
+///
+/// # Errors
+/// As [`document_of`].
+pub fn set_fields(document: &mut Document, fields: Vec<v1::DocumentField>) -> Result<()> {
+    for field in fields {
+        let value = field.value.map(nullable_value).transpose()?.flatten();
+        document.set(FieldId(field.field), value, None);
     }
+    Ok(())
 }
 
 /// The identity bytes and the document of a message. Whether they are those of a key of the store
@@ -42,10 +62,7 @@ pub fn document_message(
 pub fn document_of(wire: v1::Document) -> Result<(Key, Document)> {
     let expires_at = wire.expires_at_us.map(Timestamp::from_micros);
     let mut document = Document::new(expires_at, wire.version.map(DocumentVersion));
-    for field in wire.fields {
-        let value = field.value.map(nullable_value).transpose()?.flatten();
-        document.set(FieldId(field.field), value, None);
-    }
+    set_fields(&mut document, wire.fields)?;
     Ok((Key::from_identity_bytes(&wire.key), document))
 }
 

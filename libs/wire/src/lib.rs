@@ -26,6 +26,7 @@ pub mod shard_copy;
 pub mod status;
 pub mod token;
 pub mod value;
+pub mod view;
 
 /// The messages and services of `proto/forebay/v1`, as generated.
 pub mod v1 {

@@ -3,20 +3,27 @@
 use forebay_core::id::{FieldId, Offset, PartitionCount, SchemaVersion, StoreId};
 use forebay_core::key::KeyType;
 use forebay_core::schema::{
-    Alteration, Definition, Field, FieldSpec, KEY_VALUE_FIELD, StoreOptions, StoreSpec,
+    Alteration, ColumnIndex, ColumnRules, Definition, Field, FieldSpec, KEY_VALUE_FIELD,
+    StoreOptions, StoreSpec, Stream, StreamSpec,
 };
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::versions::{Carried, StoreLogs, StoreVersion, StoreVersions, VersionNumber};
+use forebay_core::view::View;
 use forebay_core::{Error, Result};
 
 use crate::refusal::{self, enumeration, newer, unset};
 use crate::v1;
-use crate::v1::alteration::{DropAll, Kind, Rename, Widen};
+use crate::v1::alteration::{DropAll, Kind, Rename, SetRules, Widen};
 
 enumeration!("a key type": KeyType, v1::KeyType {
     String = String,
     Bytes = Bytes,
     Int64 = Int64,
+});
+
+enumeration!("the index of a column": ColumnIndex, v1::ColumnIndex {
+    Exact = Exact,
+    Range = Range,
 });
 
 fn key_type(number: i32) -> Result<KeyType> {
@@ -29,20 +36,20 @@ fn field_type(wire: Option<v1::FieldType>) -> Result<FieldType> {
 
 impl From<&StoreOptions> for v1::StoreOptions {
     fn from(options: &StoreOptions) -> Self {
-        let StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us } = *options;
-        Self { ttl_us, versioned, heartbeat_ms, log_window_us }
+        let StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes } = *options;
+        Self { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes }
     }
 }
 
 impl From<v1::StoreOptions> for StoreOptions {
     /// A heartbeat of 0 is the default one; other limits are checked with the definition.
     fn from(wire: v1::StoreOptions) -> Self {
-        let v1::StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us } = wire;
+        let v1::StoreOptions { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes } = wire;
         let heartbeat_ms = match heartbeat_ms {
             0 => Self::default().heartbeat_ms,
             set => set,
         };
-        Self { ttl_us, versioned, heartbeat_ms, log_window_us }
+        Self { ttl_us, versioned, heartbeat_ms, log_window_us, log_bytes }
     }
 }
 
@@ -53,6 +60,7 @@ impl From<&FieldSpec> for v1::FieldSpec {
             r#type: Some(field.field_type.into()),
             default: field.default.as_ref().map(Into::into),
             ttl_us: field.ttl_us,
+            rules: rules_message(&field.rules),
         }
     }
 }
@@ -62,8 +70,32 @@ impl TryFrom<v1::FieldSpec> for FieldSpec {
 
     fn try_from(wire: v1::FieldSpec) -> Result<Self> {
         let (field_type, default) = typed_default(wire.r#type, wire.default, &wire.name)?;
-        Ok(Self { name: wire.name, field_type, default, ttl_us: wire.ttl_us })
+        let rules = rules(wire.rules, &wire.name)?;
+        Ok(Self { name: wire.name, field_type, default, ttl_us: wire.ttl_us, rules })
     }
+}
+
+/// Rules that do nothing are left out, so that what has none has the bytes that it always had.
+fn rules_message(rules: &ColumnRules) -> Option<v1::ColumnRules> {
+    let allowed = rules.allowed.iter().map(Into::into).collect();
+    let index = rules.index.map_or(v1::ColumnIndex::Unspecified, Into::into).into();
+    (!rules.is_empty()).then(|| v1::ColumnRules { required: rules.required, allowed, index })
+}
+
+fn rules(wire: Option<v1::ColumnRules>, name: &str) -> Result<ColumnRules> {
+    let Some(v1::ColumnRules { required, allowed, index }) = wire else {
+        return Ok(ColumnRules::default());
+    };
+    let at_column = |error: Error| error.with_field(name);
+    let allowed = allowed.into_iter().map(Value::try_from).collect::<Result<_>>();
+    let index = (index != 0)
+        .then(|| refusal::from_number::<v1::ColumnIndex, _>(index, "index of a column"))
+        .transpose();
+    Ok(ColumnRules {
+        required,
+        allowed: allowed.map_err(at_column)?,
+        index: index.map_err(at_column)?,
+    })
 }
 
 fn typed_default(
@@ -85,6 +117,10 @@ impl From<&StoreSpec> for v1::StoreSpec {
             fields: spec.fields.iter().map(Into::into).collect(),
             options: Some((&spec.options).into()),
             key_value: spec.key_value,
+            stream: spec
+                .stream
+                .as_ref()
+                .map(|StreamSpec { event_time }| v1::StreamSpec { event_time: event_time.clone() }),
         }
     }
 }
@@ -111,6 +147,7 @@ impl TryFrom<v1::StoreSpec> for StoreSpec {
             fields,
             options: wire.options.map(Into::into).unwrap_or_default(),
             key_value: wire.key_value,
+            stream: wire.stream.map(|v1::StreamSpec { event_time }| StreamSpec { event_time }),
         })
     }
 }
@@ -135,6 +172,7 @@ impl From<&Field> for v1::Field {
             r#type: Some(field.field_type.into()),
             default: field.default.as_ref().map(Into::into),
             ttl_us: field.ttl_us,
+            rules: rules_message(&field.rules),
         }
     }
 }
@@ -144,6 +182,7 @@ impl TryFrom<v1::Field> for Field {
 
     fn try_from(wire: v1::Field) -> Result<Self> {
         let (field_type, default) = typed_default(wire.r#type, wire.default, &wire.name)?;
+        let rules = rules(wire.rules, &wire.name)?;
         Ok(Self {
             id: FieldId(wire.id),
             name: wire.name,
@@ -151,6 +190,7 @@ impl TryFrom<v1::Field> for Field {
             field_type,
             default,
             ttl_us: wire.ttl_us,
+            rules,
         })
     }
 }
@@ -171,6 +211,10 @@ impl From<&Definition> for v1::Definition {
             options: Some((&definition.options).into()),
             key_value: definition.key_value,
             versions: versions_of(definition),
+            stream: definition.stream.as_ref().map(|stream| v1::Stream {
+                event_time: stream.event_time.map(|id| id.0),
+                view: stream.view.as_deref().map(Into::into),
+            }),
         }
     }
 }
@@ -257,6 +301,11 @@ fn versions(
     StoreVersions::new(home, kept, live, next, logs(wire.written)?)
 }
 
+fn stream(wire: v1::Stream) -> Result<Stream> {
+    let view = wire.view.map(View::try_from).transpose()?;
+    Ok(Stream { event_time: wire.event_time.map(FieldId), view: view.map(Box::new) })
+}
+
 impl TryFrom<v1::Definition> for Definition {
     type Error = Error;
 
@@ -267,9 +316,9 @@ impl TryFrom<v1::Definition> for Definition {
             let key_type = key_type(wire.key_type)?;
             let fields = wire.fields.into_iter().map(Field::try_from).collect::<Result<_>>()?;
             let options = wire.options.ok_or_else(|| unset("the options of a definition"))?;
-            Ok((key_type, fields, options))
+            Ok((key_type, fields, options, wire.stream.map(stream).transpose()?))
         };
-        let (key_type, fields, options) =
+        let (key_type, fields, options, stream) =
             convert().map_err(|error: Error| error.with_store(&name))?;
         let (store, partitions) = (StoreId(wire.store_id), PartitionCount(wire.partitions));
         let versions = match wire.versions {
@@ -291,6 +340,7 @@ impl TryFrom<v1::Definition> for Definition {
             drop_all_count: wire.drop_all_count,
             options: options.into(),
             key_value: wire.key_value,
+            stream,
             versions,
         };
         definition.check()?;
@@ -309,6 +359,9 @@ impl From<&Alteration> for v1::Alteration {
             }
             Alteration::WidenField { name, to } => {
                 Kind::WidenField(Widen { name: name.clone(), to: Some((*to).into()) })
+            }
+            Alteration::SetRules { name, rules } => {
+                Kind::SetRules(SetRules { name: name.clone(), rules: rules_message(rules) })
             }
             Alteration::DropAll => Kind::DropAll(DropAll {}),
             Alteration::SetOptions(options) => Kind::SetOptions(options.into()),
@@ -329,6 +382,10 @@ impl TryFrom<v1::Alteration> for Alteration {
             Kind::WidenField(Widen { name, to }) => {
                 let to = field_type(to).map_err(|error| error.with_field(&name))?;
                 Self::WidenField { name, to }
+            }
+            Kind::SetRules(SetRules { name, rules: of }) => {
+                let rules = rules(of, &name)?;
+                Self::SetRules { name, rules }
             }
             Kind::DropAll(_) => Self::DropAll,
             Kind::SetOptions(options) => Self::SetOptions(options.into()),

@@ -195,7 +195,7 @@ pub fn read_parts(bytes: &[u8]) -> (Vec<v1::CopyPart>, u64) {
 fn read_part(bytes: &[u8]) -> Result<(v1::CopyPart, usize)> {
     let mut fields = Fields::new(bytes, torn_record);
     let (length, crc) = (fields.u32()? as usize, fields.u32()?);
-    let body = fields.rest().get(..length).ok_or_else(torn_record)?;
+    let body = fields.bytes(length)?;
     if length > COPY_PART_RECORD_BYTES_MAX || crc32c::crc32c(body) != crc {
         return Err(torn_record());
     }

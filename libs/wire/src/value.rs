@@ -27,7 +27,7 @@ enumeration!("a vector component": VectorType, v1::VectorComponent {
     I8 = I8,
 });
 
-fn scalar_type(number: i32) -> Result<ScalarType> {
+pub(crate) fn scalar_type(number: i32) -> Result<ScalarType> {
     refusal::from_number::<v1::ScalarType, _>(number, "scalar type")
 }
 

@@ -10,17 +10,25 @@ use tonic::transport::{Channel, Endpoint};
 
 const CONNECT_WAIT: Duration = Duration::from_secs(5);
 
-/// A store, and who is asked about it.
+/// Who is asked.
 #[derive(clap::Args)]
-pub(crate) struct StoreAt {
-    /// A running node, or a `forebay-snapshot`.
+pub(crate) struct NodeAt {
+    /// A running node, or the service that answers this and runs by itself, such as
+    /// `forebay-snapshot`.
     #[arg(
-        long,
+        long = "node",
         default_value = "127.0.0.1:7070",
         value_name = "HOST:PORT",
         value_parser = address_parser(),
     )]
-    pub node: String,
+    pub address: String,
+}
+
+/// A store, and who is asked about it.
+#[derive(clap::Args)]
+pub(crate) struct StoreAt {
+    #[command(flatten)]
+    pub node: NodeAt,
     /// The store.
     #[arg(long)]
     pub store: String,
@@ -54,6 +62,24 @@ pub(crate) fn told(status: tonic::Status, advice: &str) -> Error {
     }
 }
 
+/// The bytes that hex digits stand for.
+///
+/// # Errors
+/// `InvalidArgument` for another text.
+pub(crate) fn bytes_of(digits: &str) -> Result<Vec<u8>> {
+    let wrong = || Error::invalid_argument(format!("`{digits}` is no even number of hex digits"));
+    let byte = |place: usize| {
+        let pair = digits.get(place..place + 2).ok_or_else(wrong)?;
+        u8::from_str_radix(pair, 16).map_err(|_| wrong())
+    };
+    (0..digits.len()).step_by(2).map(byte).collect()
+}
+
+/// The hex digits of bytes.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// A closed stdout is no reason to fail.
 pub(crate) fn print(line: String) {
     drop(writeln!(std::io::stdout(), "{line}"));
@@ -61,12 +87,21 @@ pub(crate) fn print(line: String) {
 
 #[cfg(test)]
 mod tests {
-    use super::address;
+    use super::{address, bytes_of, hex};
 
     #[test]
     fn the_address_that_a_node_tells_is_taken_as_it_is() {
         for text in ["127.0.0.1:7070", "http://127.0.0.1:7070", "http://127.0.0.1:7070/"] {
             assert_eq!(address(text), "127.0.0.1:7070");
+        }
+    }
+
+    #[test]
+    fn hex_digits_stand_for_bytes() {
+        assert_eq!(bytes_of("00ff7f").unwrap(), [0, 255, 127]);
+        assert_eq!(hex(&[0, 255, 127]), "00ff7f");
+        for text in ["0", "0g", "00é"] {
+            assert!(bytes_of(text).is_err(), "{text}");
         }
     }
 }

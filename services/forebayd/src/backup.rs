@@ -88,7 +88,7 @@ fn told(status: tonic::Status) -> Error {
 
 async fn take(TakeSettings { at, keep }: TakeSettings) -> Result<()> {
     let request = v1::TakeBackupRequest { store: at.store, keep };
-    let mut answers = client(&at.node)?.take(request).await.map_err(told)?.into_inner();
+    let mut answers = client(&at.node.address)?.take(request).await.map_err(told)?.into_inner();
     while let Some(answer) = answers.message().await.map_err(told)? {
         eprintln!("{} of {} partitions", answer.partitions_done, answer.partitions);
         if let Some(backup) = answer.backup {
@@ -100,7 +100,7 @@ async fn take(TakeSettings { at, keep }: TakeSettings) -> Result<()> {
 
 async fn list(at: StoreAt) -> Result<()> {
     let request = v1::ListBackupsRequest { store: at.store };
-    let answer = client(&at.node)?.list(request).await.map_err(told)?.into_inner();
+    let answer = client(&at.node.address)?.list(request).await.map_err(told)?.into_inner();
     for backup in answer.backups {
         let (id, taken) = (backup.backup_id, time(backup.taken_at_us));
         let between = match backup.leads_here {
@@ -116,7 +116,7 @@ async fn restore(settings: RestoreSettings) -> Result<()> {
     let RestoreSettings { at, restore_as, point } = settings;
     let (store, point_in_time) = (at.store, point.read()?);
     let request = v1::RestoreRequest { store, restore_as: restore_as.clone(), point_in_time };
-    let mut answers = client(&at.node)?.restore(request).await.map_err(told)?.into_inner();
+    let mut answers = client(&at.node.address)?.restore(request).await.map_err(told)?.into_inner();
     while let Some(answer) = answers.message().await.map_err(told)? {
         eprintln!("{} of {} partitions", answer.partitions_done, answer.partitions);
         if let Some(restored) = answer.restored {
@@ -140,13 +140,10 @@ impl PointSettings {
             Ok(PointInTime::BeforeUs(i64::try_from(micros).unwrap_or(i64::MAX)))
         });
         let token = token.map(|digits| {
-            let wrong = || Error::invalid_argument("a token is an even number of hex digits");
-            let byte = |place: usize| {
-                let pair = digits.get(place..place + 2).ok_or_else(wrong)?;
-                u8::from_str_radix(pair, 16).map_err(|_| wrong())
-            };
-            let bytes: Result<Vec<u8>> = (0..digits.len()).step_by(2).map(byte).collect();
-            Ok(PointInTime::Token(bytes?.into()))
+            let bytes = asked::bytes_of(&digits);
+            Ok(PointInTime::Token(
+                bytes.map_err(|error| error.while_doing("read the token"))?.into(),
+            ))
         });
         backup.or(before).or(token).transpose()
     }

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use forebay_core::limits::{ROLLBACK_WINDOW_S, SHARD_MEMORY_MIB, SNAPSHOT_EVERY_S, SNAPSHOTS_KEPT};
 use forebay_core::{Error, Result};
+use forebay_features_service::FeatureShards;
 use forebay_serve::KafkaSettings;
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::SnapshotStore;
@@ -47,6 +48,8 @@ pub struct DevConfig {
     pub data_dir: PathBuf,
     /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet.
     pub shard_memory_mib: u32,
+    /// Whether shards are read and written past the cache of the operating system.
+    pub direct_io: bool,
     /// What an acknowledgement of the embedded log survives.
     pub durability: Durability,
     /// `HOST:PORT` of some of Kafka's brokers; the others are found through them.
@@ -73,6 +76,7 @@ impl Default for DevConfig {
             log: LogKind::default(),
             data_dir: PathBuf::from("forebay-data"),
             shard_memory_mib: SHARD_MEMORY_MIB,
+            direct_io: false,
             durability: Durability::default(),
             brokers: Vec::new(),
             topic_prefix: "forebay".to_owned(),
@@ -98,13 +102,23 @@ impl DevConfig {
             .map_err(|error| Error::invalid_argument(format!("{}: {error}", path.display())))
     }
 
-    /// Where its shards lie.
+    /// What its shards share, those of feature views and streams among them.
     ///
     /// # Errors
     /// `LimitExceeded` for too little memory.
-    pub fn shards(&self) -> Result<ShardDirectory> {
+    pub fn shard_resources(&self) -> Result<Resources> {
         let resources = Resources::new((self.shard_memory_mib as usize) << 20)?;
-        Ok(ShardDirectory::new(self.data_dir.join("shards"), resources))
+        Ok(resources.with_direct_io(self.direct_io))
+    }
+
+    /// Where its shards lie.
+    pub fn shards(&self, resources: &Resources) -> ShardDirectory {
+        ShardDirectory::new(self.data_dir.join("shards"), resources.clone())
+    }
+
+    /// Where it keeps what it knows of feature views and streams.
+    pub fn features(&self, resources: &Resources) -> FeatureShards {
+        FeatureShards::new(self.data_dir.join("features"), resources.clone())
     }
 
     /// Where snapshots are kept, if anywhere.

@@ -23,12 +23,14 @@ pub(crate) fn run(config: DevConfig) -> Result<()> {
 
 async fn serve(config: DevConfig) -> Result<()> {
     let log = OpenLog::open(&config).await?;
+    let resources = config.shard_resources()?;
     let parts = NodeParts {
         log: log.log(),
         clock: Arc::new(SystemClock),
         entropy: Arc::new(SystemEntropy),
-        shards: Some(config.shards()?),
+        shards: Some(config.shards(&resources)),
         snapshots: config.snapshot_store()?,
+        features: Some(config.features(&resources)),
     };
     let node = Node::start(parts).await?;
     let (listener, address) = forebay_serve::bind(config.listen).await?;

@@ -6,7 +6,9 @@ mod change_log;
 mod copy;
 mod dev;
 mod push;
+mod select;
 mod verify;
+mod view;
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -46,6 +48,13 @@ enum Command {
     },
     /// Compare two copies of a store's documents, and name those in which they differ.
     Verify(verify::VerifySettings),
+    /// Apply, describe, list and drop feature views, at a running node.
+    View {
+        #[command(subcommand)]
+        command: view::ViewCommand,
+    },
+    /// Print the retained events of a stream, at a running node.
+    Select(select::SelectSettings),
     /// Check and print the configuration that `dev` would run with.
     Config {
         #[command(subcommand)]
@@ -78,6 +87,9 @@ struct Settings {
     /// [default: 256].
     #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB")]
     shard_memory_mib: Option<u32>,
+    /// Reads and writes the shards' files past the cache of the operating system.
+    #[arg(long, env = "FOREBAY_DIRECT_IO")]
+    direct_io: bool,
     /// What an acknowledgement of the embedded log survives [default: fsync].
     #[arg(long, env = "FOREBAY_DURABILITY")]
     durability: Option<Durability>,
@@ -114,6 +126,7 @@ impl Settings {
         config.listen = self.listen.unwrap_or(config.listen);
         config.data_dir = self.data_dir.unwrap_or(config.data_dir);
         config.shard_memory_mib = self.shard_memory_mib.unwrap_or(config.shard_memory_mib);
+        config.direct_io |= self.direct_io;
         config.durability = self.durability.unwrap_or(config.durability);
         config.log = self.log.unwrap_or(config.log);
         config.brokers = self.brokers.unwrap_or(config.brokers);
@@ -145,6 +158,8 @@ fn main() -> ExitCode {
         Command::Push(settings) => push::run(settings),
         Command::Versions { command } => push::run_versions(command),
         Command::Verify(settings) => verify::run(settings),
+        Command::View { command } => view::run(command),
+        Command::Select(settings) => select::run(settings),
         Command::Config { command: ConfigCommand::Check(settings) } => {
             settings.resolve().map(|config| println!("{config:#?}"))
         }

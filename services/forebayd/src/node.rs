@@ -12,6 +12,9 @@ use forebay_core::entropy::Entropy;
 use forebay_core::id::{ClientId, Epoch, PartitionRef, Position, SchemaVersion, Sequence, StoreId};
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
+use forebay_features_service::events::service::EventsService;
+use forebay_features_service::service::FeaturesService;
+use forebay_features_service::{FeatureParts, FeatureShards, Features};
 use forebay_log::{Alone, CatalogFollower, ChangeLog};
 use forebay_replicator_service::{
     ChangeStreamService, CopySource, Heartbeats, ReplicaShards, Replicas, ReplicatorParts,
@@ -38,6 +41,8 @@ pub struct NodeParts {
     pub shards: Option<ShardDirectory>,
     /// Where the snapshots lie that shards begin with.
     pub snapshots: Option<SnapshotStore>,
+    /// Where it keeps what it knows of feature views; without it nobody folds them here.
+    pub features: Option<FeatureShards>,
 }
 
 /// A running node. Dropping it stops its tasks.
@@ -50,6 +55,7 @@ pub struct Node {
     parts: ReplicatorParts,
     /// Where there are shards.
     copies: Option<CopySource>,
+    features: Option<Arc<Features>>,
     replicas: Arc<Replicas>,
 }
 
@@ -60,7 +66,7 @@ impl Node {
     /// # Errors
     /// As the log's reads and appends.
     pub async fn start(parts: NodeParts) -> Result<Self> {
-        let NodeParts { log, clock, entropy, shards, snapshots } = parts;
+        let NodeParts { log, clock, entropy, shards, snapshots, features } = parts;
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::clone(&entropy));
         let catalog = Arc::new(catalog);
         let replicas = Arc::new(OnceLock::new());
@@ -92,8 +98,10 @@ impl Node {
         });
         let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&followed));
         writer.start_repairs().await?;
+        let features = features.map(|shards| features_of(&parts, shards));
         let writer = WriterService::new(writer);
-        Ok(Self { writer, change_stream, replicator, ordered, parts, copies, replicas: followed })
+        let replicas = followed;
+        Ok(Self { writer, change_stream, replicator, ordered, parts, copies, features, replicas })
     }
 
     /// The gRPC services of this node.
@@ -106,8 +114,16 @@ impl Node {
             .add_service(self.replicator.clone().into_server())
             .add_service(self.ordered.clone().into_server())
             .add_service(health(self.parts.clone(), &self.replicas));
-        match &self.copies {
+        let routes = match &self.copies {
             Some(copies) => routes.add_service(copies.clone().into_server()),
+            None => routes,
+        };
+        match &self.features {
+            Some(features) => {
+                let routes =
+                    routes.add_service(FeaturesService::new(Arc::clone(features)).into_server());
+                routes.add_service(EventsService::new(Arc::clone(features)).into_server())
+            }
             None => routes,
         }
     }
@@ -164,8 +180,18 @@ impl Node {
 
     /// Stops following; what was acknowledged is in the log.
     pub fn stop(&self) {
+        if let Some(features) = &self.features {
+            features.stop();
+        }
         self.replicas.stop();
     }
+}
+
+/// The views of a node that has these replicas.
+fn features_of(parts: &ReplicatorParts, shards: FeatureShards) -> Arc<Features> {
+    let ReplicatorParts { log, catalog, clock, entropy, membership, snapshots, .. } = parts.clone();
+    let parts = FeatureParts { log, catalog, clock, entropy, membership, shards, snapshots };
+    Arc::new(Features::start(parts))
 }
 
 /// Heartbeats by the node's writer, which therefore sees each log move.

@@ -97,7 +97,7 @@ pub(crate) fn run_versions(command: VersionsCommand) -> Result<()> {
         VersionsCommand::Drop(settings) => (settings.at, Some(Alteration::Drop(settings.number))),
     };
     forebay_serve::run(async {
-        let mut client = PushesClient::new(channel(&at.node)?);
+        let mut client = PushesClient::new(channel(&at.node.address)?);
         let request = v1::VersionsRequest { store: at.store, alteration };
         let answer = client.versions(request).await.map_err(not_here)?.into_inner();
         let versions = answer.versions.unwrap_or_default();
@@ -118,7 +118,7 @@ pub(crate) fn run(settings: PushSettings) -> Result<()> {
 }
 
 async fn push(settings: PushSettings) -> Result<()> {
-    let node = settings.at.node.clone();
+    let node = settings.at.node.address.clone();
     let (store, push_as) = (settings.at.store.clone(), settings.push_as.clone());
     let request = settings.request()?;
     let mut client = PushesClient::new(channel(&node)?);

@@ -17,7 +17,7 @@ use forebay_log::{CatalogFollower, ChangeLog, RemoteLog};
 use forebay_reader::{Difference, PastCopy, ShardCopy, Verified, VerifiedCopy, VerifyLog, verify};
 use forebay_snapshot::{PastPartition, SnapshotStore};
 
-use crate::asked::{StoreAt, address, channel, print};
+use crate::asked::{StoreAt, address, channel, hex, print};
 
 /// Longest wait for what the control log says of the store.
 const CATALOG_WAIT: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ pub(crate) fn run(settings: VerifySettings) -> Result<()> {
 }
 
 async fn compare(settings: VerifySettings) -> Result<()> {
-    let second = settings.second.as_deref().unwrap_or(&settings.at.node);
+    let second = settings.second.as_deref().unwrap_or(&settings.at.node.address);
     let names = (settings.first.as_str(), second);
     let places = (Place::of(names.0)?, Place::of(names.1)?);
     let scratch = settings.scratch_dir.clone().unwrap_or_else(std::env::temp_dir);
@@ -121,12 +121,12 @@ struct Known {
 impl Known {
     async fn ask(settings: &VerifySettings, scratch: PathBuf) -> Result<Self> {
         let StoreAt { node, store } = &settings.at;
-        let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel(node)?));
+        let log: Arc<dyn ChangeLog> = Arc::new(RemoteLog::new(channel(&node.address)?));
         let end = log.bounds(PartitionRef::CONTROL).await?.end;
         let catalog = CatalogFollower::start(Arc::clone(&log), Arc::new(SystemEntropy));
         catalog.wait_applied(end, CATALOG_WAIT).await?;
         let known = catalog.catalog();
-        let versions = known.by_name(store)?.definition.versions.clone();
+        let versions = known.of_documents(store)?.definition.versions.clone();
         let kept_as = match settings.version {
             None => versions.live().kept_as,
             Some(number) => {
@@ -226,6 +226,6 @@ fn part(bytes: &[u8], key_type: KeyType) -> String {
     match (key_type, bytes.try_into(), std::str::from_utf8(bytes)) {
         (KeyType::Int64, Ok(bytes), _) => i64::from_le_bytes(bytes).to_string(),
         (KeyType::String, _, Ok(text)) => format!("{text:?}"),
-        _ => bytes.iter().map(|byte| format!("{byte:02x}")).collect(),
+        _ => hex(bytes),
     }
 }

@@ -12,7 +12,6 @@ mod dead_letters;
 mod health;
 mod heartbeat;
 mod ordered;
-mod peers;
 mod replicas;
 mod service;
 mod shards;

@@ -2,23 +2,22 @@
 //! partitions of all stores: each has the duties of those that the brokers assign to it. Loopback
 //! only.
 
-use std::fs::{File, TryLockError};
 use std::net::SocketAddr;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use clap::Parser;
+use forebay_core::Result;
 use forebay_core::clock::SystemClock;
-use forebay_core::entropy::{Entropy, SystemEntropy};
+use forebay_core::entropy::SystemEntropy;
 use forebay_core::limits::SHARD_MEMORY_MIB;
-use forebay_core::{Error, ErrorCode, Result};
 use forebay_log::{CatalogFollower, ChangeLog, KafkaGroup, KafkaLog};
 use forebay_replicator_service::{
     ChangeStreamService, CopySource, LogHeartbeats, ReplicaShards, Replicas, ReplicatorParts,
     ReplicatorService, ShardService, change_stream, health,
 };
-use forebay_serve::{KafkaSettings, Signals, bind, check_loopback, serve};
+use forebay_serve::{DataDir, KafkaSettings, Signals, bind, check_loopback, serve};
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::SnapshotStore;
 use tonic::service::Routes;
@@ -50,53 +49,16 @@ struct Settings {
     snapshots: Option<String>,
 }
 
-/// Keeps a second process out of a data folder: the group would take it for this one, and shut this
-/// one out. Held until the file is dropped.
-fn lock(data_dir: &Path) -> Result<File> {
-    let path = data_dir.join("lock");
-    let refused = |error: std::io::Error| {
-        Error::unavailable(format!("{} cannot be used: {error}", path.display()))
-    };
-    std::fs::create_dir_all(data_dir).map_err(refused)?;
-    let file = File::create(&path).map_err(refused)?;
-    match file.try_lock() {
-        Ok(()) => Ok(file),
-        Err(TryLockError::Error(error)) => Err(refused(error)),
-        Err(TryLockError::WouldBlock) => {
-            let dir = data_dir.display();
-            let message = format!("{dir} is in use by another process; stop it or use another one");
-            Err(Error::new(ErrorCode::Conflict, message))
-        }
-    }
-}
-
-/// What the group knows this process by over restarts: it goes with the shards.
-fn instance(data_dir: &Path, entropy: &dyn Entropy) -> Result<String> {
-    let path = data_dir.join("instance");
-    let refused = |error: std::io::Error| {
-        Error::unavailable(format!("{} cannot be used: {error}", path.display()))
-    };
-    match std::fs::read_to_string(&path) {
-        Ok(held) if u64::from_str_radix(&held, 16).is_ok() => return Ok(held),
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(refused(error)),
-        // None yet, or a torn one.
-        _ => {}
-    }
-    let made = format!("{:016x}", entropy.next_u64()?);
-    std::fs::write(&path, &made).map_err(refused)?;
-    Ok(made)
-}
-
 async fn run(settings: Settings) -> Result<()> {
     check_loopback(PROGRAM, settings.listen)?;
     let (listener, address) = bind(settings.listen).await?;
     let options = settings.kafka.options()?;
     let log: Arc<dyn ChangeLog> = Arc::new(KafkaLog::open(options.clone()).await?);
     let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
-    let _held = lock(&settings.data_dir)?;
-    let instance = instance(&settings.data_dir, &*entropy)?;
+    let held = DataDir::lock(&settings.data_dir, &*entropy)?;
     let name = format!("{PROGRAM}@{address}");
-    let membership = Arc::new(KafkaGroup::join(&options, "replicators", &name, &instance)?);
+    let membership = KafkaGroup::join(&options, "replicators", &name, held.instance())?;
+    let membership = Arc::new(membership);
     let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
     let stream = ChangeStreamService::new(Arc::clone(&log), clock.clone());
     let heartbeats = Arc::new(LogHeartbeats::new(Arc::clone(&log), entropy.clone()));

@@ -27,8 +27,8 @@ use tracing::{info, warn};
 
 use crate::dead_letters::{Copier, DeadLetterCounts, Waiting};
 use crate::heartbeat::{self, Heartbeats};
-use crate::peers::Peers;
 use crate::shards::StoreShards;
+use forebay_serve::Peers;
 
 /// How long a replica may take to end that must give way to another.
 const END_WAIT: Duration = Duration::from_secs(60);

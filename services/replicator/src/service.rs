@@ -16,8 +16,8 @@ use forebay_wire::v1::replicator_server::{Replicator, ReplicatorServer};
 use tonic::{Request, Response, Status};
 
 use crate::dead_letters;
-use crate::peers::{Owner, forwarded};
 use crate::replicas::{Replicas, ReplicatorParts, StoreMetrics};
+use forebay_serve::{Owner, forwarded};
 
 /// Longest wait for an outcome that a request may ask for.
 const OUTCOME_WAIT_MAX: Duration = Duration::from_secs(60);

@@ -73,7 +73,7 @@ impl BackupParts {
     /// stored.
     pub async fn take(&self, store: &str, tell: impl Fn(u32, u32)) -> Result<Backup> {
         self.kept.catch_up().await?;
-        let definition = self.kept.catalog.catalog().by_name(store)?.definition.clone();
+        let definition = self.kept.catalog.catalog().of_documents(store)?.definition.clone();
         // What is pushed between two backups is not in the log between them.
         let live = definition.versions.live().kept_as;
         let partitions = definition.versions.live().logs.partitions;

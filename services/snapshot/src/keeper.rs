@@ -205,7 +205,7 @@ impl Keeper {
     fn first_of_ours(&self) -> Vec<Definition> {
         let catalog = self.parts.catalog.catalog();
         let assigned = self.parts.membership.assigned().borrow().clone();
-        let stores = catalog.living().map(|schema| schema.definition.clone());
+        let stores = catalog.stores().map(|schema| schema.definition.clone());
         // A move keeps its process from beginning to end.
         let first = |definition: &Definition| definition.versions.newest().logs.at(PartitionId(0));
         stores.filter(|definition| assigned.has(first(definition))).collect()

@@ -82,10 +82,19 @@ pub(crate) enum VersionBegun {
 
 impl NewVersion<'_> {
     /// The definitions that it is made with, as the version has them: the one that its rows are
-    /// made by, and the newest.
-    pub(crate) fn definitions(&self) -> Vec<Definition> {
+    /// made by, the one that was the newest, and those that the store was altered to meanwhile, up
+    /// to where the live version stands.
+    pub(crate) fn definitions(&self, stands_at: &PartitionState) -> Vec<Definition> {
         let mut definitions = vec![self.definition_of_rows(), self.own(&self.definition)];
         definitions.dedup();
+        let catalog = self.parts.catalog.catalog();
+        let history = catalog.store(self.definition.store);
+        let all = history.into_iter().flat_map(|history| history.versions());
+        let later = all.map(|at| &at.definition).filter(|definition| {
+            (self.definition.version < definition.version)
+                && (definition.version <= stands_at.schema_version)
+        });
+        definitions.extend(later.map(|definition| self.own(definition)));
         definitions
     }
 
@@ -196,6 +205,9 @@ impl NewVersion<'_> {
             return Ok(VersionBegun::Made(Made::of(&made)));
         }
         let Resumed { state, followed, .. } = self.live_stands(partition).await?;
+        if state.schema_version > self.definition.version {
+            self.parts.catch_up().await?;
+        }
         let last = Position { place: u16::MAX, ..state.position };
         let version = self.own(&self.definition).document_version(last);
         let state = PartitionState { partition: self.at(partition), ..state };
@@ -227,7 +239,7 @@ impl NewVersion<'_> {
 
     /// Makes an image the snapshot that a partition of the version begins with.
     pub(crate) async fn publish(&self, builder: ImageBuilder, state: &ImageState) -> Result<Made> {
-        let (store, definitions) = (&self.definition.name, self.definitions());
+        let (store, definitions) = (&self.definition.name, self.definitions(&state.state));
         let manifest = publish_first(self.parts, builder, state, store, definitions).await?;
         if self.moves() {
             let at = self.at(state.state.partition.partition);

@@ -9,6 +9,7 @@ use forebay_core::id::{PartitionRef, SchemaVersion, StoreId};
 use forebay_core::schema::{Alteration, Definition, StoreSpec};
 use forebay_core::{Error, Result};
 
+use crate::views;
 use crate::writer::Writer;
 
 /// Longest wait for the catalog to fold a control record that is in the log.
@@ -26,18 +27,16 @@ impl Writer {
         if self.parts.catalog.catalog().by_name(&definition.name).is_ok() {
             return Err(name_taken(&definition.name));
         }
-        let created = self.define(&definition).await?;
-        let created = created.ok_or_else(|| name_taken(&definition.name))?;
-        self.or_later(self.announce(&created).await)?;
-        Ok(created)
+        self.define_first(&definition).await
     }
 
     /// Gives a store its next version. `from` is the version that the caller has seen; 0 takes the
     /// newest.
     ///
     /// # Errors
-    /// `NotFound`, `InvalidArgument` with the reason, `Conflict` with both versions when another
-    /// alteration came first, else as the log's append.
+    /// `NotFound`, `InvalidArgument` with the reason, which may be a feature view that it is or
+    /// that needs what is altered; `Conflict` with both versions when another alteration came
+    /// first, else as the log's append.
     pub async fn alter_store(
         &self,
         name: &str,
@@ -45,35 +44,37 @@ impl Writer {
         alterations: &[Alteration],
     ) -> Result<Arc<SchemaAt>> {
         self.catch_up().await?;
-        let newest = Arc::clone(self.parts.catalog.catalog().by_name(name)?);
-        let seen = newest.definition.version;
-        if from != SchemaVersion(0) && from != seen {
-            return Err(overtaken(name, from, seen));
+        let catalog = self.parts.catalog.catalog();
+        let newest = &catalog.by_name(name)?.definition;
+        if from != SchemaVersion(0) && from != newest.version {
+            return Err(overtaken(name, from, newest.version));
         }
-        let next = newest.definition.altered(alterations).map_err(|e| e.with_store(name))?;
-        let altered = self.define(&next).await?;
-        let altered = altered.ok_or_else(|| {
-            let catalog = self.parts.catalog.catalog();
-            let now = catalog.by_name(name).map_or(seen, |schema| schema.definition.version);
-            overtaken(name, seen, now)
-        })?;
-        self.or_later(self.announce(&altered).await)?;
-        Ok(altered)
+        views::check_alterations(newest, alterations)?;
+        let next = newest.altered(alterations).map_err(|e| e.with_store(name))?;
+        views::check_next(&catalog, newest, &next)?;
+        self.define_next(&next).await
     }
 
-    /// Deletes a store, then its logs.
+    /// Deletes a store, then its logs; of a feature view the fields that it emitted to, too.
     ///
     /// # Errors
-    /// `NotFound`, else as the log's append.
+    /// `NotFound`, `InvalidArgument` while feature views are made of it or emit to it, else as the
+    /// log's append.
     pub async fn delete_store(&self, name: &str) -> Result<()> {
         self.catch_up().await?;
-        let store = self.parts.catalog.catalog().by_name(name)?.definition.store;
+        let catalog = self.parts.catalog.catalog();
+        let definition = &catalog.by_name(name)?.definition;
+        views::check_delete(&catalog, definition)?;
+        let store = definition.store;
         self.control(ControlRecord::Delete(store)).await?;
         let history = self.parts.catalog.catalog().store(store).cloned();
         let mut deleted = Ok(());
         for logs in history.unwrap_or_default().logs() {
             self.forget(logs);
             deleted = deleted.and(self.delete_logs(logs).await);
+        }
+        if definition.view().is_some() {
+            deleted = deleted.and(self.drop_left_behind(name).await);
         }
         self.or_later(deleted)
     }
@@ -121,6 +122,33 @@ impl Writer {
         self.control.log_id().await?;
         let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
         self.parts.catalog.wait_applied(end, FOLD_WAIT).await
+    }
+
+    /// Defines what is new, and makes its logs.
+    ///
+    /// # Errors
+    /// `Conflict` when its name is taken, else as the log's append.
+    pub(crate) async fn define_first(&self, definition: &Definition) -> Result<Arc<SchemaAt>> {
+        let created = self.define(definition).await?;
+        let created = created.ok_or_else(|| name_taken(&definition.name))?;
+        self.or_later(self.announce(&created).await)?;
+        Ok(created)
+    }
+
+    /// Defines the next version of what is there.
+    ///
+    /// # Errors
+    /// `Conflict` with both versions when another one came first, else as the log's append.
+    pub(crate) async fn define_next(&self, next: &Definition) -> Result<Arc<SchemaAt>> {
+        let altered = self.define(next).await?;
+        let altered = altered.ok_or_else(|| {
+            let seen = SchemaVersion(next.version.0.saturating_sub(1));
+            let catalog = self.parts.catalog.catalog();
+            let now = catalog.by_name(&next.name).map_or(seen, |schema| schema.definition.version);
+            overtaken(&next.name, seen, now)
+        })?;
+        self.or_later(self.announce(&altered).await)?;
+        Ok(altered)
     }
 
     /// Appends a definition; `None` when another record came first.

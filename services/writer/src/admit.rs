@@ -81,7 +81,9 @@ pub(crate) fn admit(
             let message = "the key belongs to another partition; hash as the spec says";
             return Err(at_change(Error::invalid_argument(message).with_partition(partition)));
         }
-        let change = widen(change, newest);
+        let mut change = widen(change, newest);
+        change.fill_in(newest);
+        change.check_rules(newest, made_with).map_err(at_change)?;
         let bytes = approximate_bytes(&change);
         if bytes > ROW_BYTES_MAX.min(ENTRY_BYTES_MAX - CHANGE_OVERHEAD_BYTES) {
             let advice = "split the document";

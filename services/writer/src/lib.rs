@@ -7,6 +7,7 @@
 //!
 //! Path of a request: [`service`] (translate) → `admit` (check, widen, split by partition) →
 //! `queue` (coalesce into one entry per partition) → `partition` (log id, definition, append).
+//! Administration is in `admin`, that of feature views in `views`.
 
 mod admin;
 mod admit;
@@ -17,9 +18,11 @@ mod queue;
 mod remote_outcomes;
 mod repair;
 pub mod service;
+mod views;
 mod writer;
 
 pub use admit::Claimed;
 pub use outcome::{NoOutcomes, Outcomes};
 pub use remote_outcomes::RemoteOutcomes;
+pub use views::Applied;
 pub use writer::{Writer, WriterParts};

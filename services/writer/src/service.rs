@@ -11,12 +11,14 @@ use forebay_core::{Error, Result};
 use forebay_wire::entry::decode_entry;
 use forebay_wire::status::status_of_error;
 use forebay_wire::v1;
+use forebay_wire::v1::apply_view_response::Result as ViewResult;
 use forebay_wire::v1::writer_server;
 use futures::stream::{Stream, StreamExt};
 use tokio::sync::watch;
 use tonic::{Request, Response, Status, Streaming};
 
 use crate::admit::Claimed;
+use crate::views::Applied;
 use crate::writer::Writer;
 
 /// Wait for outcomes when the request names none.
@@ -197,5 +199,23 @@ impl writer_server::Writer for WriterService {
         let stores = self.writer.list_stores().await.map_err(|error| status_of_error(&error))?;
         let definitions = stores.iter().map(|schema| (&schema.definition).into()).collect();
         Ok(Response::new(v1::ListStoresResponse { definitions }))
+    }
+
+    async fn apply_view(
+        &self,
+        request: Request<v1::ApplyViewRequest>,
+    ) -> Result<Response<v1::ApplyViewResponse>, Status> {
+        let request = request.get_ref();
+        let applied = self.writer.apply_view(&request.declaration, request.dry_run).await;
+        let (applied, definition) = applied.map_err(|error| status_of_error(&error))?;
+        let result = match applied {
+            Applied::Created => ViewResult::Created,
+            Applied::Altered => ViewResult::Altered,
+            Applied::Unchanged => ViewResult::Unchanged,
+        };
+        Ok(Response::new(v1::ApplyViewResponse {
+            definition: Some((&definition).into()),
+            result: result.into(),
+        }))
     }
 }

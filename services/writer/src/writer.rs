@@ -22,6 +22,7 @@ use crate::moves::Held;
 use crate::outcome::Outcomes;
 use crate::partition::PartitionLog;
 use crate::queue::{Placed, WriteQueue};
+use crate::views;
 
 /// Longest wait for a definition that a client names and this writer has not folded yet.
 const DEFINITION_WAIT: Duration = Duration::from_secs(5);
@@ -75,6 +76,7 @@ impl Writer {
         let (made_with, newest) = self.definitions(store, version).await?;
         let (client, count) = (batch.client, batch.changes.len());
         let at_store = |error: Error| error.with_store(&newest.definition.name);
+        views::check_write(&self.parts.catalog.catalog(), &newest.definition).map_err(at_store)?;
         let logs = newest.definition.written();
         claimed.check_moves(logs).map_err(at_store)?;
         let parts = admit(batch, claimed.partitions, &made_with.definition, &newest.definition)

@@ -206,6 +206,25 @@ async fn an_older_client_writes_on_after_a_field_is_widened() {
 }
 
 #[tokio::test]
+async fn an_older_client_inserts_on_after_a_column_with_a_default_is_added() {
+    let log = memory();
+    let writer = writer(log.clone(), 1);
+    let spec = StoreSpec::stream("orders", KeyType::String, 4).field("count", INT64);
+    let created = writer.create_store(&spec).await.unwrap();
+    let default = Some(Value::Int64(9));
+    let more = FieldSpec { default, ..FieldSpec::new("rank", INT64) };
+    writer.alter_store("orders", SchemaVersion(0), &[Alteration::AddField(more)]).await.unwrap();
+    let set = FieldOp::Set(Some(Value::Int64(1)));
+    let mut event = Change { verb: Verb::Insert, ..increment(1, "a") };
+    event.fields[0].op = set.clone();
+    let outcomes = write(&writer, &created.definition, vec![event]).await.unwrap();
+    assert_eq!(outcomes, [ChangeOutcome::Appended]);
+    let held = changes(log.as_ref(), created.definition.store, PartitionCount(4)).await;
+    let ops: Vec<_> = held[0].fields.iter().map(|change| change.op.clone()).collect();
+    assert_eq!(ops, [set, FieldOp::Set(Some(Value::Int64(9)))]);
+}
+
+#[tokio::test]
 async fn without_a_replica_a_conditional_change_ends_as_unknown_with_its_position() {
     let writer = writer(memory(), 1);
     let created = writer.create_store(&spec("users")).await.unwrap();

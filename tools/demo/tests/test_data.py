@@ -24,6 +24,10 @@ def test_ratings_are_sorted_by_time_and_equal_times_keep_their_order() -> None:
     assert ratings.frame["user"].tolist() == [7, 9, 7, 8]
 
 
+def test_there_is_a_change_for_each_rating_and_each_movie() -> None:
+    assert data.from_shipped(shipped(), None).changes() == 4 + 3
+
+
 def test_the_small_form_is_the_earliest_part() -> None:
     assert data.from_shipped(shipped(), 2).frame["movie"].tolist() == [10, 40]
     assert len(data.load(small=True)) == data.SMALL_RATINGS

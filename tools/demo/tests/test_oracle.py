@@ -16,6 +16,7 @@ ROWS = [
     (8, 31, 3.0, 300, "B", 1995, "Drama"),
     (8, 10, 2.0, 350, "A", 1999, "Action|Sci-Fi"),
 ]
+GENRES = ("genre_action", "genre_drama", "genre_sci_fi")
 ASKED = {"movies": [10, 31, 40, 41], "users": [6, 7, 8, 9]}
 
 
@@ -26,7 +27,9 @@ def expected() -> oracle.Expected:
 def answers(of: oracle.Expected) -> list[dict[str, Any]]:
     """What a reader without a fault dumps."""
     lines = []
-    for store, documents in of.stores.items():
+    for place, (store, expected_documents) in enumerate(of.stores.items()):
+        position = {oracle.POSITIONS[store]: 1 << 16 | place}
+        documents = {key: known | position for key, known in expected_documents.items()}
         for key in ASKED[store]:
             lines.append({"store": store, "by": "key", "key": key, "document": documents.get(key)})
         for key, document in reversed(documents.items()):
@@ -68,7 +71,7 @@ def test_documents_are_what_the_ratings_come_to() -> None:
     }
 
 
-def test_what_nothing_was_written_to_is_absent() -> None:
+def test_what_is_missing_is_absent_and_a_count_of_nothing_is_0() -> None:
     stores = expected().stores
     assert stores["movies"][40] == {
         "genres": [],
@@ -77,9 +80,15 @@ def test_what_nothing_was_written_to_is_absent() -> None:
         "rating_min": 0.5,
         "rating_max": 0.5,
         "last_rated": 200_000_000,
+        "high_count": 0,
         "low_count": 1,
     }
-    assert not any(name.startswith("genre_") for name in stores["users"][9])
+    assert stores["users"][9] == {
+        "rating_count": 1,
+        "rating_sum": 0.5,
+        "last_rated": 200_000_000,
+        **dict.fromkeys(GENRES, 0),
+    }
 
 
 def test_the_user_with_most_ratings_is_chosen_and_ties_go_to_the_smaller_key() -> None:
@@ -116,6 +125,11 @@ def test_a_dump_without_a_fault_passes_and_everything_is_counted() -> None:
         ("genres", ["Sci-Fi", "Action"]),
         ("title", "a"),
         ("unknown", 1),
+        ("low_count", 0),
+        ("movie_ratings_position", -1),
+        ("movie_ratings_position", 1.0),
+        ("movie_ratings_position", None),
+        ("user_ratings_position", 1),
     ],
 )
 def test_one_wrong_field_is_named(by: str, name: str, wrong: object) -> None:
@@ -129,8 +143,16 @@ def test_one_wrong_field_is_named(by: str, name: str, wrong: object) -> None:
 def test_an_absent_field_is_noticed() -> None:
     lines = answers(expected())
     del answer(lines, "users", "key", 8)["document"]["genre_drama"]
-    (mismatch,) = judge(lines).mismatches
-    assert (mismatch.field, mismatch.expected, mismatch.found) == ("genre_drama", 1, "absent")
+    del answer(lines, "users", "key", 8)["document"]["user_ratings_position"]
+    count, position = judge(lines).mismatches
+    assert (count.field, count.expected, count.found) == ("genre_drama", 1, "absent")
+    assert (position.field, position.found) == ("user_ratings_position", "absent")
+
+
+def test_positions_of_any_number_pass() -> None:
+    lines = answers(expected())
+    answer(lines, "users", "key", 8)["document"]["user_ratings_position"] = 7 << 40
+    assert judge(lines).mismatches == []
 
 
 @pytest.mark.parametrize("by", oracle.WAYS)

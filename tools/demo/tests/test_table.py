@@ -55,3 +55,9 @@ def test_results_name_every_measure_of_every_language(capsys: pytest.CaptureFixt
     assert "result: get p50 / p99 (java): 812 / 1,403 ns" in lines
     assert "result: gather 500 movies x 8 fields p50 / p99 (rust): 120.5 / 300.0 µs" in lines
     assert lines[-1] == "note: fits in cache"
+
+
+def test_the_freshness_of_features_is_one_plain_line() -> None:
+    line = table.feature_line({"samples": 1412, "p50_us": 60_900.0, "p99_us": 130_200.0})
+    told = "insert acknowledged to value visible in a reader"
+    assert line == f"features: {told}: p50 61 ms, p99 130 ms (1,412 samples)"

@@ -13,6 +13,7 @@ mod row;
 mod segment;
 mod shard;
 mod snapshot;
+mod tile;
 mod token;
 
 pub use canary::canary;
@@ -25,13 +26,14 @@ pub use row::{LAYOUT_NAMES, row_decode};
 pub use segment::{embedded_segment, sound_segment};
 pub use shard::{HOW_OF_ROW, how_of_key, shard_rows};
 pub use snapshot::snapshot_decode;
+pub use tile::{tile_aggregates, tile_decode};
 pub use token::token_decode;
 
 /// A target and the name of its corpus folder.
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, the canary aside.
-pub const TARGETS: [Target; 10] = [
+pub const TARGETS: [Target; 11] = [
     ("row_decode", row_decode),
     ("entry_decode", entry_decode),
     ("token_decode", token_decode),
@@ -42,4 +44,5 @@ pub const TARGETS: [Target; 10] = [
     ("shard_rows", shard_rows),
     ("copy_decode", copy_decode),
     ("snapshot_decode", snapshot_decode),
+    ("tile_decode", tile_decode),
 ];

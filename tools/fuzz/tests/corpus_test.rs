@@ -17,6 +17,7 @@ use forebay_core::schema::{Alteration, StoreSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_fuzz::{
     HOW_OF_ROW, LAYOUT_NAMES, MESSAGES, TARGETS, how_of_key, sound_checkpoint, sound_segment,
+    tile_aggregates,
 };
 use forebay_testkit::{tree, vectors};
 use forebay_wire::v1;
@@ -251,6 +252,46 @@ fn snapshots() -> Inputs {
     inputs
 }
 
+/// The states of the vectors whose aggregates the target has, and a tile of all of them. Of
+/// sketches that Java wrote a state's first bytes are made here.
+fn tiles() -> Inputs {
+    let specs = tile_aggregates().specs();
+    let which = |vector: &Json| {
+        specs.iter().position(|spec| {
+            let input = spec.input().map(ScalarType::name);
+            vector["kind"] == *spec.kind().name() && vector["input"].as_str() == input
+        })
+    };
+    let mut inputs = Inputs::new();
+    let mut tile = [&[1][..], &(specs.len() as u16).to_le_bytes()].concat();
+    let mut states = vec![Vec::new(); specs.len()];
+    let held: Json = vectors::read("aggregates.json");
+    for (number, vector) in held["states"].as_array().unwrap().iter().enumerate() {
+        let Some(which) = which(vector) else { continue };
+        let state = unhex(&vector["state_hex"]);
+        let name = format!("state-{number}-{}", specs[which].kind().name());
+        inputs.insert(name, input(which, &state));
+        states[which] = state;
+    }
+    for state in states {
+        tile.extend_from_slice(&(state.len() as u32).to_le_bytes());
+        tile.extend_from_slice(&state);
+    }
+    inputs.insert("tile".to_owned(), input(specs.len(), &tile));
+    let held: Json = vectors::read("sketches-java.json");
+    for (number, vector) in held["sketches"].as_array().unwrap().iter().enumerate() {
+        let Some(which) = which(vector) else { continue };
+        let before: &[u8] = match specs[which].kind().name() {
+            "distinct_count" => &[1, 6],
+            "quantiles" => &[1, 7, 0, 0],
+            _ => &[1, 8],
+        };
+        let state = [before, &unhex(&vector["sketch_hex"])].concat();
+        inputs.insert(format!("java-{number}"), input(which, &state));
+    }
+    inputs
+}
+
 fn held(target: &str) -> Inputs {
     let files = fs::read_dir(corpus(target)).into_iter().flatten().flatten();
     let named = |file: fs::DirEntry| {
@@ -276,6 +317,7 @@ fn the_corpus_starts_from_the_vectors() {
         shards(),
         copies(),
         snapshots(),
+        tiles(),
     ];
     assert_eq!(made.len(), TARGETS.len());
     for ((target, _), inputs) in TARGETS.iter().zip(made) {

@@ -112,6 +112,7 @@ properties! {
     shard_rows: 4_000;
     copy_decode: 4_000;
     snapshot_decode: 4_000;
+    tile_decode: 4_000;
 }
 
 #[test]

@@ -1,8 +1,12 @@
-//! The demo's loader: creates the stores, then replays ratings in time order, most of them through
-//! write streams and the last ones as single writes. Speaks the messages of `tools/demo/README.md`.
+//! The demo's loader: creates streams, stores and views, then replays ratings in time order, most
+//! of them through write streams and the last ones as single writes, and waits for the views'
+//! values. Speaks the messages of `tools/demo/README.md`.
 
+mod create;
 #[path = "../demo/mod.rs"]
 mod demo;
+mod features;
+mod pulse;
 mod ratings;
 mod replay;
 
@@ -11,10 +15,10 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use forebay::{Client, ClientOptions};
-use serde_json::json;
 
-use crate::demo::{Failure, ended, say};
-use crate::ratings::{create_stores, read_ratings};
+use crate::create::create;
+use crate::demo::{Failure, ended};
+use crate::ratings::read_ratings;
 use crate::replay::replay;
 
 /// Replays ratings into a running `forebayd dev`.
@@ -26,13 +30,13 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Create the stores movies, users and probes.
+    /// Create streams, stores and views.
     Create(Settings),
     /// Replay the ratings.
     Replay {
         #[command(flatten)]
         settings: Settings,
-        /// Write one change too many, for the oracle to find.
+        /// Insert one event too many, for the oracle to find.
         #[arg(long)]
         plant: bool,
     },
@@ -40,7 +44,7 @@ enum Command {
 
 #[derive(clap::Args)]
 struct Settings {
-    /// Address of the writer.
+    /// Address of the node, with `http://`.
     #[arg(long)]
     address: String,
     /// The ratings, oldest first, as CSV.
@@ -59,12 +63,8 @@ async fn run(cli: Cli) -> Result<(), Failure> {
     };
     let client = Client::connect(&settings.address, ClientOptions::default()).await?;
     let ratings = read_ratings(&settings.ratings)?;
-    match cli.command {
-        Command::Create(_) => {
-            let stores = create_stores(&client, &ratings).await?;
-            say("created", json!({ "stores": stores }))?;
-            Ok(())
-        }
-        Command::Replay { plant, .. } => replay(&client, ratings, plant).await,
+    match &cli.command {
+        Command::Create(_) => create(&client, &settings.address, &ratings).await,
+        Command::Replay { plant, .. } => replay(&client, ratings, *plant).await,
     }
 }

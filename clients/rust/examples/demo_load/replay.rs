@@ -1,5 +1,7 @@
-//! The replay: one change per rating and store, in time order per document, with figures.
+//! The replay: one event per rating, in time order per user, one document per movie, and the wait
+//! until the views' values of all of them have come; with figures.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -7,28 +9,30 @@ use forebay::{Acknowledgement, Client, Store, StreamOptions, Token, Write};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde_json::{Value, json};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
 use crate::demo::{Failure, Times, say};
+use crate::features::Features;
+use crate::pulse::Pulse;
 use crate::ratings::Rating;
 
 /// Changes in flight per store: enough to fill requests, few enough that none waits for long.
 const IN_FLIGHT: usize = 2_048;
 /// The last ratings, at most this many and at most a tenth, go as single writes.
 const UNARY_MAX: usize = 1_000;
-/// Single writes in flight per store; those of one document take one lane, so they keep their
-/// order.
+/// Single writes in flight per store; those of one key take one lane, so they keep their order.
 const LANES: i64 = 8;
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(250);
 /// Time that one write, or the end of a stream, may take.
 const DEADLINE: Duration = Duration::from_secs(60);
 
-/// One of the two stores, and what a rating means to it.
+/// The stream or the store of movies, and what a rating means to it.
 #[derive(Clone)]
 struct Target {
     store: Store,
+    is_of: fn(&Rating) -> bool,
     key: fn(&Rating) -> i64,
     write: fn(&Rating, &Store) -> Write,
 }
@@ -79,40 +83,67 @@ fn acknowledgement(times: &Times) -> Value {
     json!({ "ack_p50_us": times.micros(0.5), "ack_p99_us": times.micros(0.99) })
 }
 
-/// Replays the ratings and says the figures and the tokens of everything written.
+/// Replays the ratings, waits for what the views make of them, and says the figures and the tokens
+/// of everything that readers must have.
 pub async fn replay(client: &Client, ratings: Vec<Rating>, plant: bool) -> Result<(), Failure> {
-    let movies = client.store("movies").await?;
-    let users = client.store("users").await?;
-    let by_movie: Target =
-        Target { store: movies.clone(), key: |rating| rating.movie, write: Rating::of_movie };
-    let by_user = Target { store: users, key: |rating| rating.user, write: Rating::of_user };
+    let (is_of, key, write) = (|_: &_| true, |rating: &Rating| rating.user, Rating::event);
+    let events = Target { store: client.store("ratings").await?, is_of, key, write };
+    let (is_of, key, write) =
+        (|rating: &Rating| rating.is_first, |rating: &Rating| rating.movie, Rating::movie);
+    let movies = Target { store: client.store("movies").await?, is_of, key, write };
+    let movie_features = Features::open(client, "movies", "rating_count").await?;
+    let user_features = Features::open(client, "users", "rating_count").await?;
+    let (stop, stopped) = oneshot::channel();
+    let pulse = tokio::spawn(Pulse::open(client).await?.run(stopped));
+    let (movie_keys, user_keys): (BTreeSet<_>, BTreeSet<_>) =
+        ratings.iter().map(|rating| (rating.movie, rating.user)).unzip();
     let ratings: Arc<[Rating]> = ratings.into();
-    let streamed = ratings.len() - UNARY_MAX.min(ratings.len() / 10);
-    let tally = Tally::new(2 * ratings.len() as u64)?;
+    let tally = Tally::new((ratings.len() + movie_keys.len()) as u64)?;
     let reporter = tokio::spawn(report(Arc::clone(&tally)));
 
+    let (movies_token, mut figures) = written([&events, &movies], &ratings, &tally).await?;
+    let mut inserted = ratings.len() as i64;
+    if plant {
+        ratings[0].event(&events.store).send().await?;
+        inserted += 1;
+    }
+    drop(stop);
+    let fresh = pulse.await??;
+    movie_features.await_events(&movie_keys, inserted).await?;
+    user_features.await_events(&user_keys, inserted).await?;
+    reporter.abort();
+
+    let mut movies_all = movie_features.token()?;
+    movies_all.merge(&movies_token)?;
+    figures["tokens"] =
+        json!({ "movies": hex(&movies_all), "users": hex(&user_features.token()?) });
+    figures["features"] = json!({
+        "samples": fresh.count(), "p50_us": fresh.micros(0.5), "p99_us": fresh.micros(0.99),
+    });
+    say("done", figures)?;
+    Ok(())
+}
+
+/// Writes everything; answers the token of the movies, and the figures of both phases.
+async fn written(
+    targets: [&Target; 2],
+    ratings: &Arc<[Rating]>,
+    tally: &Arc<Tally>,
+) -> Result<(Token, Value), Failure> {
+    let streamed = ratings.len() - UNARY_MAX.min(ratings.len() / 10);
     let began = Instant::now();
-    let tasks = [&by_movie, &by_user]
-        .map(|of| tokio::spawn(stream(of.clone(), Arc::clone(&ratings), streamed, tally.clone())));
-    let [mut movies_token, mut users_token] = joined(tasks).await?;
+    let tasks = targets
+        .map(|of| tokio::spawn(stream(of.clone(), Arc::clone(ratings), streamed, tally.clone())));
+    let [_, mut token] = joined(tasks).await?;
     let stream = tally.end_phase(began)?;
 
     let began = Instant::now();
-    let tasks = [&by_movie, &by_user]
-        .map(|of| tokio::spawn(unary(of.clone(), Arc::clone(&ratings), streamed, tally.clone())));
-    let [movies_unary, users_unary] = joined(tasks).await?;
+    let tasks = targets
+        .map(|of| tokio::spawn(unary(of.clone(), Arc::clone(ratings), streamed, tally.clone())));
+    let [_, last] = joined(tasks).await?;
     let unary = tally.end_phase(began)?;
-    reporter.abort();
-    movies_token.merge(&movies_unary)?;
-    users_token.merge(&users_unary)?;
-
-    if plant {
-        let written = ratings[0].planted(&movies).send().await?;
-        movies_token.merge(&written.token)?;
-    }
-    let tokens = json!({ "movies": hex(&movies_token), "users": hex(&users_token) });
-    say("done", json!({ "tokens": tokens, "stream": stream, "unary": unary }))?;
-    Ok(())
+    token.merge(&last)?;
+    Ok((token, json!({ "stream": stream, "unary": unary })))
 }
 
 async fn joined<const N: usize>(
@@ -151,17 +182,19 @@ async fn stream(
     let mut stream = of.store.write_stream(options)?.with_deadline(DEADLINE);
     let (sender, receiver) = mpsc::channel(IN_FLIGHT);
     let collector = tokio::spawn(collect(receiver, tally));
-    for rating in &ratings[..count] {
+    let mut sent = 0;
+    for rating in ratings[..count].iter().filter(|rating| (of.is_of)(rating)) {
         let acknowledgement = stream.send((of.write)(rating, &of.store)).await?;
         if sender.send((Instant::now(), acknowledgement)).await.is_err() {
             break; // The collector has failed, and says why.
         }
+        sent += 1;
     }
     drop(sender);
     collector.await??;
     let summary = stream.finish().await?;
-    if summary.settled != count as u64 {
-        return Err(format!("{} of {count} writes are settled", summary.settled).into());
+    if summary.settled != sent {
+        return Err(format!("{} of {sent} writes are settled", summary.settled).into());
     }
     Ok(summary.token)
 }
@@ -198,7 +231,8 @@ async fn unary(
         let (of, ratings, tally) = (of.clone(), Arc::clone(&ratings), Arc::clone(&tally));
         tokio::spawn(async move {
             let mut token = Token::new(of.store.definition().store);
-            let ours = |rating: &&Rating| (of.key)(rating).rem_euclid(LANES) == lane;
+            let ours =
+                |rating: &&Rating| (of.is_of)(rating) && (of.key)(rating).rem_euclid(LANES) == lane;
             for rating in ratings[from..].iter().filter(ours) {
                 let at = Instant::now();
                 let written = (of.write)(rating, &of.store).deadline(DEADLINE).send().await?;

@@ -3,6 +3,7 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+mod events;
 mod lifecycle;
 mod memory;
 mod reader;
@@ -47,6 +48,7 @@ behaviours! {
     lifecycle: close_twice use_after_close close_during_reads reader_restart restart_from_checkpoint
         server_restart
         many_threads_one_reader unreachable_server typed_errors;
+    events: stream_definition stream_inserts stream_refusals;
     memory: in_memory_ready in_memory_writes in_memory_clock in_memory_alterations
         in_memory_not_ready in_memory_stale in_memory_closed in_memory_equals_a_node;
 }

@@ -137,12 +137,15 @@ impl Served {
         let listener = TcpListener::bind(address).await.unwrap();
         let address = listener.local_addr().unwrap();
         let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap();
+        let data_dir = self.data.path().to_owned();
+        let features = DevConfig { data_dir, ..self.config.clone() }.features(&resources);
         let parts = NodeParts {
             log,
             clock: Arc::new(SystemClock),
             entropy: Arc::new(SystemEntropy),
             shards: Some(ShardDirectory::new(self.data.path(), resources)),
             snapshots: self.config.snapshot_store().unwrap(),
+            features: Some(features),
         };
         let node = loop {
             // A fault may hit what a start reads; a supervisor would try again.

@@ -4,12 +4,14 @@ mod admin_test;
 #[path = "../common/mod.rs"]
 mod common;
 mod connection_test;
+mod events_test;
 mod fault_test;
 mod follower;
 mod gate;
 mod keepers_test;
 mod kill_test;
 mod ordered_test;
+mod select_test;
 mod stream_test;
 mod value_test;
 mod world;

@@ -8,7 +8,7 @@ use forebay::{
     Client, ClientOptions, ClientParts, Document, DocumentKey, KeyType, PartitionId, Read, Reader,
     ReaderOptions, Store, StoreSpec, Token, Value,
 };
-use forebay_core::change::EntryBody;
+use forebay_core::change::{Change, EntryBody};
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{ClientId, Offset, PartitionRef, Sequence};
@@ -76,12 +76,18 @@ impl World {
         reader
     }
 
-    /// The changes of a partition's log in its order, each as often as it was appended.
+    /// Who sent each change of a partition's log, and its number there; see [`World::changes`].
     pub async fn appended(
         &self,
         store: &Store,
         partition: PartitionId,
     ) -> Vec<(ClientId, Sequence)> {
+        let changes = self.changes(store, partition).await.into_iter();
+        changes.map(|(client, change)| (client, change.sequence)).collect()
+    }
+
+    /// The changes of a partition's log in its order, each as often as it was appended.
+    pub async fn changes(&self, store: &Store, partition: PartitionId) -> Vec<(ClientId, Change)> {
         let at = PartitionRef { store: store.definition().store, partition };
         let end = self.log.inner().bounds(at).await.unwrap().end;
         let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
@@ -94,7 +100,7 @@ impl World {
                 let EntryBody::Changes(batches) = body else { continue };
                 for batch in batches {
                     let client = batch.client;
-                    appended.extend(batch.changes.iter().map(|change| (client, change.sequence)));
+                    appended.extend(batch.changes.into_iter().map(|change| (client, change)));
                 }
             }
         }

@@ -41,6 +41,8 @@ pub(super) fn change_document(
         (Verb::Delete, None) => Effect::Keep,
         (Verb::Upsert, None) if only_takes(change) => Effect::Keep,
         (Verb::Upsert, present) => Effect::Write(written(present, change, definition, now, at)),
+        // A stream has no documents.
+        (Verb::Insert, _) => Effect::Keep,
         (Verb::Put, _) => Effect::Write(written(None, change, definition, now, at)),
     };
     (effect, Verdict::Applied)

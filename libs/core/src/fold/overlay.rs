@@ -59,7 +59,8 @@ impl<'e> Overlay<'e> {
                 });
             }
             let place = touched.len() - 1;
-            touched[place].is_looked_at |= change.verb != Verb::Put || change.condition.is_some();
+            touched[place].is_looked_at |=
+                !matches!(change.verb, Verb::Put | Verb::Insert) || change.condition.is_some();
             places[at] = place as u32;
         }
         Self { touched, places }

@@ -39,6 +39,14 @@ impl Definition {
             let message = format!("log_window_us must be 0 to {TTL_US_MAX}, or unset to keep all");
             return Err(at_store(Error::invalid_argument(message)));
         }
+        let message = match self.options.log_bytes {
+            Some(0) => Some("log_bytes must be at least 1, or unset to bound nothing"),
+            Some(_) if self.stream.is_none() => Some("only a stream's events are bounded by bytes"),
+            _ => None,
+        };
+        if let Some(message) = message {
+            return Err(at_store(Error::invalid_argument(message)));
+        }
         if self.options.heartbeat_ms == 0 {
             let message = "heartbeat_ms must be at least 1";
             return Err(at_store(Error::invalid_argument(message)));
@@ -46,6 +54,7 @@ impl Definition {
         self.check_ids().map_err(at_store)?;
         self.check_fields().map_err(at_store)?;
         self.check_key_value().map_err(at_store)?;
+        self.check_stream().map_err(at_store)?;
         self.versions.check().map_err(at_store)?;
         self.check_partition_key().map_err(at_store)
     }
@@ -57,10 +66,17 @@ impl Definition {
     pub fn check_follows(&self, previous: &Self) -> Result<()> {
         let refuse =
             |message: &str| Err(Error::invalid_argument(message).with_store(&previous.name));
-        let fixed =
-            |of: &Self| (of.store, of.key_type, of.partition_key, of.partitions, of.key_value);
+        let fixed = |of: &Self| {
+            let stream = of.stream.as_ref().map(|stream| stream.event_time);
+            (of.store, of.key_type, of.partition_key, of.partitions, of.key_value, stream)
+        };
         if fixed(self) != fixed(previous) || self.name != previous.name {
             return refuse("a store's id, name, keys and partition count are fixed");
+        }
+        match (self.view(), previous.view()) {
+            (None, None) => {}
+            (Some(now), Some(before)) if now.derives_as(before) => {}
+            _ => return refuse("what a view's events are derived by is fixed"),
         }
         if previous.version.0.checked_add(1) != Some(self.version.0) {
             return refuse("a definition's version is one above the version before");

@@ -20,7 +20,9 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, oneshot};
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::KafkaOptions;
-use super::client::{Consumer, Context, Ending, consumer_config, not_made, unavailable};
+use super::client::{
+    Consumer, Context, Ending, consumer_config, is_passing, not_made, unavailable,
+};
 use super::follower::{record, remade};
 use super::lineages::Lineages;
 use crate::LogRecord;
@@ -329,10 +331,10 @@ fn failure(error: &KafkaError, at: PartitionRef) -> Failure {
     if matches!(error, KafkaError::PartitionEOF(_)) {
         return Failure::Ended;
     }
+    if is_passing(error) {
+        return Failure::Passing;
+    }
     match error.rdkafka_error_code() {
-        Some(Code::BrokerTransportFailure | Code::AllBrokersDown | Code::OperationTimedOut) => {
-            Failure::Passing
-        }
         Some(Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation) => {
             let message = format!("the place in log {at} is lost ({error}); bootstrap anew");
             Failure::Lasting(Error::token_lost(message))

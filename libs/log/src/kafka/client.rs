@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 use rdkafka::client::ClientContext;
 use rdkafka::config::{ClientConfig, RDKafkaLogLevel};
 use rdkafka::consumer::{ConsumerContext, StreamConsumer};
-use rdkafka::error::KafkaError;
+use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 
 use super::KafkaOptions;
 use super::lineages::Lineages;
@@ -187,6 +187,15 @@ pub(super) fn unavailable(doing: &str, error: &KafkaError) -> Error {
     Error::unavailable(format!(
         "could not {doing}: {error}; see whether the brokers run, then try again"
     ))
+}
+
+/// Whether librdkafka goes on by itself after an error of a consumer.
+pub(super) fn is_passing(error: &KafkaError) -> bool {
+    use RDKafkaErrorCode as Code;
+    matches!(
+        error.rdkafka_error_code(),
+        Some(Code::BrokerTransportFailure | Code::AllBrokersDown | Code::OperationTimedOut)
+    )
 }
 
 /// Runs something that blocks on a client where it may block.

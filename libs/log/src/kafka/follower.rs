@@ -24,9 +24,11 @@ use rdkafka::message::{BorrowedMessage, Message};
 use rdkafka::{ClientContext as _, TopicPartitionList};
 use tokio::task::AbortHandle;
 
-use super::client::{Consumer, Context, Ending, blocking, consumer_config, not_made, unavailable};
+use super::client::{
+    Consumer, Context, Ending, blocking, consumer_config, is_passing, not_made, unavailable,
+};
 use super::lineages::Lineages;
-use super::tail::Tail;
+use super::tail::{OPENED_ANEW, Tail};
 use super::topics::Topic;
 use super::{KafkaOptions, time_of};
 use crate::LogRecord;
@@ -135,8 +137,8 @@ impl Follower {
             consumer.incremental_unassign(&list(&place, None)?)?;
             // Whoever still reads that tail must not wait for what this one gets from now on.
             if let Some(before) = before.upgrade() {
-                let message = "the log's tail was opened anew; read again";
-                before.break_off(Error::unavailable(message).with_partition(before.at.partition));
+                let anew = Error::unavailable(OPENED_ANEW).with_partition(before.at.partition);
+                before.break_off(anew);
             }
         }
         let queue = consumer.split_partition_queue(&place.0, place.1);
@@ -297,10 +299,10 @@ async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<Tail>) {
         while let Some(message) = next {
             match message {
                 Ok(message) => received.push(record(&message)),
-                Err(error) => match broken(&error, &tail) {
-                    Some(error) => failed = Some(error),
-                    None => tracing::debug!(%error, "a partition's queue"),
-                },
+                Err(error) if is_passing(&error) => {
+                    tracing::debug!(%error, "a partition's queue");
+                }
+                Err(error) => failed = Some(error),
             }
             let is_full = received.len() == RECEIVED_MAX || failed.is_some();
             next = if is_full { None } else { queue.recv().now_or_never() };
@@ -308,27 +310,28 @@ async fn receive(queue: Queue, main: Arc<Main>, tail: Arc<Tail>) {
         main.look();
         tail.push(received.drain(..));
         if let Some(error) = failed {
-            return tail.break_off(error);
+            return end(&tail, &error);
         }
         tokio::task::yield_now().await;
     }
 }
 
-/// Why a tail cannot go on after an error; `None` when librdkafka goes on by itself.
-fn broken(error: &KafkaError, tail: &Tail) -> Option<Error> {
+/// Ends a tail that cannot go on after an error.
+fn end(tail: &Tail, error: &KafkaError) {
     use RDKafkaErrorCode as Code;
     let at = tail.at;
-    let error = match error.rdkafka_error_code() {
-        Some(Code::BrokerTransportFailure | Code::AllBrokersDown | Code::OperationTimedOut) => {
-            return None;
-        }
-        Some(Code::AutoOffsetReset | Code::OffsetOutOfRange | Code::LogTruncation) => {
-            let message = format!("log {at} moved under its readers ({error}); bootstrap anew");
-            Error::token_lost(message)
-        }
-        _ => unavailable(&format!("follow log {at}"), error),
+    let moved = || {
+        let message = format!("log {at} moved under its readers ({error}); bootstrap anew");
+        Error::token_lost(message).with_partition(at.partition)
     };
-    Some(error.with_partition(at.partition))
+    match error.rdkafka_error_code() {
+        Some(Code::AutoOffsetReset | Code::OffsetOutOfRange) => tail.lose_place(moved()),
+        Some(Code::LogTruncation) => tail.break_off(moved()),
+        _ => {
+            let error = unavailable(&format!("follow log {at}"), error);
+            tail.break_off(error.with_partition(at.partition));
+        }
+    }
 }
 
 /// A record of the log; whatever else stands in the topic is one too, and skipped by its readers.

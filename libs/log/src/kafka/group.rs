@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use forebay_core::id::{PartitionId, PartitionRef, StoreId};
+use forebay_core::partition::xxh3_64;
 use forebay_core::{Error, Result};
 use parking_lot::{Condvar, Mutex};
 use rdkafka::TopicPartitionList;
@@ -93,8 +94,8 @@ struct Member(Arc<Shared>);
 
 impl KafkaGroup {
     /// Joins the group of this name among the processes of a log. `name` is what others learn of
-    /// this member. `instance` stays over restarts: one that comes back in time has its partitions
-    /// again, and nobody else moves.
+    /// this member. `instance` stays over restarts: one that comes back in time, under its name,
+    /// has its partitions again, and nobody else moves.
     ///
     /// # Errors
     /// `Internal` when the client cannot be made.
@@ -109,10 +110,13 @@ impl KafkaGroup {
         });
         let mut config = base_config(options);
         let group_id = group_id(&options.topic_prefix, group);
+        // The brokers keep the name that an instance came with first: one that others reach
+        // elsewhere now is another one.
+        let instance = format!("{instance}-{:016x}", xxh3_64(name.as_bytes()));
         for (name, value) in [
             ("group.id", group_id.as_str()),
             ("client.id", name),
-            ("group.instance.id", instance),
+            ("group.instance.id", instance.as_str()),
             ("partition.assignment.strategy", "cooperative-sticky"),
             ("session.timeout.ms", "6000"),
             ("heartbeat.interval.ms", "1000"),

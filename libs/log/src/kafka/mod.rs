@@ -40,7 +40,7 @@ use self::client::unavailable;
 pub use self::group::{KafkaGroup, KafkaOwners};
 use self::lineages::Lineages;
 pub use self::options::KafkaOptions;
-use self::readers::{Open, Readers};
+use self::readers::{Open, Opening, Readers};
 use self::tail::{Found, Tail};
 use self::topics::{Topic, Topics};
 use crate::change_log::{
@@ -205,6 +205,20 @@ impl Shared {
         from: Offset,
         limit: ReadLimit,
     ) -> Result<Records> {
+        let mut place = self.opened(at, from).await?;
+        let mut read = self.read_place(&place, at, from, limit).await;
+        if read.is_err() && self.spend_if_outrun(&place, at).await {
+            place = self.opened(at, from).await?;
+            read = self.read_place(&place, at, from, limit).await;
+        }
+        match read {
+            Ok(records) => Ok(records),
+            Err(error) => Err(self.explained(at, from, error).await),
+        }
+    }
+
+    /// The place of a partition's tail, which is opened when it is not open.
+    async fn opened(self: &Arc<Self>, at: PartitionRef, from: Offset) -> Result<Arc<Opening>> {
         let place = self.readers.place(at);
         if place.get().is_none() {
             let (shared, place) = (self.clone(), place.clone());
@@ -218,13 +232,34 @@ impl Shared {
                 return Err(self.explained(at, from, error).await);
             }
         }
+        Ok(place)
+    }
+
+    async fn read_place(
+        &self,
+        place: &Opening,
+        at: PartitionRef,
+        from: Offset,
+        limit: ReadLimit,
+    ) -> Result<Records> {
         let Some(open) = place.get() else { return Err(self.topics.silent(at)) };
         let _reading = open.tail.reading();
-        match self.read_tail(open, from, limit).await {
-            Ok(Some(records)) => Ok(records),
-            Ok(None) => self.read_behind(&open.tail, from, limit.bytes_max).await,
-            Err(error) => Err(self.explained(at, from, error).await),
+        match self.read_tail(open, from, limit).await? {
+            Some(records) => Ok(records),
+            None => self.read_behind(&open.tail, from, limit.bytes_max).await,
         }
+    }
+
+    /// Whether the log was trimmed past what the tail's follower had received, and another tail is
+    /// opened in its place by the next look for it.
+    async fn spend_if_outrun(&self, place: &Opening, at: PartitionRef) -> bool {
+        let lost = place.get().filter(|open| open.tail.has_lost_place());
+        let Some(open) = lost else { return false };
+        let looked = async {
+            let topic = self.topics.get(at).await?;
+            self.watermarks(at, &topic).await
+        };
+        looked.await.is_ok_and(|bounds| open.tail.spend_if_outrun(bounds.start))
     }
 
     async fn open(&self, at: PartitionRef) -> Result<Open> {
@@ -292,13 +327,9 @@ impl Shared {
         let at = tail.at;
         let topic = self.topics.get(at).await?;
         let place = (topic.name.clone(), topic.number(at)?);
-        match self.catch_up.read(at, place, from, bytes_max).await {
-            Ok(records) => {
-                let next = records.last().map_or(from, |record| record.offset.next());
-                Ok(Records { records, end: tail.bounds().end.max(next) })
-            }
-            Err(error) => Err(self.explained(at, from, error).await),
-        }
+        let records = self.catch_up.read(at, place, from, bytes_max).await?;
+        let next = records.last().map_or(from, |record| record.offset.next());
+        Ok(Records { records, end: tail.bounds().end.max(next) })
     }
 
     /// What really happened when a read broke off: the log is gone, or does not hold the place, or
@@ -443,6 +474,23 @@ mod tests {
         sleep(Duration::from_millis(300)).await;
         log.append(AT, Bytes::from_static(b"second")).await.unwrap();
         assert_eq!(read(1).await.unwrap()[0].entry, &b"second"[..]);
+    }
+
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn a_log_that_is_trimmed_past_its_follower_is_lost_to_no_reader_further_on() {
+        let (_brokers, log, _) = log("outrun", Duration::from_secs(8)).await;
+        for entry in [&b"first"[..], b"second", b"third"] {
+            log.append(AT, Bytes::from_static(entry)).await.unwrap();
+        }
+        log.trim(AT, Offset(2)).await.unwrap();
+        // Its follower begins where it stood before all that: slow, as under load.
+        let topic = log.shared.topics.get(AT).await.unwrap();
+        let bounds = Bounds { start: Offset(0), end: Offset(0), server_time: None };
+        let place = log.shared.readers.place(AT);
+        place.get_or_try_init(|| log.shared.readers.open(AT, &topic, bounds)).await.unwrap();
+        assert_eq!(log.read(AT, Offset(2), NONE).await.unwrap().records[0].entry, &b"third"[..]);
+        let lost = log.read(AT, Offset(1), NONE).await.unwrap_err();
+        assert_eq!(lost.code(), ErrorCode::TokenLost, "{lost}");
     }
 
     /// It goes on with what it knew of the old topic's leaders, and may stay silent.

@@ -28,7 +28,7 @@ pub(super) struct Readers {
 }
 
 /// A tail that is open, or being opened by one of those who want it.
-type Opening = OnceCell<Open>;
+pub(super) type Opening = OnceCell<Open>;
 
 /// An open tail and what keeps it filled.
 pub(super) struct Open {

@@ -23,6 +23,9 @@ use crate::tail_cache::{CacheBudget, TailCache};
 /// hears of it and not only the one that happened to wait.
 const LOST_FOR: Duration = Duration::from_secs(2);
 
+/// What readers of a tail hear in whose place another one is opened.
+pub(super) const OPENED_ANEW: &str = "the log's tail was opened anew; read again";
+
 /// One partition's tail.
 pub(super) struct Tail {
     pub(super) at: PartitionRef,
@@ -39,9 +42,16 @@ struct State {
     next: Offset,
     /// The log's end as last heard; never below `next`.
     end: Offset,
-    /// Why the follower went, and when.
-    broken: Option<(Error, Instant)>,
+    broken: Option<Broken>,
     used: Instant,
+}
+
+/// How a tail's follower went.
+struct Broken {
+    error: Error,
+    since: Instant,
+    /// The log does not hold what the follower was to receive next.
+    has_lost_place: bool,
 }
 
 /// What a tail holds at an offset.
@@ -92,9 +102,18 @@ impl Tail {
 
     /// Ends this tail: those who read it hear the error.
     pub(super) fn break_off(&self, error: Error) {
+        self.end_with(error, false);
+    }
+
+    /// As [`Tail::break_off`], of a follower that asks for what the log does not hold.
+    pub(super) fn lose_place(&self, error: Error) {
+        self.end_with(error, true);
+    }
+
+    fn end_with(&self, error: Error, has_lost_place: bool) {
         let mut state = self.state.lock();
         if state.broken.is_none() {
-            state.broken = Some((error, now()));
+            state.broken = Some(Broken { error, since: now(), has_lost_place });
             state.cache.clear();
         }
         drop(state);
@@ -104,15 +123,35 @@ impl Tail {
     /// Whether it is to be opened anew.
     pub(super) fn is_spent(&self) -> bool {
         let state = self.state.lock();
-        state.broken.as_ref().is_some_and(|(error, since)| {
+        state.broken.as_ref().is_some_and(|Broken { error, since, .. }| {
             error.code() != ErrorCode::TokenLost || since.elapsed() > LOST_FOR
         })
     }
 
+    /// Whether its follower has lost its place, for whatever reason.
+    pub(super) fn has_lost_place(&self) -> bool {
+        self.state.lock().broken.as_ref().is_some_and(|broken| broken.has_lost_place)
+    }
+
+    /// Makes it spent if its follower lost its place because the log, which starts there now, was
+    /// trimmed past it; whether it was: readers that are further on have lost nothing then.
+    pub(super) fn spend_if_outrun(&self, start: Offset) -> bool {
+        let mut state = self.state.lock();
+        let is_passed = state.next < start;
+        let Some(broken) = state.broken.as_mut().filter(|broken| broken.has_lost_place) else {
+            return false;
+        };
+        if is_passed {
+            let partition = self.at.partition;
+            broken.error = Error::unavailable(OPENED_ANEW).with_partition(partition);
+        }
+        is_passed
+    }
+
     pub(super) fn find(&self, from: Offset, bytes_max: usize) -> Result<Found> {
         let state = self.state.lock();
-        if let Some((error, _)) = &state.broken {
-            return Err(error.clone());
+        if let Some(broken) = &state.broken {
+            return Err(broken.error.clone());
         }
         if from < state.start {
             state.bounds().check(self.at, from)?;

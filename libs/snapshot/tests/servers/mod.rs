@@ -8,7 +8,7 @@ use forebay_core::ErrorCode;
 use forebay_core::entropy::{Entropy, SeededEntropy};
 use forebay_core::id::{LogId, Offset};
 use forebay_core::limits::{SNAPSHOT_CHUNK_BYTES, SNAPSHOT_RETRY_MS};
-use forebay_snapshot::{ChunkId, PartitionSnapshots, SnapshotName, SnapshotStore};
+use forebay_snapshot::{ChunkId, Manifest, PartitionSnapshots, SnapshotName, SnapshotStore};
 use forebay_testkit::object_servers::{ObjectServer, ObjectServerKind};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use tokio::time::{Instant, timeout};
@@ -106,8 +106,10 @@ pub async fn life(server: &ObjectServer) {
     assert_eq!(other.newest(Some(LOG)).await.unwrap(), Some(two.clone()));
     assert_eq!(bytes_of(&other, &one).await, b"sharemine");
     assert_eq!(bytes_of(&other, &two).await, b"share!your");
-    // A manifest is written once.
-    let error = other.publish(&one).await.unwrap_err();
+    // A manifest is written once; the same one again is one whose answer was lost.
+    other.publish(&one).await.unwrap();
+    let another = Manifest { store: "another".into(), ..one.clone() };
+    let error = other.publish(&another).await.unwrap_err();
     assert_eq!(error.code(), ErrorCode::Conflict, "{error}");
     let bytes = large_chunk();
     let id = ChunkId::of(&bytes, 3);
@@ -172,12 +174,14 @@ pub async fn race(server: &ObjectServer) {
     snapshots.put_chunk(chunk, b"some bytes".to_vec().into()).await.unwrap();
     for round in 0..20 {
         let manifest = manifest(round, round, vec![chunk]);
-        let publish = || {
-            let (snapshots, manifest) = (snapshots.clone(), manifest.clone());
+        // Of one name, and each another one.
+        let publish = |at| {
+            let manifest = Manifest { store: format!("store_{at}"), ..manifest.clone() };
+            let snapshots = snapshots.clone();
             tokio::spawn(async move { snapshots.publish(&manifest).await })
         };
         let mut published = 0;
-        for publishing in (0..AT_ONCE).map(|_| publish()).collect::<Vec<_>>() {
+        for publishing in (0..AT_ONCE).map(publish).collect::<Vec<_>>() {
             match publishing.await.unwrap() {
                 Ok(()) => published += 1,
                 Err(error) => assert_eq!(error.code(), ErrorCode::Conflict, "{error}"),

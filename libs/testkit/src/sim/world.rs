@@ -146,6 +146,7 @@ impl World {
             // Files of an engine of its own are no part of the simulated disk.
             shards: None,
             snapshots: None,
+            features: None,
         };
         let node = match Node::start(parts).await {
             Ok(node) => node,

@@ -119,7 +119,7 @@ fn a_newer_header_halts_whatever_its_body_is() {
 fn what_a_newer_build_may_have_written_halts() {
     type Break = fn(&mut v1::Change);
     let newer: [(&str, Break); 9] = [
-        ("verb", |change| change.verb = 4),
+        ("verb", |change| change.verb = 5),
         ("operation", |change| change.fields[0].op = None),
         ("condition", |change| change.condition = Some(v1::Condition { kind: None })),
         ("value", |change| {

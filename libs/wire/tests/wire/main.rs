@@ -8,3 +8,4 @@ mod statuses;
 mod strategies;
 mod tokens;
 mod vectors;
+mod views;

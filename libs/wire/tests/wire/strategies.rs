@@ -14,7 +14,10 @@ use forebay_core::id::{
 };
 use forebay_core::key::{Key, KeyType};
 use forebay_core::limits::{PARTITIONS_MAX, TTL_US_MAX};
-use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreOptions, StoreSpec};
+use forebay_core::schema::{
+    Alteration, ColumnIndex, ColumnRules, Definition, FieldSpec, StoreOptions, StoreSpec,
+    StreamSpec,
+};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::{Error, ErrorCode};
 use forebay_wire::dead_letter::Cursor;
@@ -141,7 +144,7 @@ pub fn change() -> impl Strategy<Value = Change> {
     (
         1..=u64::MAX,
         vec(any::<u8>(), 0..48),
-        select(vec![Verb::Put, Verb::Upsert, Verb::Delete]),
+        select(vec![Verb::Put, Verb::Upsert, Verb::Delete, Verb::Insert]),
         vec(field_change(), 0..5),
         option::of(condition()),
         option::of(any::<i64>()),
@@ -196,8 +199,13 @@ pub fn store_options() -> impl Strategy<Value = StoreOptions> {
             versioned,
             heartbeat_ms,
             log_window_us,
+            log_bytes: None,
         },
     )
+}
+
+fn column_index() -> impl Strategy<Value = ColumnIndex> {
+    prop::sample::select(vec![ColumnIndex::Exact, ColumnIndex::Range])
 }
 
 pub fn field_spec() -> impl Strategy<Value = FieldSpec> {
@@ -210,15 +218,59 @@ pub fn field_spec() -> impl Strategy<Value = FieldSpec> {
             field_type,
             default,
             ttl_us,
+            rules: ColumnRules::default(),
         })
+}
+
+/// A stream's column: it has a default or must have a value, or the default alone is allowed.
+fn column_spec() -> impl Strategy<Value = FieldSpec> {
+    let rules = (any::<bool>(), any::<bool>(), option::of(column_index()));
+    (field_spec(), rules).prop_map(|(field, (required, is_enumeration, index))| {
+        let is_scalar = matches!(field.field_type, FieldType::Scalar(_));
+        // NaN equals nothing, so it is none of the values that there are.
+        let one = field.default.clone().filter(|it| is_enumeration && is_scalar && !it.is_nan());
+        let required = required && field.default.is_none();
+        let allowed = one.into_iter().collect();
+        let rules = ColumnRules { required, allowed, index: index.filter(|_| is_scalar) };
+        FieldSpec { ttl_us: None, rules, ..field }
+    })
+}
+
+pub fn rules() -> impl Strategy<Value = ColumnRules> {
+    column_spec().prop_map(|column| column.rules)
+}
+
+fn stream_spec() -> impl Strategy<Value = StoreSpec> {
+    let columns = btree_map(name(), column_spec(), 0..6).prop_map(|columns| {
+        let renamed = columns.into_iter().map(|(name, column)| FieldSpec { name, ..column });
+        renamed.collect::<Vec<_>>()
+    });
+    let shape = (name(), key_type(), 1..=PARTITIONS_MAX, store_options());
+    let log_bytes = option::of(1..=u64::MAX);
+    (shape, columns, log_bytes).prop_map(
+        |((name, key_type, partitions, options), fields, bytes)| {
+            let is_time =
+                |field: &&FieldSpec| field.field_type == FieldType::Scalar(ScalarType::Timestamp);
+            let event_time = fields.iter().find(is_time).map(|field| field.name.clone());
+            let options =
+                StoreOptions { ttl_us: None, versioned: false, log_bytes: bytes, ..options };
+            let stream = Some(StreamSpec { event_time });
+            StoreSpec { fields, options, stream, ..StoreSpec::stream(name, key_type, partitions) }
+        },
+    )
 }
 
 fn key_type() -> impl Strategy<Value = KeyType> {
     select(KeyType::ALL.to_vec())
 }
 
-/// Specs that a definition can be made of: no name twice, the partition key among the fields.
+/// Specs that a definition can be made of.
 pub fn store_spec() -> impl Strategy<Value = StoreSpec> {
+    prop_oneof![3 => documents_spec(), 1 => stream_spec()]
+}
+
+/// No name twice, the partition key among the fields.
+fn documents_spec() -> impl Strategy<Value = StoreSpec> {
     let fields = btree_map(name(), field_spec(), 0..6).prop_map(|fields| {
         let renamed = fields.into_iter().map(|(name, field)| FieldSpec { name, ..field });
         renamed.collect::<Vec<_>>()
@@ -248,6 +300,7 @@ pub fn alteration() -> impl Strategy<Value = Alteration> {
         "[a-c]{0,1}".prop_map(Alteration::DropFieldsByPrefix),
         (name(), name()).prop_map(|(from, to)| Alteration::RenameField { from, to }),
         (name(), field_type()).prop_map(|(name, to)| Alteration::WidenField { name, to }),
+        (name(), rules()).prop_map(|(name, rules)| Alteration::SetRules { name, rules }),
         Just(Alteration::DropAll),
         store_options().prop_map(Alteration::SetOptions),
     ]
@@ -304,7 +357,9 @@ fn aim(alteration: &mut Alteration, definition: &Definition, place: prop::sample
     }
     let field = place.get(&definition.fields);
     match alteration {
-        Alteration::DropField(name) => name.clone_from(&field.name),
+        Alteration::DropField(name) | Alteration::SetRules { name, .. } => {
+            name.clone_from(&field.name);
+        }
         Alteration::RenameField { from, .. } => from.clone_from(&field.name),
         Alteration::WidenField { name, to } => {
             name.clone_from(&field.name);

@@ -12,8 +12,12 @@ use forebay_core::id::{
     Sequence, StoreId,
 };
 use forebay_core::key::{Key, KeyType};
-use forebay_core::schema::{Alteration, StoreSpec};
+use forebay_core::schema::{Alteration, StoreSpec, StreamSpec};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
+use forebay_core::view::{
+    AggregateKind, Comparison, EmissionSpec, FeatureSpec, LookupSpec, NamedWindow, Operand,
+    Predicate, ViewSpec, Window,
+};
 use forebay_core::{Error, ErrorCode};
 use forebay_testkit::vectors::{self, hex};
 use forebay_wire::entry::{decode_entry, encode_entry};
@@ -135,6 +139,87 @@ fn define() -> EntryBody {
     EntryBody::Control(ControlRecord::Define(Box::new(definition.unwrap())))
 }
 
+/// Events: of a key any number, and what a column was not given stands there as its default.
+fn events() -> EntryBody {
+    let column =
+        |id, value| FieldChange { field: FieldId(id), op: FieldOp::Set(value), ttl_us: None };
+    let event = |sequence, rating| Change {
+        fields: vec![column(1, Some(Value::Timestamp(7))), column(2, rating)],
+        ..change(sequence, Verb::Insert, Vec::new())
+    };
+    let changes = vec![event(1, Some(Value::Float32(4.5))), event(2, None)];
+    EntryBody::Changes(vec![ClientBatch { client: ClientId(1), changes }])
+}
+
+/// Of the stream of [`define_stream`]: by country and device, of good ratings.
+fn define_view() -> EntryBody {
+    let EntryBody::Control(ControlRecord::Define(source)) = define_stream() else { unreachable!() };
+    let cities = StoreSpec::documents("cities", KeyType::String, 2)
+        .field("country", FieldType::Scalar(ScalarType::String))
+        .define(StoreId(0xc171e5))
+        .unwrap();
+    let rating = || "rating".to_owned();
+    let feature = |name: &str, kind, input: Option<&str>| FeatureSpec {
+        name: name.to_owned(),
+        kind,
+        input: input.map(str::to_owned),
+    };
+    let named = |name: &str, window| NamedWindow { name: name.to_owned(), window };
+    let spec = ViewSpec {
+        name: "ratings_by_country".into(),
+        stream: "ratings".into(),
+        filter: Some(Predicate::Compare {
+            column: rating(),
+            comparison: Comparison::GreaterOrEqual,
+            to: Operand::Value(Value::Float32(2.5)),
+        }),
+        lookups: vec![LookupSpec {
+            store: "cities".into(),
+            key: Some("device".into()),
+            columns: vec![("country".into(), "country".into(), Some("none".into()))],
+            is_required: false,
+        }],
+        group_by: vec!["country".into(), "device".into()],
+        features: vec![
+            feature("ratings", AggregateKind::Count, None),
+            feature("mean", AggregateKind::Average, Some("rating")),
+            feature(
+                "spread",
+                AggregateKind::Quantiles { ranks: vec![0.1, 0.9], k: 100 },
+                Some("rating"),
+            ),
+        ],
+        windows: vec![
+            named("1h", Window::Sliding { length_us: 3_600_000_000, hop_us: 60_000_000 }),
+            named("all", Window::Lifetime),
+        ],
+        lateness_us: 300_000_000,
+        ..ViewSpec::default()
+    };
+    let emission =
+        EmissionSpec { store: "countries".into(), cadence_us: 250_000, grace_us: 60_000_000 };
+    let silent = spec.define(StoreId(0x1e4), &source, &|_| Ok(cities.clone())).unwrap();
+    let countries = emission.new_store(StoreId(0xc0), &silent).unwrap();
+    let spec = ViewSpec { emission: Some(emission), ..spec };
+    let store = |name: &str| Ok(if name == "cities" { &cities } else { &countries }.clone());
+    let definition = spec.define(StoreId(0x1e4), &source, &store).unwrap();
+    EntryBody::Control(ControlRecord::Define(Box::new(definition)))
+}
+
+fn define_stream() -> EntryBody {
+    let mut spec = StoreSpec::stream("ratings", KeyType::Int64, 8)
+        .field("at", FieldType::Scalar(ScalarType::Timestamp))
+        .field("rating", FieldType::Scalar(ScalarType::Float32))
+        .field("device", FieldType::Scalar(ScalarType::String));
+    let devices = ["phone", "desktop"].map(|name| Value::String(name.to_owned()));
+    spec.stream = Some(StreamSpec { event_time: Some("at".into()) });
+    spec.fields[1].rules.required = true;
+    spec.fields[2].default = Some(devices[0].clone());
+    spec.fields[2].rules.allowed = devices.to_vec();
+    let definition = spec.define(StoreId(0xeed)).unwrap();
+    EntryBody::Control(ControlRecord::Define(Box::new(definition)))
+}
+
 fn entries() -> Vec<(&'static str, &'static str, Entry)> {
     let entry = |schema_version, source, body| Entry {
         log_id: LogId(0x0123_4567_89ab_cdef),
@@ -164,6 +249,10 @@ fn entries() -> Vec<(&'static str, &'static str, Entry)> {
         ("first copied heartbeat", "heartbeat", entry(3, Some(first), EntryBody::Heartbeat)),
         ("copied changes", "changes", entry(3, Some(copied), changes())),
         ("dead letters", "dead_letters", entry(0, None, dead_letters())),
+        ("events", "changes", entry(1, None, events())),
+        ("define a stream", "control", entry(0, None, define_stream())),
+        ("define a view", "control", entry(0, None, define_view())),
+        ("events of a view", "changes", entry(1, Some(copied), events())),
     ]
 }
 
@@ -189,7 +278,7 @@ fn refused_entries() -> Vec<(&'static str, ErrorCode, Vec<u8>)> {
         frame[at] ^= 1;
         frame
     };
-    let newer_verb = sealed_change(v1::Change { verb: 4, ..good_change() });
+    let newer_verb = sealed_change(v1::Change { verb: 5, ..good_change() });
     let no_verb = sealed_change(v1::Change { verb: 0, ..good_change() });
     vec![
         ("nothing", ErrorCode::Corrupt, Vec::new()),

@@ -45,10 +45,16 @@ async fn client(address: &str) -> Client {
     Client::connect(address, ClientOptions::default()).await.unwrap()
 }
 
-/// Writes all documents; answers the token as the command takes it.
-async fn fill(address: &str) -> String {
+/// Writes all documents into a new store.
+async fn fill(address: &str) {
     let spec = StoreSpec::documents("users", KeyType::Int64, PARTITIONS).field("age", INT64);
-    let store = client(address).await.create_store(&spec).await.unwrap();
+    client(address).await.create_store(&spec).await.unwrap();
+    write_all(address).await;
+}
+
+/// Writes all documents; answers the token as the command takes it.
+async fn write_all(address: &str) -> String {
+    let store = client(address).await.store("users").await.unwrap();
     let mut batch = store.batch();
     for key in 0..KEYS {
         batch.add(store.upsert(key).set("age", key * 3)).unwrap();
@@ -106,7 +112,7 @@ async fn commands_go_on_over_kills_and_over_the_loss_of_all_but_the_backups() {
     }
     let folders = Folders { data: &data, snapshots: &snapshots, backups: &backups };
     let mut node = folders.start("127.0.0.1:0");
-    let token = fill(&node.address).await;
+    fill(&node.address).await;
     let address = node.address.clone();
     let at = ["--node", &address, "--store", "users"];
     let take = [&["backup", "take"][..], &at].concat();
@@ -118,6 +124,10 @@ async fn commands_go_on_over_kills_and_over_the_loss_of_all_but_the_backups() {
     let taken = succeeded(command(&take).output().unwrap());
     let id = taken.split_whitespace().nth(1).unwrap().to_owned();
     assert!(succeeded(command(&list).output().unwrap()).starts_with(&id));
+
+    // A moment between two of them.
+    let token = write_all(&address).await;
+    succeeded(command(&take).output().unwrap());
 
     let restore = |name: &'static str| [&["restore"][..], &at, &["--restore-as", name]].concat();
     for partitions in 1..PARTITIONS {

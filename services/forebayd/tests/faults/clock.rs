@@ -54,6 +54,7 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
         entropy: Arc::new(SystemEntropy),
         shards: None,
         snapshots: None,
+        features: None,
     };
     let node = Node::start(parts).await.unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
 use forebay::{
-    CheckpointOptions, KeyValue, Read, Reader, ReaderOptions, Store, StoreOptions, Token, Value,
-    WriteResult,
+    Alteration, CheckpointOptions, FieldSpec, FieldType, KeyValue, Read, Reader, ReaderOptions,
+    ScalarType, Store, StoreOptions, Token, Value, WriteResult,
 };
 use forebay_core::ErrorCode;
 use forebay_core::clock::{Clock, ManualClock, SystemClock};
@@ -97,6 +97,40 @@ pub async fn write_on(store: Store, stop: Arc<AtomicBool>, written: Arc<AtomicU6
             return token;
         }
     }
+}
+
+/// Whatever the store is altered to while the files are read, its live version stands behind it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_is_altered_amid_a_push_has_the_pushed_documents() {
+    let (world, files) = (World::new(), Files::new());
+    let (served, parts) = world.start().await;
+    let client = served.client().await;
+    let once = std::sync::Once::new();
+    let altered = |_: PushProgress| {
+        let spec = FieldSpec::new("more", FieldType::Scalar(ScalarType::Int64));
+        let add = [Alteration::AddField(spec)];
+        let alter = async {
+            client.alter_store("users", None, &add).await.unwrap();
+            // The definition stands before it in the log of each partition.
+            let store = client.store("users").await.unwrap();
+            for key in 0..64 {
+                store.upsert(&*format!("old-{key}")).set("more", 1_i64).send().await.unwrap();
+            }
+        };
+        once.call_once(|| {
+            tokio::task::block_in_place(|| tokio::runtime::Handle::current().block_on(alter));
+        });
+    };
+    let pushed = parts.push(&replace(&files.parts(3)), altered).await.unwrap();
+    assert_eq!((pushed.version, pushed.documents), (VersionNumber(2), ROWS));
+    let fresh = reader(&served.address, "users").await;
+    assert_is_whole(&fresh, |_| true);
+    assert_eq!(held(&fresh, "old-7"), None);
+    let store = client.store("users").await.unwrap();
+    let token = store.upsert("user-1").set("more", 2_i64).send().await.unwrap().token;
+    fresh.wait_token(&token, LONG).await.unwrap();
+    let more = held(&fresh, "user-1").and_then(|mut fields| fields.remove("more"));
+    assert_eq!(more, Some(Value::Int64(2)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -57,6 +57,7 @@ impl Served {
             entropy: Arc::new(SystemEntropy),
             shards: Some(shards),
             snapshots,
+            features: None,
         };
         let node = Node::start(parts).await.unwrap();
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -34,7 +34,7 @@ impl FindShard for ReplicaShards {
         kept_as: Option<StoreId>,
         partition: PartitionId,
     ) -> Result<Arc<Shard>> {
-        let definition = self.parts.catalog.catalog().by_name(store)?.definition.clone();
+        let definition = self.parts.catalog.catalog().of_documents(store)?.definition.clone();
         let located = |error: Error| error.with_store(store).with_partition(partition);
         let kept_as = kept_as.unwrap_or_else(|| self.replicas.serving(definition.store));
         let logs = definition.versions.kept_as(kept_as).map(|version| version.logs);

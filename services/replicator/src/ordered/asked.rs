@@ -6,11 +6,9 @@ use std::ops::Bound;
 use forebay_core::id::{FieldId, PartitionId};
 use forebay_core::key::Key;
 use forebay_core::key_order::{Direction, KeyOrder, KeyRange};
-use forebay_core::limits::ORDERED_READ_WAIT_MS_MAX;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
-use forebay_reader::Read;
 use forebay_wire::v1;
 
 /// The fields that are told of each document.
@@ -62,16 +60,6 @@ fn bound(wire: Option<&v1::Bound>) -> Bound<&[u8]> {
         Some(bound) if bound.is_included => Bound::Included(&bound.key),
         Some(bound) => Bound::Excluded(&bound.key),
     }
-}
-
-/// How a request wants to read; it waits no longer than it may.
-///
-/// # Errors
-/// `InvalidArgument` for a token that is none.
-pub(super) fn read_of(wire: Option<v1::ReadOptions>) -> Result<Read> {
-    let mut wire = wire.unwrap_or_default();
-    wire.wait_ms = wire.wait_ms.min(ORDERED_READ_WAIT_MS_MAX);
-    wire.try_into()
 }
 
 /// The partition of a document.

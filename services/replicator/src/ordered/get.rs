@@ -20,7 +20,7 @@ use tonic::transport::Channel;
 use super::asked::{Fields, partition_of_key};
 use super::here::Here;
 use super::pages::{Seen, read_documents};
-use crate::peers::forwarded;
+use forebay_serve::forwarded;
 
 /// Where the keys of each partition stand in the request.
 pub(super) type Places = BTreeMap<PartitionId, Vec<usize>>;

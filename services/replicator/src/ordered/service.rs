@@ -17,13 +17,12 @@ use futures::stream::{self, Stream};
 use tonic::metadata::MetadataMap;
 use tonic::{Request, Response, Status};
 
-use super::asked::read_of;
 use super::get::{Getting, Places};
 use super::here::{Here, elsewhere};
 use super::scan::Scanning;
 use crate::blocking::blocking;
-use crate::peers::{Owner, forwarded};
 use crate::replicas::{Replicas, ReplicatorParts};
+use forebay_serve::{Owner, forwarded};
 
 /// Ordered reads as a gRPC service.
 #[derive(Clone)]
@@ -51,7 +50,7 @@ impl ShardService {
     /// The newest definition of a store, as the version of its documents has it that answers here.
     fn schema(&self, name: &str) -> Result<Arc<SchemaAt>> {
         let catalog = self.parts.catalog.catalog();
-        let schema = catalog.by_name(name)?;
+        let schema = catalog.of_documents(name)?;
         let serving = self.replicas.serving(schema.definition.store);
         let own = catalog.store(serving).and_then(|history| history.newest());
         Ok(Arc::clone(own.unwrap_or(schema)))
@@ -65,7 +64,7 @@ impl ShardService {
 
     async fn answer_get(&self, request: Request<v1::GetRequest>) -> Result<v1::GetResponse> {
         let (came_with, _, request) = request.into_parts();
-        let read = read_of(request.read.clone())?;
+        let read = Read::asked(request.read.clone())?;
         let schema = self.schema(&request.store)?;
         let mut getting = Getting::new(request, &schema.definition)?;
         let places = getting.places(&schema.definition);
@@ -142,7 +141,7 @@ impl ShardService {
     }
 
     async fn begin(&self, schema: &Arc<SchemaAt>, request: v1::ScanRequest) -> Result<Scanning> {
-        let read = read_of(request.read.clone())?;
+        let read = Read::asked(request.read.clone())?;
         let here = self.here(schema, &read).await?;
         Scanning::begin(here, &request, &read, &*self.parts.entropy).await
     }

@@ -5,22 +5,19 @@
 //! whoever carries it and however often. Entries of all sources go in the order of their times.
 
 use std::borrow::Cow;
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
-use forebay_core::change::{Entry, EntryBody, Source};
-use forebay_core::clock::Timestamp;
+use forebay_core::change::EntryBody;
 use forebay_core::fold::{Blocked, Documents, PartitionState, Record, Schemas};
-use forebay_core::id::{
-    Epoch, LogId, Offset, PartitionId, PartitionRef, Position, SchemaVersion, StoreId,
-};
+use forebay_core::id::{Offset, PartitionId, SchemaVersion, StoreId};
 use forebay_core::schema::Definition;
 use forebay_core::versions::{Carried, StoreLogs, StoreVersion};
 use forebay_core::{Error, Result};
-use forebay_log::{ChangeLog, LogRecord, ReadLimit, find_log_id};
-use forebay_wire::entry::{decode_entry, encode_entry};
+use forebay_log::{CopiedFrom, CopiedLog, LogRecord, ReadLimit, find_log_id};
+use forebay_wire::entry::decode_entry;
 use futures::future::try_join_all;
 
 use super::group::{Carry, Group, Sorting};
@@ -35,7 +32,7 @@ pub(crate) struct Carrier<'p> {
     store: StoreId,
     sorting: Sorting,
     sources: Vec<SourceLog>,
-    targets: Vec<TargetLog>,
+    targets: Vec<CopiedLog>,
 }
 
 /// A partition that is carried from.
@@ -46,18 +43,6 @@ struct SourceLog {
     waiting: VecDeque<Group>,
     /// Whether it was read to its end.
     is_at_end: bool,
-}
-
-/// A partition that is carried to.
-struct TargetLog {
-    at: PartitionRef,
-    log_id: LogId,
-    /// Up to where it was read back.
-    next: Offset,
-    /// Of each source the last position that came up to there.
-    came: BTreeMap<PartitionId, Position>,
-    /// As this carrier has it, with what it has sent since.
-    sent: BTreeMap<PartitionId, Position>,
 }
 
 /// What an entry does to documents is of no interest here.
@@ -99,7 +84,7 @@ impl<'p> Carrier<'p> {
             let state = PartitionState { log_id, offset_applied: *began, ..state };
             Ok::<_, Error>(SourceLog { state, waiting: VecDeque::new(), is_at_end: false })
         });
-        let targets = version.logs.all().map(|at| TargetLog::find(parts, at));
+        let targets = version.logs.all().map(|at| CopiedLog::find(&*parts.log, at));
         Ok(Self {
             parts,
             store: definition.versions.home(),
@@ -141,12 +126,12 @@ impl<'p> Carrier<'p> {
 
     /// Whether something else came than this one has sent.
     fn is_overtaken(&self) -> bool {
-        self.targets.iter().any(|target| target.came != target.sent)
+        self.targets.iter().any(CopiedLog::is_overtaken)
     }
 
     async fn read_back(&mut self) -> Result<()> {
         let (parts, targets) = (self.parts, &mut self.targets);
-        try_join_all(targets.iter_mut().map(|target| target.read_back(parts))).await?;
+        try_join_all(targets.iter_mut().map(|target| target.read_back(&*parts.log))).await?;
         Ok(())
     }
 
@@ -222,8 +207,8 @@ impl<'p> Carrier<'p> {
         let about = (offset, append_time, bytes.len());
         let targets = &self.targets;
         let has_come = |to: PartitionId, position| {
-            let sent = targets.get(to.0 as usize).and_then(|target| target.sent.get(&partition));
-            sent.is_some_and(|sent| *sent >= position)
+            let sent = targets.get(to.0 as usize).and_then(|target| target.sent(partition));
+            sent.is_some_and(|sent| sent >= position)
         };
         self.sorting.add(waiting, partition, entry, about, has_come)
     }
@@ -231,80 +216,23 @@ impl<'p> Carrier<'p> {
     /// Appends to the partitions what is theirs of a group, unless it was; answers to how many.
     async fn send(&mut self, from: PartitionId, group: Group) -> Result<u64> {
         let Group { append_time, schema_version, position, carry, .. } = group;
-        let about = Sent { from, append_time, schema_version, position };
-        let (parts, logs) = (self.parts, &mut self.targets);
+        let from = CopiedFrom { partition: from, position, append_time };
+        let (log, targets) = (&*self.parts.log, &mut self.targets);
         let appends = match carry {
             Carry::All(body) => {
-                let all = logs.iter_mut().map(|log| log.send(parts, about, body.clone()));
+                let all =
+                    targets.iter_mut().map(|it| it.send(log, from, schema_version, body.clone()));
                 try_join_all(all).await?
             }
             Carry::Changes(mut sorted) => {
-                let some = logs.iter_mut().filter_map(|log| {
-                    let body = EntryBody::Changes(sorted.remove(&log.at.partition)?);
-                    Some(log.send(parts, about, body))
+                let some = targets.iter_mut().filter_map(|it| {
+                    let body = EntryBody::Changes(sorted.remove(&it.partition().partition)?);
+                    Some(it.send(log, from, schema_version, body))
                 });
                 try_join_all(some).await?
             }
         };
         Ok(appends.into_iter().filter(|is_appended| *is_appended).count() as u64)
-    }
-}
-
-/// What is sent, and where it is from.
-#[derive(Clone, Copy)]
-struct Sent {
-    from: PartitionId,
-    append_time: Timestamp,
-    schema_version: SchemaVersion,
-    position: Position,
-}
-
-impl TargetLog {
-    /// Reads back what came to a partition.
-    async fn find(parts: &SnapshotParts, at: PartitionRef) -> Result<Self> {
-        let bounds = parts.log.bounds(at).await?;
-        let log_id = find_log_id(&*parts.log, at, bounds).await?;
-        let log_id = log_id.ok_or_else(|| Error::unavailable("a log without an entry yet"))?;
-        let (next, came, sent) = (bounds.start, BTreeMap::new(), BTreeMap::new());
-        let mut found = Self { at, log_id, next, came, sent };
-        found.read_back(parts).await?;
-        found.sent = found.came.clone();
-        Ok(found)
-    }
-
-    /// Reads what its log holds by now, as a replica takes it.
-    async fn read_back(&mut self, parts: &SnapshotParts) -> Result<()> {
-        let end = parts.log.bounds(self.at).await?.end;
-        while self.next < end {
-            let read = parts.log.read(self.at, self.next, READ).await?;
-            let Some(last) = read.records.last() else { break };
-            self.next = last.offset.next();
-            for record in &read.records {
-                let Ok(entry) = decode_entry(&record.entry) else { continue };
-                let Some(source) = entry.source.filter(|_| entry.log_id == self.log_id) else {
-                    continue;
-                };
-                if self.came.get(&source.partition).copied() == source.previous {
-                    self.came.insert(source.partition, source.position);
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// Appends an entry, unless it came before; answers whether it did.
-    async fn send(&mut self, parts: &SnapshotParts, about: Sent, body: EntryBody) -> Result<bool> {
-        let Sent { from: partition, append_time, schema_version, position } = about;
-        let previous = self.sent.get(&partition).copied();
-        if previous.is_some_and(|previous| previous >= position) {
-            return Ok(false);
-        }
-        let source = Source { partition, position, previous, append_time, is_moved: true };
-        let (log_id, epoch, source) = (self.log_id, Epoch(0), Some(source));
-        let entry = Entry { log_id, epoch, schema_version, source, body };
-        parts.log.append(self.at, encode_entry(&entry)?).await?;
-        self.sent.insert(partition, position);
-        Ok(true)
     }
 }
 

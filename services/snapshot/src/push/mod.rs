@@ -204,7 +204,7 @@ impl PushParts {
 
     /// How the store is defined now, and what the files are to be.
     fn definition(&self, push: &Push) -> Result<(Definition, Definition)> {
-        let like = self.kept.catalog.catalog().by_name(&push.store)?.definition.clone();
+        let like = self.kept.catalog.catalog().of_documents(&push.store)?.definition.clone();
         let partitions = match push.partitions {
             Some(count) => PartitionCount::new(count)?,
             None => like.written().partitions,

@@ -121,7 +121,8 @@ impl Pushing<'_> {
                     VersionBegun::Made(made) => return Ok(made),
                     VersionBegun::Base(base) => base,
                 };
-                let loaded = in_place(|| self.load(&version.definitions(), base, &rows))?;
+                let own = version.definitions(&base.state.state);
+                let loaded = in_place(|| self.load(&own, base, &rows))?;
                 let (builder, state) = loaded.finish();
                 version.publish(builder, &state).await
             }

@@ -2,6 +2,7 @@
 //! one replicator, races between them, kills, wrong settings; and several replicators that share
 //! the partitions.
 
+mod features;
 mod group;
 mod pushes;
 mod rebalance;

@@ -1,7 +1,7 @@
 //! The services as processes of their own.
 
 use std::io::{BufRead, BufReader};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -69,6 +69,14 @@ impl Service {
         let mut started = Self::start(replicator(), &arguments);
         started.data = Some(data);
         started
+    }
+
+    /// A features service over what lies in this folder.
+    pub fn features(prefix: &str, data: &Path) -> Self {
+        let own = ["--listen", "127.0.0.1:0", "--data-dir", data.to_str().unwrap()];
+        let brokers = brokers();
+        let program = tree::built("forebay-features").unwrap();
+        Self::start(program, &[&own[..], &on_kafka(prefix, &brokers)].concat())
     }
 
     pub fn writer(prefix: &str, listen: &str, replicator: &Self) -> Self {

@@ -3,10 +3,11 @@ package io.forebay;
 
 import java.nio.ByteBuffer;
 import java.util.List;
+import org.jspecify.annotations.Nullable;
 
 /** What changes from one version of a definition to the next. Made by the static methods. */
 public final class Alteration {
-    static final int BYTES = 80 + StoreOptions.BYTES;
+    static final int BYTES = 104 + StoreOptions.BYTES;
 
     private static final FieldSpec NO_FIELD = new FieldSpec("", new FieldType(0));
 
@@ -97,6 +98,23 @@ public final class Alteration {
         return new Alteration(7, NO_FIELD, "", options);
     }
 
+    /**
+     * Replaces what a stream does with a column: what it refuses of its values holds for events
+     * from now on, and an index has all that are retained.
+     *
+     * @param name the column's name
+     * @param isRequired whether an event must have a value of it
+     * @param allowed the values that are let in; empty for all
+     * @param index how events are found by it, or null
+     * @return the alteration
+     */
+    public static Alteration setRules(
+            String name, boolean isRequired, List<?> allowed, @Nullable ColumnIndex index) {
+        FieldSpec named = new FieldSpec(name, NO_FIELD.type()).allowing(allowed).index(index);
+        FieldSpec rules = isRequired ? named.required() : named;
+        return new Alteration(8, rules, "", StoreOptions.DEFAULT);
+    }
+
     /** Writes them as fb_alterations; answers their address. */
     static long encode(CallBuffer call, List<Alteration> alterations) {
         CallBuffer.Place places = call.allocate((long) BYTES * alterations.size());
@@ -111,7 +129,7 @@ public final class Alteration {
     void encode(CallBuffer call, ByteBuffer buffer, int at) {
         buffer.putInt(at, kind);
         field.encode(call, buffer, at + 8);
-        call.text(buffer, at + 64, to);
-        options.encode(buffer, at + 80);
+        call.text(buffer, at + 88, to);
+        options.encode(buffer, at + 104);
     }
 }

@@ -18,6 +18,8 @@ import org.jspecify.annotations.Nullable;
  * @param partitions its number of partitions
  * @param options its options
  * @param isKeyValue whether it is a key-value store
+ * @param isStream whether it is a stream of events
+ * @param eventTime a stream's column that says when an event happened, or null
  * @param fields its live fields, by ascending id
  */
 public record Definition(
@@ -29,6 +31,8 @@ public record Definition(
         int partitions,
         StoreOptions options,
         boolean isKeyValue,
+        boolean isStream,
+        @Nullable String eventTime,
         List<Field> fields) {
     /**
      * One field of a definition.
@@ -39,6 +43,9 @@ public record Definition(
      * @param fallback what a gather writes for absent and null, or null
      * @param ttl time to live of each write that carries none, or null
      * @param aliases earlier names, which go on working
+     * @param isRequired whether a stream refuses events without a value of it
+     * @param allowed the values that a stream lets in; empty for all
+     * @param index how a stream's retained events are found by it, or null
      */
     public record Field(
             int id,
@@ -46,7 +53,10 @@ public record Definition(
             FieldType type,
             @Nullable Object fallback,
             @Nullable Duration ttl,
-            List<String> aliases) {}
+            List<String> aliases,
+            boolean isRequired,
+            List<Object> allowed,
+            @Nullable ColumnIndex index) {}
 
     /**
      * The live field with this name or alias.
@@ -72,8 +82,11 @@ public record Definition(
         Duration heartbeat = Duration.ofMillis(Integer.toUnsignedLong(packed.i32()));
         boolean versioned = packed.flag();
         Duration logWindow = packed.duration();
-        StoreOptions options = new StoreOptions(ttl, versioned, heartbeat, logWindow);
+        long logBytes = packed.i64();
+        StoreOptions options = new StoreOptions(ttl, versioned, heartbeat, logWindow, logBytes);
         boolean isKeyValue = packed.flag();
+        boolean isStream = packed.flag();
+        String eventTime = packed.text();
         int count = packed.i32();
         List<Field> fields = new ArrayList<>();
         for (int place = 0; place < count; place++) {
@@ -88,6 +101,8 @@ public record Definition(
                 partitions,
                 options,
                 isKeyValue,
+                isStream,
+                eventTime.isEmpty() ? null : eventTime,
                 List.copyOf(fields));
     }
 
@@ -102,6 +117,21 @@ public record Definition(
         for (int place = 0; place < count; place++) {
             aliases.add(packed.text());
         }
-        return new Field(id, name, type, fallback, ttl, List.copyOf(aliases));
+        boolean isRequired = packed.flag();
+        count = packed.i32();
+        List<Object> allowed = new ArrayList<>();
+        for (int place = 0; place < count; place++) {
+            allowed.add(packed.object());
+        }
+        return new Field(
+                id,
+                name,
+                type,
+                fallback,
+                ttl,
+                List.copyOf(aliases),
+                isRequired,
+                List.copyOf(allowed),
+                ColumnIndex.of(packed.u8()));
     }
 }

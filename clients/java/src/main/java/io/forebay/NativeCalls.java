@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  */
 interface NativeCalls {
     /** The ABI that this package speaks. */
-    int VERSION = 10;
+    int VERSION = 11;
 
     int version();
 

@@ -19,6 +19,7 @@ public final class Store {
     private static final int UPSERT = 1;
     static final int PUT = 2;
     private static final int DELETE = 3;
+    private static final int INSERT = 4;
 
     private final String name;
     private final NativeId id;
@@ -66,6 +67,17 @@ public final class Store {
      */
     public Write delete(Key key) {
         return new Write(this, DELETE, key);
+    }
+
+    /**
+     * Adds an event to a stream: columns that are not named take their defaults. Events are never
+     * changed, and any number of them have one key. A write that is sent again adds its event once.
+     *
+     * @param key the event's key
+     * @return a write to be sent
+     */
+    public Write insert(Key key) {
+        return new Write(this, INSERT, key);
     }
 
     /**

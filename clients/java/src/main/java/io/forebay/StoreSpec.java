@@ -15,6 +15,8 @@ import org.jspecify.annotations.Nullable;
  * @param fields its fields
  * @param options its options
  * @param isKeyValue whether it holds one bytes field named {@code value} and nothing else
+ * @param isStream whether it is a stream of events, whose columns the fields are
+ * @param eventTime a stream's column that says when an event happened, or null
  */
 public record StoreSpec(
         String name,
@@ -23,8 +25,17 @@ public record StoreSpec(
         @Nullable String partitionKey,
         List<FieldSpec> fields,
         StoreOptions options,
-        boolean isKeyValue) {
-    private static final int BYTES = 64 + StoreOptions.BYTES;
+        boolean isKeyValue,
+        boolean isStream,
+        @Nullable String eventTime) {
+    private static final int BYTES = 80 + StoreOptions.BYTES;
+
+    private static StoreSpec of(
+            String name, KeyType keyType, int partitions, boolean isKeyValue, boolean isStream) {
+        StoreOptions options = StoreOptions.DEFAULT;
+        return new StoreSpec(
+                name, keyType, partitions, null, List.of(), options, isKeyValue, isStream, null);
+    }
 
     /**
      * A document store without fields yet.
@@ -35,8 +46,7 @@ public record StoreSpec(
      * @return the store to be
      */
     public static StoreSpec documents(String name, KeyType keyType, int partitions) {
-        StoreOptions options = StoreOptions.DEFAULT;
-        return new StoreSpec(name, keyType, partitions, null, List.of(), options, false);
+        return of(name, keyType, partitions, false, false);
     }
 
     /**
@@ -48,8 +58,20 @@ public record StoreSpec(
      * @return the store to be
      */
     public static StoreSpec keyValue(String name, KeyType keyType, int partitions) {
-        StoreOptions options = StoreOptions.DEFAULT;
-        return new StoreSpec(name, keyType, partitions, null, List.of(), options, true);
+        return of(name, keyType, partitions, true, false);
+    }
+
+    /**
+     * A stream of events without columns yet. An event's key says which partition it goes to; any
+     * number of events have one key.
+     *
+     * @param name its name
+     * @param keyType the type of its keys
+     * @param partitions its number of partitions
+     * @return the stream to be
+     */
+    public static StoreSpec stream(String name, KeyType keyType, int partitions) {
+        return of(name, keyType, partitions, false, true);
     }
 
     /**
@@ -62,7 +84,15 @@ public record StoreSpec(
         List<FieldSpec> more = new ArrayList<>(fields);
         more.add(field);
         return new StoreSpec(
-                name, keyType, partitions, partitionKey, List.copyOf(more), options, isKeyValue);
+                name,
+                keyType,
+                partitions,
+                partitionKey,
+                List.copyOf(more),
+                options,
+                isKeyValue,
+                isStream,
+                eventTime);
     }
 
     /**
@@ -83,7 +113,28 @@ public record StoreSpec(
      * @return the store to be
      */
     public StoreSpec partitionedBy(String field) {
-        return new StoreSpec(name, keyType, partitions, field, fields, options, isKeyValue);
+        return new StoreSpec(
+                name, keyType, partitions, field, fields, options, isKeyValue, isStream, eventTime);
+    }
+
+    /**
+     * The same stream, with the time of its events in a column. Without it, and where an event has
+     * no value of it, an event happened when the log took it.
+     *
+     * @param column the name of a timestamp column
+     * @return the stream to be
+     */
+    public StoreSpec happeningAt(String column) {
+        return new StoreSpec(
+                name,
+                keyType,
+                partitions,
+                partitionKey,
+                fields,
+                options,
+                isKeyValue,
+                isStream,
+                column);
     }
 
     /**
@@ -93,7 +144,16 @@ public record StoreSpec(
      * @return the store to be
      */
     public StoreSpec with(StoreOptions other) {
-        return new StoreSpec(name, keyType, partitions, partitionKey, fields, other, isKeyValue);
+        return new StoreSpec(
+                name,
+                keyType,
+                partitions,
+                partitionKey,
+                fields,
+                other,
+                isKeyValue,
+                isStream,
+                eventTime);
     }
 
     long encode(CallBuffer call) {
@@ -107,6 +167,11 @@ public record StoreSpec(
         spec.buffer().putLong(spec.at() + 48, fields.size());
         options.encode(spec.buffer(), spec.at() + 56);
         spec.buffer().putInt(spec.at() + 56 + StoreOptions.BYTES, isKeyValue ? 1 : 0);
+        spec.buffer().putInt(spec.at() + 60 + StoreOptions.BYTES, isStream ? 1 : 0);
+        call.text(
+                spec.buffer(),
+                spec.at() + 64 + StoreOptions.BYTES,
+                eventTime == null ? "" : eventTime);
         int at = places.at();
         for (FieldSpec field : fields) {
             field.encode(call, places.buffer(), at);

@@ -24,7 +24,8 @@ class BehaviourListTest {
                     ReadBehavioursTest.class,
                     BatchBehavioursTest.class,
                     LifecycleBehavioursTest.class,
-                    MemoryBehavioursTest.class);
+                    MemoryBehavioursTest.class,
+                    EventBehavioursTest.class);
 
     @Test
     void everyBehaviourHasATestAndEveryTestIsABehaviour() throws IOException {

@@ -135,11 +135,8 @@ class ConditionBehavioursTest extends Behaviours {
     @Test
     void storeAdministration() {
         StoreOptions given =
-                new StoreOptions(
-                        Duration.ofSeconds(90),
-                        true,
-                        Duration.ofMillis(1_500),
-                        Duration.of(3_000_001, ChronoUnit.MICROS));
+                new StoreOptions(Duration.ofSeconds(90), true, Duration.ofMillis(1_500))
+                        .logWindow(Duration.of(3_000_001, ChronoUnit.MICROS));
         try (Opened at =
                 open(
                         KeyType.STRING,

@@ -19,7 +19,7 @@ const FORWARDED: &str = "forebay-forwarded";
 const CONNECT_WAIT: Duration = Duration::from_secs(2);
 
 /// Where a partition is read.
-pub(crate) enum Owner {
+pub enum Owner {
     /// Here.
     Here,
     /// In another process, over this connection.
@@ -27,13 +27,14 @@ pub(crate) enum Owner {
 }
 
 /// Finds the processes that have partitions.
-pub(crate) struct Peers {
+pub struct Peers {
     membership: Arc<dyn Membership>,
     channels: Mutex<BTreeMap<String, Channel>>,
 }
 
 impl Peers {
-    pub(crate) fn new(membership: Arc<dyn Membership>) -> Self {
+    /// Those that share the partitions of this membership.
+    pub fn new(membership: Arc<dyn Membership>) -> Self {
         Self { membership, channels: Mutex::default() }
     }
 
@@ -41,13 +42,13 @@ impl Peers {
     ///
     /// # Errors
     /// `Unavailable` where nobody has it now, or when that cannot be known.
-    pub(crate) async fn owner(&self, at: PartitionRef, came_with: &MetadataMap) -> Result<Owner> {
+    pub async fn owner(&self, at: PartitionRef, came_with: &MetadataMap) -> Result<Owner> {
         let is_ours = self.membership.assigned().borrow().has(at);
-        if is_ours || came_with.contains_key(FORWARDED) {
+        if is_ours || is_forwarded(came_with) {
             return Ok(Owner::Here);
         }
         let Some(name) = self.membership.owner(at).await? else {
-            let message = "no replicator has the partition at the moment; try again";
+            let message = "no process has the partition at the moment; try again";
             return Err(Error::unavailable(message).with_partition(at.partition));
         };
         let address = name.split_once('@').map_or(name.as_str(), |(_, address)| address);
@@ -60,7 +61,7 @@ impl Peers {
             return Ok(channel.clone());
         }
         let endpoint = Endpoint::from_shared(format!("http://{address}")).map_err(|_| {
-            Error::internal(format!("another replicator says that it is at `{address}`"))
+            Error::internal(format!("another process says that it is at `{address}`"))
         })?;
         let channel = endpoint.connect_timeout(CONNECT_WAIT).connect_lazy();
         channels.insert(address.to_owned(), channel.clone());
@@ -68,8 +69,13 @@ impl Peers {
     }
 }
 
+/// Whether a request comes from another process of the group.
+pub fn is_forwarded(came_with: &MetadataMap) -> bool {
+    came_with.contains_key(FORWARDED)
+}
+
 /// A request to another process, which answers it itself.
-pub(crate) fn forwarded<T>(message: T) -> tonic::Request<T> {
+pub fn forwarded<T>(message: T) -> tonic::Request<T> {
     let mut request = tonic::Request::new(message);
     request.metadata_mut().insert(FORWARDED, MetadataValue::from_static("1"));
     request

@@ -5,12 +5,12 @@
 //! component. A float never becomes an integer and a number never a timestamp, because whether
 //! that was meant cannot be seen from the value.
 
-use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
-use forebay_core::{Error, Result};
 use half::f16;
 
-/// The value as a field of type `to` holds it. Writes do this by themselves; it is for values that
-/// go elsewhere, such as a field's default.
+use crate::error::{Error, Result};
+use crate::value::{FieldType, ScalarType, Value, VectorType};
+
+/// The value as a field of type `to` holds it. Writes and definitions do this by themselves.
 ///
 /// # Errors
 /// `InvalidArgument` naming both types when the value would not stay itself.
@@ -36,7 +36,7 @@ pub fn fit(value: Value, to: FieldType) -> Result<Value> {
 ///
 /// # Errors
 /// `InvalidArgument` naming both types.
-pub(crate) fn fit_items(items: Vec<Value>, to: ScalarType) -> Result<Vec<Value>> {
+pub fn fit_items(items: Vec<Value>, to: ScalarType) -> Result<Vec<Value>> {
     items.into_iter().map(|item| fit(item, FieldType::Scalar(to))).collect()
 }
 
@@ -126,9 +126,8 @@ fn fit_vector(items: &[Value], component: VectorType) -> Option<Value> {
 
 #[cfg(test)]
 mod tests {
-    use forebay_core::ErrorCode;
-
     use super::*;
+    use crate::error::ErrorCode;
 
     fn scalar(value: impl Into<Value>, to: ScalarType) -> Option<Value> {
         fit(value.into(), FieldType::Scalar(to)).ok()

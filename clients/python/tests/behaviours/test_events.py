@@ -1,0 +1,98 @@
+"""Behaviours of streams; their rules are in proto/vectors/behaviours.toml."""
+
+from typing import Any
+
+import forebay
+import pytest
+from forebay import Alteration, FieldSpec
+from testing import new_name
+
+
+def _orders(client: forebay.Client) -> forebay.Store:
+    """Orders: when, a city that is required, one of two devices, a class of one to three."""
+    columns = [
+        FieldSpec("at", "timestamp"),
+        FieldSpec("city", "string", required=True, index="exact"),
+        FieldSpec("device", "string", default="phone", allowed=["phone", "desktop"]),
+        FieldSpec("class", "int32", allowed=[1, 2, 3]),
+    ]
+    return client.create_stream(
+        new_name(), columns, partitions=3, event_time="at", log_window=3600, log_bytes=1 << 40
+    )
+
+
+def _column(definition: forebay.Definition, name: str) -> forebay.Field:
+    column = definition.field(name)
+    assert column is not None
+    return column
+
+
+def test_stream_definition(client: forebay.Client) -> None:
+    definition = _orders(client).definition
+    name = definition.name
+    assert definition.stream and definition.event_time == "at" and not definition.key_value
+    assert (definition.log_window, definition.log_bytes) == (3600, 1 << 40)
+    city = _column(definition, "city")
+    assert city.required and city.index == "exact"
+    device = _column(definition, "device")
+    assert (device.default, device.allowed, device.index) == ("phone", ("phone", "desktop"), None)
+    assert _column(definition, "class").allowed == (1, 2, 3)
+    assert client.describe_store(name) == definition
+    assert definition in client.list_stores()
+    set_rules = Alteration.set_rules("class", required=True, allowed=[4], index="range")
+    altered = client.alter_store(name, [set_rules, Alteration.set_options(log_bytes=1)])
+    column = _column(altered, "class")
+    assert (column.type, column.required, column.allowed) == ("int32", True, (4,))
+    assert (column.index, altered.log_bytes, altered.log_window) == ("range", 1, None)
+    assert client.describe_store(name) == altered
+    with pytest.raises(forebay.InvalidArgument) as refused:
+        client.alter_store(name, [Alteration.set_rules("class", allowed=["four"])])
+    assert refused.value.field == "class"
+    with pytest.raises(forebay.InvalidArgument):
+        Alteration.set_rules("class", index="text")  # type: ignore[arg-type]
+    with pytest.raises(forebay.InvalidArgument):
+        client.create_stream(new_name(), {"n": "int64"}, event_time="at")
+
+
+def test_stream_inserts(client: forebay.Client) -> None:
+    orders = _orders(client)
+    event: dict[str, Any] = {"city": "Rome", "class": 2}
+    first, second = orders.insert("user-1", event), orders.insert("user-1", event)
+    assert first.result == second.result == "appended" and first.token != second.token
+    batch = orders.batch(forebay.insert(f"user-{number % 7}", event) for number in range(100))
+    results = [result.result for result in batch.complete().results]  # type: ignore[union-attr]
+    assert results == ["appended"] * 100
+    with orders.write_stream() as stream:
+        for _ in range(100):
+            stream.send(forebay.insert("user-1", event))
+        summary = stream.flush()
+    assert (summary.settled, summary.not_met, summary.failed) == (100, 0, 0)
+
+
+def test_stream_refusals(client: forebay.Client) -> None:
+    orders = _orders(client)
+    event = {"city": "Rome"}
+    refused = [
+        (forebay.insert("u", {}), "city"),
+        (forebay.insert("u", {"city": None}), "city"),
+        (forebay.insert("u", {"city": 5}), "city"),
+        (forebay.insert("u", {**event, "device": "tv"}), "device"),
+        (forebay.insert("u", {**event, "class": 4}), "class"),
+        (forebay.insert("u", {**event, "class": forebay.increment(1)}), None),
+        (forebay.upsert("u", event), None),
+        (forebay.put("u", event), None),
+        (forebay.delete("u"), None),
+    ]
+    for change, column in refused:
+        with pytest.raises(forebay.InvalidArgument) as raised:
+            orders.write(change)
+        assert raised.value.field == column
+    name = orders.definition.name
+    client.alter_store(name, [Alteration.set_rules("device")])
+    orders.insert("u", {**event, "device": "tv"})
+    with pytest.raises(forebay.InvalidArgument) as raised:
+        client.reader(name)
+    assert raised.value.store == name
+    documents = client.create_store(new_name(), {"n": "int64"})
+    with pytest.raises(forebay.InvalidArgument):
+        documents.insert("u", {"n": 1})

@@ -1,0 +1,94 @@
+//! What the ratings need: the stream of them, the store of movies, the views, and beside them what
+//! freshness is measured with.
+
+use forebay::{Client, FieldType, KeyType, ScalarType, StoreSpec};
+use forebay_wire::v1;
+use forebay_wire::v1::writer_client::WriterClient;
+use serde_json::json;
+
+use crate::demo::{Failure, say};
+use crate::ratings::{Rating, genre_names};
+
+const PARTITIONS: u32 = 4;
+
+/// Of each movie. It has no windows: the ratings are decades old, and these are of all time.
+const MOVIE_RATINGS: &str = "\
+view: movie_ratings
+stream: ratings
+group_by: [movie]
+features:
+  rating_count: count
+  rating_sum: {sum: rating}
+  rating_min: {min: rating}
+  rating_max: {max: rating}
+  last_rated: {max: rated_at}
+  high_count: {count: high}
+  low_count: {count: low}
+emit:
+  store: movies
+  cadence: 50ms
+";
+
+/// Of each user, and a count per genre. The last time is that of the event that came last, so it is
+/// right only if the events of a user arrive in their order.
+const USER_RATINGS: &str = "\
+view: user_ratings
+stream: ratings
+group_by: [key]
+emit:
+  store: users
+  cadence: 50ms
+features:
+  rating_count: count
+  rating_sum: {sum: rating}
+  last_rated: {last: rated_at}
+";
+
+/// What the freshness of features is measured with, as often as a view can emit.
+const PULSE_COUNTS: &str = "\
+view: pulse_counts
+stream: pulses
+group_by: [key]
+features:
+  pulse_count: count
+emit:
+  store: pulse_values
+  cadence: 10ms
+";
+
+/// Creates the streams and the stores of documents, then the views, which create the stores that
+/// hold nothing but their values; says their names.
+pub async fn create(client: &Client, address: &str, ratings: &[Rating]) -> Result<(), Failure> {
+    let scalar = FieldType::Scalar;
+    let genres = genre_names(ratings);
+    let movies = StoreSpec::documents("movies", KeyType::Int64, PARTITIONS)
+        .field("title", scalar(ScalarType::String))
+        .field("year", scalar(ScalarType::Int32))
+        .field("genres", FieldType::List(ScalarType::String));
+    let probes = StoreSpec::documents("probes", KeyType::Int64, PARTITIONS)
+        .field("value", scalar(ScalarType::Int64));
+    // Without an event time: an event happens when the log takes it.
+    let mut events = StoreSpec::stream("ratings", KeyType::Int64, PARTITIONS)
+        .field("movie", scalar(ScalarType::Int64))
+        .field("rating", scalar(ScalarType::Float64))
+        .field("rated_at", scalar(ScalarType::Timestamp))
+        .field("high", scalar(ScalarType::Bool))
+        .field("low", scalar(ScalarType::Bool));
+    for genre in &genres {
+        events = events.field(genre, scalar(ScalarType::Bool));
+    }
+    let pulses = StoreSpec::stream("pulses", KeyType::Int64, PARTITIONS);
+    for spec in [&movies, &probes, &events, &pulses] {
+        client.create_store(spec).await?;
+    }
+    let count = |genre: &String| format!("  {genre}: {{count: {genre}}}\n");
+    let user_ratings = USER_RATINGS.to_owned() + &genres.iter().map(count).collect::<String>();
+    let mut writer = WriterClient::connect(address.to_owned()).await?;
+    for declaration in [MOVIE_RATINGS.to_owned(), user_ratings, PULSE_COUNTS.to_owned()] {
+        writer.apply_view(v1::ApplyViewRequest { declaration, dry_run: false }).await?;
+    }
+    let stores = ["movies", "probes", "ratings", "pulses", "users", "pulse_values"];
+    let views = ["movie_ratings", "user_ratings", "pulse_counts"];
+    say("created", json!({ "stores": stores, "views": views }))?;
+    Ok(())
+}

@@ -1,0 +1,67 @@
+//! The values of a view as they arrive in embedded readers of this process.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay::{Client, FieldHandle, FieldType, Reader, ReaderOptions, ScalarType, Token};
+use tokio::time::Instant;
+
+use crate::demo::Failure;
+
+const READY_WAIT: Duration = Duration::from_secs(30);
+/// Time after the last acknowledgement in which all values must have come.
+const VALUES_WAIT: Duration = Duration::from_secs(120);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
+/// A store that a view emits to, followed by one of its counts.
+pub struct Features {
+    reader: Reader,
+    count: FieldHandle,
+}
+
+impl Features {
+    /// Follows a store; it is ready.
+    pub async fn open(client: &Client, store: &str, count: &str) -> Result<Self, Failure> {
+        let reader = client.reader(ReaderOptions::new(store)).await?;
+        reader.await_ready(READY_WAIT).await?;
+        let count = reader.handle(count, FieldType::Scalar(ScalarType::Int64))?;
+        Ok(Self { reader, count })
+    }
+
+    /// How many events the value of a group is of, as far as this reader knows.
+    pub fn count(&self, key: i64) -> Result<i64, Failure> {
+        Ok(self.reader.read_local(None, |view| view.get_i64(&self.count, key, 0))?)
+    }
+
+    /// Waits until the values of these groups are of so many events in all.
+    pub async fn await_events(&self, keys: &BTreeSet<i64>, events: i64) -> Result<(), Failure> {
+        let began = Instant::now();
+        loop {
+            let mut counted = 0;
+            for key in keys {
+                counted += self.count(*key)?;
+            }
+            // Too many are for the oracle to find.
+            if counted >= events {
+                return Ok(());
+            }
+            if began.elapsed() > VALUES_WAIT {
+                let store = self.reader.store();
+                let message = format!("{store} has {counted} of {events} events after a long wait");
+                return Err(message.into());
+            }
+            tokio::time::sleep(LOOK_INTERVAL).await;
+        }
+    }
+
+    /// A token of all that this reader has applied.
+    pub fn token(&self) -> Result<Token, Failure> {
+        let mut token = Token::new(self.reader.schema().definition.store);
+        for partition in self.reader.status().partitions {
+            if let (Some(log), Some(position)) = (partition.log_id, partition.position) {
+                token.advance(partition.partition, log, position)?;
+            }
+        }
+        Ok(token)
+    }
+}

@@ -1,0 +1,391 @@
+//! What an aggregate is, as a feature view declares it: its kind and parameters, the type of what
+//! it takes in, and the types of what it answers.
+
+use crate::error::{Error, Result};
+use crate::limits::{
+    AGGREGATE_ITEM_BYTES_MAX, AGGREGATE_LAST_MAX, AGGREGATE_QUANTILES_MAX, AGGREGATE_TOP_MAX,
+};
+use crate::value::{FieldType, ScalarType, Value};
+
+/// Logarithm of the registers of a distinct count, unless it is told otherwise: 4 KiB, a standard
+/// error of 1.6%.
+pub const DISTINCT_LG_K: u8 = 12;
+/// Compression of a t-digest, unless it is told otherwise.
+pub const QUANTILES_K: u16 = 100;
+/// Logarithm of the table of a `top-k`, unless it is told otherwise: counts are at most 0.7% of all
+/// events too high.
+pub const TOP_LG_COUNTERS: u8 = 9;
+
+/// Kind and parameters of an aggregate.
+///
+/// What each makes of missing values, NaN, infinities and overflow: see the crate `forebay-sketch`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum AggregateKind {
+    /// How many events, or how many that have a value.
+    Count,
+    /// A count that no window cuts: of events, or the sum of integers by which they say it changes.
+    AccumulatingCount,
+    /// Sum; an int64 of integers, a float64 of floats.
+    Sum,
+    /// Arithmetic mean, a float64.
+    Average,
+    /// Least value.
+    Min,
+    /// Greatest value.
+    Max,
+    /// Variance of the values as a whole population, a float64.
+    Variance,
+    /// Square root of the variance.
+    StandardDeviation,
+    /// Third standardised moment, 0 for what is symmetric.
+    Skewness,
+    /// Fourth standardised moment less 3, 0 for a normal distribution.
+    Kurtosis,
+    /// Value of the earliest event that has one.
+    First,
+    /// Value of the latest event that has one.
+    Last,
+    /// Values of the latest events, the latest of them last.
+    LastN {
+        /// How many, at least 1.
+        count: u16,
+    },
+    /// About how many different values.
+    DistinctCount {
+        /// Logarithm of the number of registers, 4 to 16; each is a byte.
+        lg_k: u8,
+        /// Standard deviations, 1 to 3, of the bounds that it answers beside, if any.
+        bounds: Option<u8>,
+    },
+    /// About what value so much of all values lies below.
+    Quantiles {
+        /// Fractions of all values, from 0 to 1, each once.
+        ranks: Vec<f64>,
+        /// Compression of the t-digest, 10 to 1,000; as many centroids are kept at most twice over.
+        k: u16,
+    },
+    /// About which values are most frequent, and how frequent.
+    TopK {
+        /// How many, at least 1.
+        count: u16,
+        /// Logarithm of the table's size, 3 to 10; three quarters of it are counted at once.
+        lg_counters: u8,
+    },
+}
+
+impl AggregateKind {
+    /// Its name in definitions and messages.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::AccumulatingCount => "accumulating_count",
+            Self::Sum => "sum",
+            Self::Average => "avg",
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Variance => "variance",
+            Self::StandardDeviation => "stddev",
+            Self::Skewness => "skewness",
+            Self::Kurtosis => "kurtosis",
+            Self::First => "first",
+            Self::Last => "last",
+            Self::LastN { .. } => "last_n",
+            Self::DistinctCount { .. } => "distinct_count",
+            Self::Quantiles { .. } => "quantiles",
+            Self::TopK { .. } => "top_k",
+        }
+    }
+}
+
+/// One of the values that an aggregate answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Output {
+    /// What is put behind the aggregate's own name; empty for the value that it is named for.
+    pub suffix: String,
+    /// Its type.
+    pub field_type: FieldType,
+}
+
+/// A checked aggregate: its kind, and the type of its input.
+///
+/// ```
+/// use forebay_core::value::{FieldType, ScalarType};
+/// use forebay_core::view::{AggregateKind, AggregateSpec};
+///
+/// let kind = AggregateKind::Quantiles { ranks: vec![0.5, 0.999], k: 100 };
+/// let spec = AggregateSpec::new(kind, Some(ScalarType::Float64))?;
+/// let outputs = spec.outputs();
+/// assert_eq!(outputs[1].suffix, "p99_9");
+/// assert_eq!(outputs[1].field_type, FieldType::Scalar(ScalarType::Float64));
+/// assert!(AggregateSpec::new(AggregateKind::Sum, Some(ScalarType::String)).is_err());
+/// # Ok::<(), forebay_core::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq)]
+pub struct AggregateSpec {
+    kind: AggregateKind,
+    input: Option<ScalarType>,
+}
+
+impl AggregateSpec {
+    /// Checks an aggregate. Without an input a count counts every event.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for an input that is missing or that the kind cannot take in, and for
+    /// parameters outside their range; `LimitExceeded` for more values than may be kept.
+    pub fn new(kind: AggregateKind, input: Option<ScalarType>) -> Result<Self> {
+        check_input(&kind, input)?;
+        check_parameters(&kind)?;
+        Ok(Self { kind, input })
+    }
+
+    /// Kind and parameters.
+    pub fn kind(&self) -> &AggregateKind {
+        &self.kind
+    }
+
+    /// Type of its input, if it has one.
+    pub fn input(&self) -> Option<ScalarType> {
+        self.input
+    }
+
+    /// Types of the values that it answers, in their order.
+    pub fn outputs(&self) -> Vec<Output> {
+        use AggregateKind as Kind;
+        let one = |suffix: &str, field_type| Output { suffix: suffix.to_owned(), field_type };
+        let scalar = |scalar| vec![one("", FieldType::Scalar(scalar))];
+        let input = self.input.unwrap_or(ScalarType::Int64);
+        let integer = FieldType::Scalar(ScalarType::Int64);
+        match &self.kind {
+            Kind::Count | Kind::AccumulatingCount => scalar(ScalarType::Int64),
+            Kind::Sum => scalar(self.sum_type()),
+            Kind::Min | Kind::Max | Kind::First | Kind::Last => scalar(input),
+            Kind::LastN { .. } => vec![one("", FieldType::List(input))],
+            Kind::DistinctCount { bounds: None, .. } => scalar(ScalarType::Int64),
+            Kind::DistinctCount { bounds: Some(_), .. } => {
+                vec![one("", integer), one("lower", integer), one("upper", integer)]
+            }
+            Kind::Quantiles { ranks, .. } => {
+                let float = FieldType::Scalar(ScalarType::Float64);
+                ranks.iter().map(|rank| one(&rank_suffix(*rank), float)).collect()
+            }
+            Kind::TopK { .. } => {
+                let counts = FieldType::List(ScalarType::Int64);
+                vec![one("", FieldType::List(input)), one("counts", counts)]
+            }
+            Kind::Average
+            | Kind::Variance
+            | Kind::StandardDeviation
+            | Kind::Skewness
+            | Kind::Kurtosis => scalar(ScalarType::Float64),
+        }
+    }
+
+    /// Refuses what cannot be an event's value of this aggregate, before anything is folded in.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a value of another type than the input's, or for one where there is no
+    /// input; `LimitExceeded` for one that would be kept and is too long for that.
+    pub fn check(&self, value: Option<&Value>) -> Result<()> {
+        let Some(value) = value else { return Ok(()) };
+        let named = self.kind.name();
+        let Some(input) = self.input else {
+            let message = format!("{named} counts events: declare an input, or send no value");
+            return Err(Error::invalid_argument(message));
+        };
+        if value.field_type() != Some(FieldType::Scalar(input)) {
+            let message = format!("send {named} a {}, or nothing", input.name());
+            return Err(Error::invalid_argument(message));
+        }
+        let bytes = value.encoded_bytes();
+        if self.keeps_values() && bytes > AGGREGATE_ITEM_BYTES_MAX as u64 {
+            let message = format!("shorten the value, or do not declare {named} of it");
+            return Err(Error::limit_exceeded(message, AGGREGATE_ITEM_BYTES_MAX as u64, bytes));
+        }
+        Ok(())
+    }
+
+    fn keeps_values(&self) -> bool {
+        use AggregateKind as Kind;
+        let keeps_many = matches!(self.kind, Kind::LastN { .. } | Kind::TopK { .. });
+        keeps_many || matches!(self.kind, Kind::Min | Kind::Max | Kind::First | Kind::Last)
+    }
+
+    /// Type of a sum: whole numbers have a whole one.
+    pub fn sum_type(&self) -> ScalarType {
+        match self.input {
+            Some(ScalarType::Float32 | ScalarType::Float64) => ScalarType::Float64,
+            _ => ScalarType::Int64,
+        }
+    }
+}
+
+fn check_input(kind: &AggregateKind, input: Option<ScalarType>) -> Result<()> {
+    use AggregateKind as Kind;
+    use ScalarType::{Bool, Bytes, Float32, Float64, Int32, Int64, String, Timestamp};
+    const NUMBERS: &[ScalarType] = &[Int32, Int64, Float32, Float64];
+    const ALL: &[ScalarType] = &[Bool, Int32, Int64, Float32, Float64, String, Bytes, Timestamp];
+    let (is_optional, taken) = match kind {
+        Kind::Count => (true, ALL),
+        Kind::AccumulatingCount => (true, &[Int32, Int64][..]),
+        Kind::Min | Kind::Max | Kind::First | Kind::Last => (false, ALL),
+        Kind::LastN { .. } | Kind::DistinctCount { .. } => (false, ALL),
+        Kind::TopK { .. } => (false, &[Bool, Int32, Int64, String, Timestamp][..]),
+        Kind::Sum | Kind::Average | Kind::Variance | Kind::StandardDeviation => (false, NUMBERS),
+        Kind::Skewness | Kind::Kurtosis | Kind::Quantiles { .. } => (false, NUMBERS),
+    };
+    let named = kind.name();
+    match input {
+        None if is_optional => Ok(()),
+        None => Err(Error::invalid_argument(format!("name the column that {named} is of"))),
+        Some(input) if taken.contains(&input) => Ok(()),
+        Some(input) => {
+            let names: Vec<_> = taken.iter().map(|scalar| scalar.name()).collect();
+            let (found, names) = (input.name(), names.join(", "));
+            let message = format!("{named} is not of a {found}; take a column of: {names}");
+            Err(Error::invalid_argument(message))
+        }
+    }
+}
+
+fn check_parameters(kind: &AggregateKind) -> Result<()> {
+    use AggregateKind as Kind;
+    let within = |what: &str, found: u64, from: u64, to: u64| match found {
+        _ if found < from => {
+            Err(Error::invalid_argument(format!("set {what} to {from} at least, not {found}")))
+        }
+        _ if found > to => Err(Error::limit_exceeded(format!("lower {what}"), to, found)),
+        _ => Ok(()),
+    };
+    match kind {
+        Kind::LastN { count } => {
+            within("count", u64::from(*count), 1, u64::from(AGGREGATE_LAST_MAX))
+        }
+        Kind::DistinctCount { lg_k, bounds } => {
+            within("lg_k", u64::from(*lg_k), 4, 16)?;
+            within("bounds", u64::from(bounds.unwrap_or(1)), 1, 3)
+        }
+        Kind::Quantiles { ranks, k } => {
+            within("k", u64::from(*k), 10, 1_000)?;
+            within("the number of ranks", ranks.len() as u64, 1, AGGREGATE_QUANTILES_MAX as u64)?;
+            check_ranks(ranks)
+        }
+        Kind::TopK { count, lg_counters } => {
+            within("count", u64::from(*count), 1, u64::from(AGGREGATE_TOP_MAX))?;
+            within("lg_counters", u64::from(*lg_counters), 3, 10)
+        }
+        _ => Ok(()),
+    }
+}
+
+fn check_ranks(ranks: &[f64]) -> Result<()> {
+    if ranks.iter().any(|rank| !(0.0..=1.0).contains(rank)) {
+        return Err(Error::invalid_argument("give ranks from 0 to 1"));
+    }
+    let mut suffixes: Vec<_> = ranks.iter().map(|rank| rank_suffix(*rank)).collect();
+    suffixes.sort();
+    suffixes.dedup();
+    if suffixes.len() < ranks.len() {
+        return Err(Error::invalid_argument("give each rank once"));
+    }
+    Ok(())
+}
+
+/// `p99_9` for 0.999: the digits of the rank as it is written, two places on.
+fn rank_suffix(rank: f64) -> String {
+    let text = rank.abs().to_string();
+    let (whole, fraction) = text.split_once('.').unwrap_or((&text, ""));
+    let padded = format!("{fraction:0<2}");
+    let (percent, rest) = padded.split_at(2);
+    let percent = format!("{whole}{percent}");
+    let percent = match percent.trim_start_matches('0') {
+        "" => "0",
+        percent => percent,
+    };
+    if rest.is_empty() { format!("p{percent}") } else { format!("p{percent}_{rest}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+
+    fn refused(kind: AggregateKind, input: Option<ScalarType>) -> ErrorCode {
+        AggregateSpec::new(kind, input).unwrap_err().code()
+    }
+
+    #[test]
+    fn ranks_name_their_outputs() {
+        let named = [(0.5, "p50"), (0.999, "p99_9"), (0.29, "p29"), (0.05, "p5"), (0.0, "p0")];
+        for (rank, suffix) in named {
+            assert_eq!(rank_suffix(rank), suffix);
+        }
+        let more = [(1.0, "p100"), (0.001, "p0_1"), (0.9999, "p99_99"), (-0.0, "p0"), (0.1, "p10")];
+        for (rank, suffix) in more {
+            assert_eq!(rank_suffix(rank), suffix);
+        }
+    }
+
+    #[test]
+    fn inputs_are_of_types_that_the_kind_takes() {
+        use AggregateKind as Kind;
+        let invalid = ErrorCode::InvalidArgument;
+        assert_eq!(refused(Kind::Sum, None), invalid);
+        assert_eq!(refused(Kind::Sum, Some(ScalarType::Timestamp)), invalid);
+        assert_eq!(refused(Kind::AccumulatingCount, Some(ScalarType::Float64)), invalid);
+        let top = Kind::TopK { count: 3, lg_counters: TOP_LG_COUNTERS };
+        assert_eq!(refused(top.clone(), Some(ScalarType::Bytes)), invalid);
+        assert!(AggregateSpec::new(top, Some(ScalarType::String)).is_ok());
+        assert!(AggregateSpec::new(Kind::Count, None).is_ok());
+        assert!(AggregateSpec::new(Kind::Min, Some(ScalarType::Bytes)).is_ok());
+    }
+
+    #[test]
+    fn parameters_stay_inside_their_range() {
+        use AggregateKind as Kind;
+        let float = Some(ScalarType::Float64);
+        let (invalid, limit) = (ErrorCode::InvalidArgument, ErrorCode::LimitExceeded);
+        let distinct = |lg_k, bounds| Kind::DistinctCount { lg_k, bounds };
+        let quantiles = |ranks: &[f64], k| Kind::Quantiles { ranks: ranks.to_vec(), k };
+        for (kind, code) in [
+            (Kind::LastN { count: 0 }, invalid),
+            (Kind::LastN { count: AGGREGATE_LAST_MAX + 1 }, limit),
+            (distinct(3, None), invalid),
+            (distinct(17, None), limit),
+            (distinct(12, Some(0)), invalid),
+            (distinct(12, Some(4)), limit),
+            (quantiles(&[], 100), invalid),
+            (quantiles(&[0.5; AGGREGATE_QUANTILES_MAX + 1], 100), limit),
+            (quantiles(&[1.5], 100), invalid),
+            (quantiles(&[f64::NAN], 100), invalid),
+            (quantiles(&[0.5, 0.5], 100), invalid),
+            (quantiles(&[0.0, -0.0], 100), invalid),
+            (quantiles(&[0.5], 9), invalid),
+            (quantiles(&[0.5], 1_001), limit),
+        ] {
+            assert_eq!(refused(kind.clone(), float), code, "{kind:?}");
+        }
+        let top = |count, lg_counters| Kind::TopK { count, lg_counters };
+        for (kind, code) in [(top(0, 9), invalid), (top(1, 2), invalid), (top(1, 11), limit)] {
+            assert_eq!(refused(kind, Some(ScalarType::Int64)), code);
+        }
+    }
+
+    #[test]
+    fn values_are_of_the_input_and_short_where_they_are_kept() {
+        let new = |kind, input| AggregateSpec::new(kind, input).unwrap();
+        let last = new(AggregateKind::Last, Some(ScalarType::String));
+        let text = |bytes: usize| Value::String("x".repeat(bytes));
+        assert_eq!(last.check(None), Ok(()));
+        assert_eq!(last.check(Some(&text(AGGREGATE_ITEM_BYTES_MAX))), Ok(()));
+        let long = text(AGGREGATE_ITEM_BYTES_MAX + 1);
+        assert_eq!(last.check(Some(&long)).unwrap_err().code(), ErrorCode::LimitExceeded);
+        let other = last.check(Some(&Value::Bool(true))).unwrap_err();
+        assert_eq!(other.code(), ErrorCode::InvalidArgument);
+        let kind = AggregateKind::DistinctCount { lg_k: DISTINCT_LG_K, bounds: None };
+        let distinct = new(kind, Some(ScalarType::String));
+        assert_eq!(distinct.check(Some(&long)), Ok(()), "it keeps no value");
+        let count = new(AggregateKind::Count, None);
+        let error = count.check(Some(&long)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    }
+}

@@ -1,0 +1,272 @@
+//! Where a view's values go: the store that it needs for that, and the ids of its fields there.
+//!
+//! A field that a view emits to is known by `VIEW.NAME`, too, which says whose it is: where the
+//! view was never defined, or is gone, whoever applies it again may drop what was left behind.
+
+use std::collections::BTreeSet;
+
+use super::{View, ViewOutput};
+use crate::error::{Error, Result};
+use crate::id::{FieldId, SchemaVersion, StoreId};
+use crate::limits::{VIEW_CADENCE_US_MAX, VIEW_CADENCE_US_MIN, VIEW_GRACE_US_MAX};
+use crate::schema::{Alteration, Definition, Field, FieldSpec, StoreSpec, check_name};
+use crate::value::{FieldType, ScalarType};
+
+/// Where a view's values go: fields of documents in a store, one document for each group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Emission {
+    /// The store.
+    pub store: StoreId,
+    /// Its field for each of the view's outputs, in their order ([`View::outputs`]).
+    pub fields: Vec<FieldId>,
+    /// Its field that says of which position of the view a document's values are; it only grows.
+    pub position: FieldId,
+    /// How far apart emissions of one group are at least, in microseconds.
+    pub cadence_us: i64,
+    /// How long a windowed value outlives its next change, in microseconds: what readers see of it
+    /// where nothing is emitted any more.
+    pub grace_us: i64,
+}
+
+/// Where a view's values are to go.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EmissionSpec {
+    /// The store's name.
+    pub store: String,
+    /// How far apart emissions of one group are at least, in microseconds.
+    pub cadence_us: i64,
+    /// How long a windowed value outlives its next change, in microseconds.
+    pub grace_us: i64,
+}
+
+impl Emission {
+    /// Whether it is to a field of a store.
+    pub fn is_to(&self, store: StoreId, field: FieldId) -> bool {
+        self.store == store && (self.position == field || self.fields.contains(&field))
+    }
+
+    /// Refuses one that breaks a limit, or does not fit the view.
+    pub(super) fn check(&self, view: &View, definition: &Definition) -> Result<()> {
+        let wrong = |message: String| Err(Error::invalid_argument(message));
+        if self.store == definition.store || self.store == view.source {
+            return wrong("a view emits to a store of documents, not to a stream".to_owned());
+        }
+        if self.cadence_us < VIEW_CADENCE_US_MIN {
+            let least = VIEW_CADENCE_US_MIN / 1_000;
+            return wrong(format!("give a cadence of {least} ms or more"));
+        }
+        if self.grace_us < 0 {
+            return wrong("give a grace of zero or more".to_owned());
+        }
+        for (advice, found, limit) in [
+            ("shorten the cadence", self.cadence_us, VIEW_CADENCE_US_MAX),
+            ("shorten the grace", self.grace_us, VIEW_GRACE_US_MAX),
+        ] {
+            if found > limit {
+                return Err(Error::limit_exceeded(advice, limit as u64, found as u64));
+            }
+        }
+        if self.fields.len() != view.outputs().len() {
+            return wrong("a view emits each of its values to a field".to_owned());
+        }
+        let ids: BTreeSet<_> = self.fields.iter().chain([&self.position]).collect();
+        if ids.len() != self.fields.len() + 1 {
+            return wrong("a view emits each of its values to a field of its own".to_owned());
+        }
+        Ok(())
+    }
+}
+
+impl EmissionSpec {
+    /// A store of this id that has what the view needs, where there is none of its name yet.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `LimitExceeded` for a name of the store or of a field that cannot be.
+    pub fn new_store(&self, id: StoreId, definition: &Definition) -> Result<Definition> {
+        let view = view_of(definition)?;
+        let (key_type, partitions) =
+            (view.document_key_type(definition), definition.written().partitions.0);
+        let empty = StoreSpec::documents(&self.store, key_type, partitions).define(id)?;
+        let made = self.altered_store(definition, None, &empty, &|_| false)?;
+        Ok(Definition { version: SchemaVersion(1), ..made })
+    }
+
+    /// The next definition of the store, with the fields that the view needs and it lacks; the same
+    /// where it has them. What the view once left behind there is dropped, and added anew.
+    ///
+    /// `definition` is the view as it shall be, `was` as it is; `is_emitted` answers whether a view
+    /// that is there emits to a field of the store.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for a store that the view cannot emit to, and for fields of others that
+    /// have names which it needs; `LimitExceeded` for names that are too long, or too many fields.
+    pub fn altered_store(
+        &self,
+        definition: &Definition,
+        was: Option<&Definition>,
+        store: &Definition,
+        is_emitted: &impl Fn(FieldId) -> bool,
+    ) -> Result<Definition> {
+        self.check_store(definition, was, store)?;
+        let mut alterations = left_behind(store, &definition.name, is_emitted);
+        let is_left = |field: &Field| is_of(field, &definition.name) && !is_emitted(field.id);
+        for wanted in emitted_fields(definition)? {
+            if kept(definition, was, store, &wanted)?.is_some() {
+                continue;
+            }
+            let taken = store.field(&wanted.name).filter(|field| !is_left(field));
+            if taken.is_some() {
+                let message = "the store has a field of this name already; name the feature or \
+                               the window otherwise, or that field";
+                let error = Error::invalid_argument(message).with_store(&store.name);
+                return Err(error.with_field(&wanted.name));
+            }
+            let (from, to) = (owned_name(&definition.name, &wanted.name), wanted.name.clone());
+            check_name(&from).map_err(|error| error.with_field(&to))?;
+            let added = FieldSpec { name: from.clone(), ..wanted };
+            alterations.extend([Alteration::AddField(added), Alteration::RenameField { from, to }]);
+        }
+        if alterations.is_empty() { Ok(store.clone()) } else { store.altered(&alterations) }
+    }
+
+    /// The emission by the ids of a store that has the fields.
+    ///
+    /// # Errors
+    /// As [`EmissionSpec::altered_store`], and for a cadence or grace that cannot be; `NotFound`
+    /// for a field that the store lacks.
+    pub(super) fn emission(
+        &self,
+        definition: &Definition,
+        was: Option<&Definition>,
+        store: &Definition,
+    ) -> Result<Emission> {
+        self.check_store(definition, was, store)?;
+        let mut ids = Vec::new();
+        for wanted in emitted_fields(definition)? {
+            let kept = kept(definition, was, store, &wanted)?;
+            let owned = owned_name(&definition.name, &wanted.name);
+            let field = kept.or_else(|| store.field(&owned)).ok_or_else(|| {
+                let message = "the store has no such field of the view's; apply the view again";
+                Error::not_found(message).with_store(&store.name).with_field(&wanted.name)
+            })?;
+            check_type(field, &wanted)?;
+            ids.push(field.id);
+        }
+        let position = ids.pop().unwrap_or_default();
+        let Self { cadence_us, grace_us, .. } = *self;
+        let emission = Emission { store: store.store, fields: ids, position, cadence_us, grace_us };
+        emission.check(view_of(definition)?, definition)?;
+        Ok(emission)
+    }
+
+    /// Refuses a store whose documents cannot be those of the view's groups.
+    fn check_store(
+        &self,
+        definition: &Definition,
+        was: Option<&Definition>,
+        store: &Definition,
+    ) -> Result<()> {
+        let wrong = |message: &str| Err(Error::invalid_argument(message).with_store(&store.name));
+        if was.and_then(emission_of).is_some_and(|was| was.store != store.store) {
+            return wrong(
+                "the view emits to another store; let it emit nowhere first, then to this one",
+            );
+        }
+        if store.stream.is_some() || store.key_value {
+            return wrong("a view emits to a store of documents; name another one");
+        }
+        if store.name == definition.name {
+            return wrong("the view itself has this name; name another store");
+        }
+        if store.partition_key.is_some() {
+            return wrong("a view emits to a store that is partitioned by its key alone");
+        }
+        let key_type = view_of(definition)?.document_key_type(definition);
+        if store.key_type != key_type {
+            let (wanted, found) = (key_type.name(), store.key_type.name());
+            return wrong(&format!(
+                "the groups' keys are of type {wanted}, and the store's of type {found}; name \
+                 another store"
+            ));
+        }
+        Ok(())
+    }
+}
+
+/// What drops of a store the fields that a view of this name has left behind there: those that were
+/// made for it, and that no view emits to.
+pub fn left_behind(
+    store: &Definition,
+    view: &str,
+    is_emitted: &impl Fn(FieldId) -> bool,
+) -> Vec<Alteration> {
+    let left = store.fields.iter().filter(|field| is_of(field, view) && !is_emitted(field.id));
+    left.map(|field| Alteration::DropField(field.name.clone())).collect()
+}
+
+/// The fields that a view needs where it emits to, that of its position last.
+fn emitted_fields(definition: &Definition) -> Result<Vec<FieldSpec>> {
+    let outputs = view_of(definition)?.outputs();
+    let position = format!("{}_position", definition.name);
+    if outputs.iter().any(|output| output.name == position) {
+        let message = "the field of the view's position has this name; name the feature otherwise";
+        return Err(Error::invalid_argument(message).with_field(position));
+    }
+    let field = |ViewOutput { name, field_type }| FieldSpec::new(name, field_type);
+    let mut fields: Vec<_> = outputs.into_iter().map(field).collect();
+    fields.push(FieldSpec::new(position, FieldType::Scalar(ScalarType::Int64)));
+    Ok(fields)
+}
+
+/// The field that the view emits to already under a name, whatever the store calls it now.
+fn kept<'s>(
+    definition: &Definition,
+    was: Option<&Definition>,
+    store: &'s Definition,
+    wanted: &FieldSpec,
+) -> Result<Option<&'s Field>> {
+    let Some((was, emission)) = was.and_then(|was| Some((was.view()?, emission_of(was)?))) else {
+        return Ok(None);
+    };
+    let outputs = was.outputs();
+    let place = outputs.iter().position(|output| output.name == wanted.name);
+    let id = match place {
+        Some(place) => emission.fields.get(place).copied(),
+        None if wanted.name == format!("{}_position", definition.name) => Some(emission.position),
+        None => None,
+    };
+    let Some(field) = id.and_then(|id| store.field_by_id(id)) else { return Ok(None) };
+    check_type(field, wanted)?;
+    Ok(Some(field))
+}
+
+fn check_type(field: &Field, wanted: &FieldSpec) -> Result<()> {
+    let (found, of) = (field.field_type, wanted.field_type);
+    if found == of {
+        return Ok(());
+    }
+    let message = format!(
+        "the value becomes a {of}, and its field is a {found}; name the feature otherwise, or \
+         apply the view without it first"
+    );
+    Err(Error::invalid_argument(message).with_field(&wanted.name))
+}
+
+/// The name that says whose a field is.
+fn owned_name(view: &str, field: &str) -> String {
+    format!("{view}.{field}")
+}
+
+/// Whether a field was made for a view of this name.
+fn is_of(field: &Field, view: &str) -> bool {
+    let names = || std::iter::once(&field.name).chain(&field.aliases);
+    names().any(|name| names().any(|owned| *owned == owned_name(view, name)))
+}
+
+fn emission_of(definition: &Definition) -> Option<&Emission> {
+    definition.view()?.emission.as_ref()
+}
+
+fn view_of(definition: &Definition) -> Result<&View> {
+    definition.view().ok_or_else(|| Error::internal("only a view emits"))
+}

@@ -1,0 +1,121 @@
+//! Which group of a view an event is of, which partition has it, and which document its values are
+//! fields of.
+
+use super::{Origin, View};
+use crate::id::FieldId;
+use crate::key::KeyType;
+use crate::row::encode_value;
+use crate::schema::Definition;
+use crate::value::{FieldType, ScalarType, Value};
+
+/// Stands between the values of a document's key.
+const BETWEEN: char = ':';
+/// Stands before what would be that, or itself, in a value.
+const ESCAPE: char = '\\';
+
+impl View {
+    /// The bytes that name a group: the values of its columns in their order. No group's are the
+    /// beginning of another one's. `None` where a column has no value: that is of no group.
+    ///
+    /// `value` answers a column's value.
+    pub fn group_key<'v>(&self, value: &impl Fn(FieldId) -> Option<&'v Value>) -> Option<Vec<u8>> {
+        key_of(self.group_by.iter().copied(), value)
+    }
+
+    /// The bytes that say which partition has a group: those of its columns that do not depend on
+    /// what is looked up, so that an event that is derived again goes where it went before.
+    ///
+    /// Empty for a view that has no such columns, which has one partition.
+    pub fn partition_key<'v>(
+        &self,
+        value: &impl Fn(FieldId) -> Option<&'v Value>,
+    ) -> Option<Vec<u8>> {
+        key_of(self.partition_by(), value)
+    }
+
+    /// The primary key of the document whose fields a group's values are, in the byte form of
+    /// [`View::document_key_type`]. No two groups have one. `None` where a column has no value:
+    /// that is of no group.
+    ///
+    /// `value` answers a column's value.
+    pub fn document_key<'v>(
+        &self,
+        value: &impl Fn(FieldId) -> Option<&'v Value>,
+    ) -> Option<Vec<u8>> {
+        if let [column] = self.group_by[..] {
+            match value(column)? {
+                Value::String(text) => return Some(text.as_bytes().to_vec()),
+                Value::Bytes(bytes) => return Some(bytes.clone()),
+                Value::Int64(number) => return Some(number.to_le_bytes().to_vec()),
+                _ => {}
+            }
+        }
+        let mut key = String::new();
+        for (place, column) in self.group_by.iter().enumerate() {
+            if place > 0 {
+                key.push(BETWEEN);
+            }
+            write_text(value(*column)?, &mut key);
+        }
+        Some(key.into_bytes())
+    }
+
+    /// The type of the keys of a store that its values go to. `definition` is the view's own.
+    pub fn document_key_type(&self, definition: &Definition) -> KeyType {
+        let [column] = self.group_by[..] else { return KeyType::String };
+        match definition.field_by_id(column).map(|column| column.field_type) {
+            Some(FieldType::Scalar(ScalarType::Bytes)) => KeyType::Bytes,
+            Some(FieldType::Scalar(ScalarType::Int64)) => KeyType::Int64,
+            _ => KeyType::String,
+        }
+    }
+
+    /// The columns that say which partition has a group.
+    pub(super) fn partition_by(&self) -> impl Iterator<Item = FieldId> {
+        let is_looked_up =
+            |id: &FieldId| matches!(self.columns.get(id), Some(Origin::Lookup { .. }));
+        self.group_by.iter().copied().filter(move |id| !is_looked_up(id))
+    }
+}
+
+fn key_of<'v>(
+    columns: impl Iterator<Item = FieldId>,
+    value: &impl Fn(FieldId) -> Option<&'v Value>,
+) -> Option<Vec<u8>> {
+    let mut key = Vec::new();
+    for column in columns {
+        let value = value(column)?;
+        if let Value::String(_) | Value::Bytes(_) = value {
+            key.extend_from_slice(&(value.encoded_bytes() as u32).to_le_bytes());
+        }
+        encode_value(value, &mut key);
+    }
+    Some(key)
+}
+
+/// A value as text in a document's key.
+fn write_text(value: &Value, text: &mut String) {
+    match value {
+        Value::Bool(is_true) => text.push_str(if *is_true { "true" } else { "false" }),
+        Value::Int32(number) => text.push_str(&number.to_string()),
+        Value::Int64(number) | Value::Timestamp(number) => text.push_str(&number.to_string()),
+        Value::String(value) => {
+            for letter in value.chars() {
+                if letter == BETWEEN || letter == ESCAPE {
+                    text.push(ESCAPE);
+                }
+                text.push(letter);
+            }
+        }
+        Value::Bytes(bytes) => {
+            bytes.iter().for_each(|byte| text.push_str(&format!("{byte:02x}")));
+        }
+        // Refused of groups.
+        Value::Float32(_)
+        | Value::Float64(_)
+        | Value::List(..)
+        | Value::VectorF32(_)
+        | Value::VectorF16(_)
+        | Value::VectorI8(_) => {}
+    }
+}

@@ -1,0 +1,286 @@
+//! Conditions on the columns of an event, as SQL means them: what compares with a missing value is
+//! neither true nor false, and an event counts only where its condition is true.
+
+use std::cmp::Ordering;
+
+use crate::error::{Error, Result};
+use crate::limits::PREDICATE_DEPTH_MAX;
+use crate::merge::compare;
+use crate::value::Value;
+
+/// A condition on columns, which are named by `C`.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Predicate<C> {
+    /// All of them are true; true without any.
+    All(Vec<Predicate<C>>),
+    /// One of them is true; false without any.
+    Any(Vec<Predicate<C>>),
+    /// It is false.
+    Not(Box<Predicate<C>>),
+    /// The column has no value: it is absent or null.
+    IsMissing(C),
+    /// How the column's value compares with another of its type. NaN compares with nothing.
+    Compare {
+        /// The column on the left.
+        column: C,
+        /// How the two compare.
+        comparison: Comparison,
+        /// What is on the right.
+        to: Operand<C>,
+    },
+    /// The column's value is one of these.
+    IsOneOf {
+        /// The column.
+        column: C,
+        /// The values, of its type.
+        values: Vec<Value>,
+    },
+}
+
+/// What stands on the right of a comparison.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Operand<C> {
+    /// A value of the column's type.
+    Value(Value),
+    /// Another column of the same type.
+    Column(C),
+}
+
+/// How two values compare.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Comparison {
+    /// `=`
+    Equal,
+    /// `<>`
+    NotEqual,
+    /// `<`
+    Less,
+    /// `<=`
+    LessOrEqual,
+    /// `>`
+    Greater,
+    /// `>=`
+    GreaterOrEqual,
+}
+
+impl Comparison {
+    /// Whether it holds for two values in this order.
+    fn holds(self, order: Ordering) -> bool {
+        match self {
+            Self::Equal => order.is_eq(),
+            Self::NotEqual => order.is_ne(),
+            Self::Less => order.is_lt(),
+            Self::LessOrEqual => order.is_le(),
+            Self::Greater => order.is_gt(),
+            Self::GreaterOrEqual => order.is_ge(),
+        }
+    }
+}
+
+impl<C> Predicate<C> {
+    /// Whether it is true of an event, whose columns are found by `value`.
+    ///
+    /// ```
+    /// use forebay_core::value::Value;
+    /// use forebay_core::view::{Comparison, Operand, Predicate};
+    ///
+    /// let cheap = Predicate::Compare {
+    ///     column: "price",
+    ///     comparison: Comparison::Less,
+    ///     to: Operand::Value(Value::Int64(10)),
+    /// };
+    /// let (nine, ten) = (Value::Int64(9), Value::Int64(10));
+    /// assert!(cheap.is_true(&|_: &&str| Some(&nine)));
+    /// assert!(!cheap.is_true(&|_: &&str| Some(&ten)));
+    /// let dear = Predicate::Not(Box::new(cheap));
+    /// assert!(dear.is_true(&|_: &&str| Some(&ten)));
+    /// assert!(!dear.is_true(&|_: &&str| None), "nobody knows");
+    /// ```
+    pub fn is_true<'v>(&self, value: &impl Fn(&C) -> Option<&'v Value>) -> bool {
+        self.truth(value) == Some(true)
+    }
+
+    /// Whether it is true, if that can be told.
+    fn truth<'v>(&self, value: &impl Fn(&C) -> Option<&'v Value>) -> Option<bool> {
+        match self {
+            Self::All(all) => settled(all.iter().map(|one| one.truth(value)), false),
+            Self::Any(any) => settled(any.iter().map(|one| one.truth(value)), true),
+            Self::Not(other) => other.truth(value).map(|is_true| !is_true),
+            Self::IsMissing(column) => Some(value(column).is_none()),
+            Self::Compare { column, comparison, to } => {
+                let to = match to {
+                    Operand::Value(to) => to,
+                    Operand::Column(to) => value(to)?,
+                };
+                compare(value(column)?, to).map(|order| comparison.holds(order))
+            }
+            Self::IsOneOf { column, values } => {
+                let found = value(column)?;
+                let is_it = |one: &Value| compare(found, one).map(Ordering::is_eq);
+                settled(values.iter().map(is_it), true)
+            }
+        }
+    }
+
+    /// The same condition on columns that are named otherwise, each by its own type's rules.
+    ///
+    /// # Errors
+    /// What `column` and `literal` answer; `LimitExceeded` for one that is nested too deep.
+    pub fn resolved<D>(
+        &self,
+        column: &impl Fn(&C) -> Result<D>,
+        literal: &impl Fn(&C, &Value) -> Result<Value>,
+    ) -> Result<Predicate<D>> {
+        self.resolved_at(0, column, literal)
+    }
+
+    fn resolved_at<D>(
+        &self,
+        depth: usize,
+        column: &impl Fn(&C) -> Result<D>,
+        literal: &impl Fn(&C, &Value) -> Result<Value>,
+    ) -> Result<Predicate<D>> {
+        if depth > PREDICATE_DEPTH_MAX {
+            let (limit, actual) = (PREDICATE_DEPTH_MAX as u64, depth as u64);
+            return Err(Error::limit_exceeded("nest the condition less deep", limit, actual));
+        }
+        let inner = |one: &Self| one.resolved_at(depth + 1, column, literal);
+        Ok(match self {
+            Self::All(all) => Predicate::All(all.iter().map(inner).collect::<Result<_>>()?),
+            Self::Any(any) => Predicate::Any(any.iter().map(inner).collect::<Result<_>>()?),
+            Self::Not(other) => Predicate::Not(Box::new(inner(other)?)),
+            Self::IsMissing(of) => Predicate::IsMissing(column(of)?),
+            Self::Compare { column: of, comparison, to } => Predicate::Compare {
+                column: column(of)?,
+                comparison: *comparison,
+                to: match to {
+                    Operand::Value(value) => Operand::Value(literal(of, value)?),
+                    Operand::Column(other) => Operand::Column(column(other)?),
+                },
+            },
+            Self::IsOneOf { column: of, values } => Predicate::IsOneOf {
+                column: column(of)?,
+                values: values.iter().map(|value| literal(of, value)).collect::<Result<_>>()?,
+            },
+        })
+    }
+
+    /// Calls `see` with each column.
+    pub fn for_each_column(&self, see: &mut impl FnMut(&C)) {
+        match self {
+            Self::All(some) | Self::Any(some) => {
+                some.iter().for_each(|one| one.for_each_column(see));
+            }
+            Self::Not(other) => other.for_each_column(see),
+            Self::IsMissing(column) | Self::IsOneOf { column, .. } => see(column),
+            Self::Compare { column, to, .. } => {
+                see(column);
+                if let Operand::Column(other) = to {
+                    see(other);
+                }
+            }
+        }
+    }
+}
+
+/// Of many truths whether one is `decisive`, which decides; unknown where an unknown one might be.
+fn settled(truths: impl Iterator<Item = Option<bool>>, decisive: bool) -> Option<bool> {
+    let mut is_known = true;
+    for truth in truths {
+        match truth {
+            Some(truth) if truth == decisive => return Some(decisive),
+            Some(_) => {}
+            None => is_known = false,
+        }
+    }
+    is_known.then_some(!decisive)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorCode;
+
+    fn compares(column: &'static str, comparison: Comparison, to: i64) -> Predicate<&'static str> {
+        Predicate::Compare { column, comparison, to: Operand::Value(Value::Int64(to)) }
+    }
+
+    /// `one` is 1, `two` is 2, `nan` is no number; there is nothing else.
+    fn truth(predicate: &Predicate<&'static str>) -> Option<bool> {
+        let (one, two, nan) = (Value::Int64(1), Value::Int64(2), Value::Float64(f64::NAN));
+        predicate.truth(&|column| match *column {
+            "one" => Some(&one),
+            "two" => Some(&two),
+            "nan" => Some(&nan),
+            _ => None,
+        })
+    }
+
+    fn not(predicate: Predicate<&'static str>) -> Predicate<&'static str> {
+        Predicate::Not(Box::new(predicate))
+    }
+
+    #[test]
+    fn comparisons_are_of_values_of_one_type() {
+        use Comparison::{Equal, Greater, GreaterOrEqual, Less, LessOrEqual, NotEqual};
+        let all = [Equal, NotEqual, Less, LessOrEqual, Greater, GreaterOrEqual];
+        let at = |to| all.map(|comparison| truth(&compares("one", comparison, to)));
+        assert_eq!(at(0), [false, true, false, false, true, true].map(Some));
+        assert_eq!(at(1), [true, false, false, true, false, true].map(Some));
+        assert_eq!(at(2), [false, true, true, true, false, false].map(Some));
+        for comparison in all {
+            assert_eq!(truth(&compares("none", comparison, 1)), None);
+            let to = Operand::Column("nan");
+            assert_eq!(truth(&Predicate::Compare { column: "nan", comparison, to }), None);
+        }
+        let to = Operand::Column("two");
+        let less = Predicate::Compare { column: "one", comparison: Less, to };
+        assert_eq!(truth(&less), Some(true));
+    }
+
+    #[test]
+    fn what_is_missing_is_neither_true_nor_false() {
+        let (yes, no) =
+            (compares("one", Comparison::Equal, 1), compares("one", Comparison::Equal, 2));
+        let unknown = compares("none", Comparison::Equal, 1);
+        for (all, any, wanted) in [
+            (vec![], vec![], [Some(true), Some(false)]),
+            (vec![&yes, &yes], vec![&no, &no], [Some(true), Some(false)]),
+            (vec![&unknown, &no], vec![&unknown, &yes], [Some(false), Some(true)]),
+            (vec![&unknown, &yes], vec![&unknown, &no], [None, None]),
+        ] {
+            let cloned = |some: Vec<&Predicate<_>>| some.into_iter().cloned().collect();
+            let found = [Predicate::All(cloned(all)), Predicate::Any(cloned(any))];
+            assert_eq!(found.map(|one| truth(&one)), wanted);
+        }
+        assert_eq!(truth(&not(unknown.clone())), None);
+        assert_eq!(truth(&not(yes)), Some(false));
+        assert_eq!(truth(&Predicate::IsMissing("none")), Some(true));
+        assert_eq!(truth(&Predicate::IsMissing("one")), Some(false));
+        let one_of = |column, values: &[i64]| {
+            let values = values.iter().copied().map(Value::Int64).collect();
+            truth(&Predicate::IsOneOf { column, values })
+        };
+        assert_eq!([one_of("one", &[0, 1]), one_of("one", &[0, 2])], [Some(true), Some(false)]);
+        assert_eq!([one_of("none", &[0]), one_of("one", &[])], [None, Some(false)]);
+    }
+
+    #[test]
+    fn columns_are_named_otherwise_and_a_nest_has_an_end() {
+        let predicate = Predicate::All(vec![
+            compares("one", Comparison::Less, 5),
+            Predicate::Any(vec![Predicate::IsMissing("two"), not(Predicate::IsMissing("one"))]),
+        ]);
+        let mut seen = Vec::new();
+        predicate.for_each_column(&mut |column| seen.push(*column));
+        assert_eq!(seen, ["one", "two", "one"]);
+        let length = |name: &&str| Ok(name.len());
+        let same = |_: &&str, value: &Value| Ok(value.clone());
+        let resolved = predicate.resolved(&length, &same).unwrap();
+        assert!(resolved.is_true(&|_| Some(&Value::Int64(4))));
+        let deep = |depth| (0..depth).fold(Predicate::IsMissing("one"), |inner, _| not(inner));
+        assert!(deep(PREDICATE_DEPTH_MAX).resolved(&length, &same).is_ok());
+        let error = deep(PREDICATE_DEPTH_MAX + 1).resolved(&length, &same).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::LimitExceeded);
+    }
+}

@@ -1,0 +1,507 @@
+//! Feature views: the definition that a declaration becomes, what it refuses and where, how a view
+//! is altered, and where its values go.
+
+use forebay_core::id::{FieldId, PartitionCount, SchemaVersion, StoreId};
+use forebay_core::key::KeyType;
+use forebay_core::schema::{Alteration, Definition, StoreSpec, StreamSpec};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::view::{
+    AggregateKind, Comparison, Emission, EmissionSpec, FeatureSpec, LookupSpec, NamedWindow,
+    Operand, Origin, Predicate, ViewFault, ViewPart, ViewSpec, Window,
+};
+use forebay_core::{Error, ErrorCode, Result};
+
+const MINUTE: i64 = 60_000_000;
+
+fn scalar(scalar: ScalarType) -> FieldType {
+    FieldType::Scalar(scalar)
+}
+
+/// Orders by user: when, a city, a price, a weight, tags.
+fn orders() -> Definition {
+    let mut spec = StoreSpec::stream("orders", KeyType::String, 4)
+        .field("at", scalar(ScalarType::Timestamp))
+        .field("city", scalar(ScalarType::String))
+        .field("price", scalar(ScalarType::Int64))
+        .field("weight", scalar(ScalarType::Float64))
+        .field("tags", FieldType::List(ScalarType::String));
+    spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
+    spec.define(StoreId(1)).unwrap()
+}
+
+/// Cities by name, and counters by a number.
+fn store(name: &str) -> Result<Definition> {
+    let (key_type, id) = match name {
+        "cities" => (KeyType::String, 2),
+        "counters" => (KeyType::Int64, 3),
+        _ => return Err(Error::not_found("no such store").with_store(name)),
+    };
+    let spec = StoreSpec::documents(name, key_type, 2);
+    spec.field("country", scalar(ScalarType::String))
+        .field("people", scalar(ScalarType::Int32))
+        .define(StoreId(id))
+}
+
+fn feature(name: &str, kind: AggregateKind, input: Option<&str>) -> FeatureSpec {
+    FeatureSpec { name: name.to_owned(), kind, input: input.map(str::to_owned) }
+}
+
+fn window(name: &str, window: Window) -> NamedWindow {
+    NamedWindow { name: name.to_owned(), window }
+}
+
+fn more_than(column: &str, value: impl Into<Value>) -> Predicate<String> {
+    let to = Operand::Value(value.into());
+    Predicate::Compare { column: column.to_owned(), comparison: Comparison::Greater, to }
+}
+
+/// By country and user, of dear orders.
+fn spec() -> ViewSpec {
+    let columns = [("country", "country", Some("none".into())), ("people", "people", None)];
+    let columns = columns.map(|(name, field, fill)| (name.to_owned(), field.to_owned(), fill));
+    ViewSpec {
+        name: "spending".to_owned(),
+        stream: "orders".to_owned(),
+        filter: Some(more_than("price", 10)),
+        lookups: vec![LookupSpec {
+            store: "cities".to_owned(),
+            key: Some("city".to_owned()),
+            columns: columns.to_vec(),
+            is_required: false,
+        }],
+        group_by: vec!["country".to_owned(), "key".to_owned()],
+        keep: vec!["weight".to_owned()],
+        features: vec![
+            feature("orders", AggregateKind::Count, None),
+            feature("spent", AggregateKind::Sum, Some("price")),
+            feature(
+                "price",
+                AggregateKind::Quantiles { ranks: vec![0.5, 0.9], k: 100 },
+                Some("price"),
+            ),
+        ],
+        windows: vec![
+            window("1h", Window::Sliding { length_us: 60 * MINUTE, hop_us: MINUTE }),
+            window("", Window::Lifetime),
+        ],
+        lateness_us: 5 * MINUTE,
+        ..ViewSpec::default()
+    }
+}
+
+fn spending() -> Definition {
+    spec().define(StoreId(9), &orders(), &store).unwrap()
+}
+
+fn changed(change: impl FnOnce(&mut ViewSpec)) -> std::result::Result<Definition, ViewFault> {
+    let mut spec = spec();
+    change(&mut spec);
+    spec.define(StoreId(9), &orders(), &store)
+}
+
+fn fault<T>(result: std::result::Result<T, ViewFault>) -> Option<(ViewPart, ErrorCode)> {
+    result.err().map(|fault| (fault.part, fault.error.code()))
+}
+
+#[test]
+fn a_view_is_a_stream_that_has_what_its_groups_and_features_need() {
+    let definition = spending();
+    let names: Vec<_> = definition.fields.iter().map(|field| field.name.as_str()).collect();
+    assert_eq!(names, ["at", "country", "key", "price", "weight"]);
+    assert_eq!(definition.event_time().unwrap().name, "at");
+    assert_eq!((definition.key_type, definition.partitions), (KeyType::Bytes, PartitionCount(4)));
+    let view = definition.view().unwrap();
+    let origin = |name: &str| view.columns[&definition.field(name).unwrap().id];
+    assert_eq!(origin("at"), Origin::EventTime);
+    assert_eq!(origin("country"), Origin::Lookup { lookup: 0, field: FieldId(1) });
+    assert_eq!(origin("key"), Origin::Key);
+    assert_eq!(origin("price"), Origin::Column(FieldId(3)));
+    assert_eq!(definition.field("country").unwrap().default, Some("none".into()));
+    assert_eq!(view.group_by, [FieldId(2), FieldId(3)]);
+    assert_eq!(view.columns_of_source(), [2, 3, 4].map(FieldId).into());
+    assert_eq!(view.fields_of(StoreId(2)), [FieldId(1)].into());
+    assert!(view.fields_of(StoreId(3)).is_empty());
+    let outputs: Vec<_> = view.outputs().into_iter().map(|output| output.name).collect();
+    let hour = ["orders_1h", "spent_1h", "price_1h_p50", "price_1h_p90"];
+    assert_eq!(outputs, [&hour[..], &["orders", "spent", "price_p50", "price_p90"]].concat());
+}
+
+#[test]
+fn an_event_time_gets_a_name_where_its_source_has_none() {
+    let spec = StoreSpec::stream("clicks", KeyType::Int64, 1);
+    let clicks = spec.field("event_time", scalar(ScalarType::String)).define(StoreId(5)).unwrap();
+    let view = ViewSpec {
+        name: "counts".to_owned(),
+        stream: "clicks".to_owned(),
+        group_by: vec!["key".to_owned()],
+        features: vec![feature("n", AggregateKind::Count, None)],
+        windows: vec![window("", Window::Lifetime)],
+        ..ViewSpec::default()
+    };
+    let counts = view.define(StoreId(9), &clicks, &store).unwrap();
+    assert_eq!(counts.event_time().unwrap().name, "event_time_");
+    let key = counts.field("key").unwrap();
+    assert_eq!(key.field_type, scalar(ScalarType::Int64));
+}
+
+#[test]
+fn what_is_wrong_is_said_of_its_part() {
+    use ErrorCode::{InvalidArgument, LimitExceeded, NotFound};
+    use ViewPart::{Feature, Filter, GroupBy, Keep, Lookup, View};
+    let name = |name: &str| vec![name.to_owned()];
+    let sum = |name: &str, input| feature(name, AggregateKind::Sum, input);
+    type Change = Box<dyn FnOnce(&mut ViewSpec)>;
+    let cases: Vec<(Change, (ViewPart, ErrorCode))> = vec![
+        (Box::new(|it| it.name.clear()), (View, InvalidArgument)),
+        (Box::new(|it| it.partitions = Some(0)), (View, InvalidArgument)),
+        (Box::new(|it| it.filter = Some(more_than("cost", 1))), (Filter, NotFound)),
+        (Box::new(|it| it.filter = Some(more_than("price", "ten"))), (Filter, InvalidArgument)),
+        (Box::new(|it| it.filter = Some(more_than("tags", 1))), (Filter, InvalidArgument)),
+        (Box::new(|it| it.filter = Some(more_than("country", "x"))), (Filter, NotFound)),
+        (Box::new(|it| it.lookups[0].store = "towns".to_owned()), (Lookup(0), NotFound)),
+        (Box::new(|it| it.lookups[0].store = "counters".to_owned()), (Lookup(0), InvalidArgument)),
+        (Box::new(|it| it.lookups[0].key = Some("town".to_owned())), (Lookup(0), NotFound)),
+        (
+            Box::new(|it| it.lookups[0].columns[0].0 = "city".to_owned()),
+            (Lookup(0), InvalidArgument),
+        ),
+        (Box::new(|it| it.lookups[0].columns[0].1 = "mayor".to_owned()), (Lookup(0), NotFound)),
+        (Box::new(|it| it.lookups[0].columns[0].2 = Some(5.into())), (Lookup(0), InvalidArgument)),
+        (Box::new(|it| it.group_by.clear()), (View, InvalidArgument)),
+        (Box::new(move |it| it.group_by = name("town")), (GroupBy(0), NotFound)),
+        (Box::new(move |it| it.group_by = name("weight")), (View, InvalidArgument)),
+        (Box::new(|it| it.group_by.push("key".to_owned())), (View, InvalidArgument)),
+        (Box::new(move |it| it.keep = name("width")), (Keep(0), NotFound)),
+        (Box::new(|it| it.features.clear()), (View, InvalidArgument)),
+        (Box::new(move |it| it.features[1] = sum("x", None)), (Feature(1), InvalidArgument)),
+        (Box::new(move |it| it.features[1] = sum("x", Some("cost"))), (Feature(1), NotFound)),
+        (
+            Box::new(move |it| it.features[1] = sum("x", Some("city"))),
+            (Feature(1), InvalidArgument),
+        ),
+        (
+            Box::new(move |it| it.features[1] = sum("x", Some("tags"))),
+            (Feature(1), InvalidArgument),
+        ),
+        (Box::new(|it| it.features[1].name = "orders".to_owned()), (View, InvalidArgument)),
+        (Box::new(|it| it.windows.clear()), (View, InvalidArgument)),
+        (Box::new(|it| it.windows[1] = it.windows[0].clone()), (View, InvalidArgument)),
+        (Box::new(|it| it.windows[1].name = "1h".to_owned()), (View, InvalidArgument)),
+        (Box::new(|it| it.lateness_us = -1), (View, InvalidArgument)),
+        (Box::new(|it| it.lateness_us = i64::MAX), (View, LimitExceeded)),
+        (
+            Box::new(|it| it.features[0].kind = AggregateKind::AccumulatingCount),
+            (View, InvalidArgument),
+        ),
+    ];
+    for (number, (change, wanted)) in cases.into_iter().enumerate() {
+        assert_eq!(fault(changed(change)), Some(wanted), "case {number}");
+    }
+    let documents = store("cities").unwrap();
+    let wrong = spec().define(StoreId(9), &documents, &store);
+    assert_eq!(fault(wrong), Some((ViewPart::Stream, InvalidArgument)));
+}
+
+#[test]
+fn a_view_is_altered_in_what_is_made_of_its_events() {
+    let current = spending();
+    let alter = |change: &dyn Fn(&mut ViewSpec)| {
+        let mut spec = spec();
+        change(&mut spec);
+        spec.alter(&current, &orders(), &store)
+    };
+    assert_eq!(alter(&|_| {}).unwrap(), current, "nothing changes");
+    let next = alter(&|it| {
+        it.features.push(feature("weight", AggregateKind::Max, Some("weight")));
+        it.windows.remove(0);
+        it.lateness_us = 0;
+    });
+    let next = next.unwrap();
+    assert_eq!(next.version, SchemaVersion(2));
+    assert!(next.check_follows(&current).is_ok());
+    let outputs = next.view().unwrap().outputs();
+    assert_eq!(outputs.last().unwrap().name, "weight");
+    let fixed = |part| Some((part, ErrorCode::InvalidArgument));
+    assert_eq!(fault(alter(&|it| it.filter = None)), fixed(ViewPart::Filter));
+    let swap = |it: &mut ViewSpec| it.group_by.reverse();
+    assert_eq!(fault(alter(&swap)), fixed(ViewPart::GroupBy(0)));
+    assert_eq!(fault(alter(&|it| it.partitions = Some(8))), fixed(ViewPart::View));
+    let required = |it: &mut ViewSpec| it.lookups[0].is_required = true;
+    assert_eq!(fault(alter(&required)), fixed(ViewPart::Lookup(0)));
+    let other_default = |it: &mut ViewSpec| it.lookups[0].columns[0].2 = Some("other".into());
+    assert_eq!(fault(alter(&other_default)), fixed(ViewPart::Lookup(0)));
+    let more = |it: &mut ViewSpec| it.keep.push("city".to_owned());
+    assert_eq!(fault(alter(&more)), fixed(ViewPart::Keep(1)));
+    let unknown = |it: &mut ViewSpec| {
+        it.features.push(feature("cities", AggregateKind::Last, Some("city")));
+    };
+    assert_eq!(fault(alter(&unknown)), Some((ViewPart::Feature(3), ErrorCode::NotFound)));
+    let mut other = next.clone();
+    other.stream.as_mut().unwrap().view.as_mut().unwrap().source = StoreId(77);
+    assert!(other.check_follows(&current).is_err());
+}
+
+#[test]
+fn a_group_is_named_by_its_values_and_placed_by_what_is_not_looked_up() {
+    let definition = spending();
+    let view = definition.view().unwrap();
+    let column = |name: &str| definition.field(name).unwrap().id;
+    let (country, key) = (column("country"), column("key"));
+    let named = |country_is: Option<&str>, key_is: Option<&str>| {
+        let texts = [(country, country_is), (key, key_is)];
+        let values: Vec<_> =
+            texts.into_iter().filter_map(|(id, text)| Some((id, Value::from(text?)))).collect();
+        let value = |id: FieldId| values.iter().find(|(of, _)| *of == id).map(|(_, value)| value);
+        (view.group_key(&value), view.partition_key(&value))
+    };
+    let (group, place) = named(Some("IT"), Some("u"));
+    assert_eq!(group.as_deref(), Some(&b"\x02\0\0\0IT\x01\0\0\0u"[..]));
+    assert_eq!(place.as_deref(), Some(&b"\x01\0\0\0u"[..]));
+    let (other, same) = named(Some("FR"), Some("u"));
+    assert!(other != group && same == place, "where it goes depends on no lookup");
+    assert_eq!(named(None, Some("u")).0, None, "of no group");
+    assert_ne!(named(Some("a"), Some("bc")).0, named(Some("ab"), Some("c")).0);
+}
+
+#[test]
+fn a_view_by_nothing_but_lookups_has_one_partition() {
+    let by_country = |spec: &mut ViewSpec| spec.group_by = vec!["country".to_owned()];
+    let one = changed(by_country).unwrap();
+    assert_eq!(one.written().partitions, PartitionCount(1));
+    assert_eq!(spending().written().partitions, PartitionCount(4));
+    let several = changed(|spec| {
+        by_country(spec);
+        spec.partitions = Some(2);
+    });
+    assert_eq!(fault(several), Some((ViewPart::View, ErrorCode::InvalidArgument)));
+}
+
+fn emission() -> EmissionSpec {
+    let store = "user_features".to_owned();
+    EmissionSpec { store, cadence_us: 100_000, grace_us: 30_000_000 }
+}
+
+fn nothing_emitted(_: FieldId) -> bool {
+    false
+}
+
+/// The view that emits to this store, in its next version if there is one.
+fn emitting(
+    spec: &ViewSpec,
+    current: Option<&Definition>,
+    to: &Definition,
+) -> std::result::Result<Definition, ViewFault> {
+    let by_name = |name: &str| if name == to.name { Ok(to.clone()) } else { store(name) };
+    match current {
+        None => spec.define(StoreId(9), &orders(), &by_name),
+        Some(current) => spec.alter(current, &orders(), &by_name),
+    }
+}
+
+/// The view with its emission, and the store that it emits to.
+fn emitted() -> (ViewSpec, Definition, Definition) {
+    let to = emission().new_store(StoreId(20), &spending()).unwrap();
+    let spec = ViewSpec { emission: Some(emission()), ..spec() };
+    let view = emitting(&spec, None, &to).unwrap();
+    (spec, view, to)
+}
+
+fn to_of(view: &Definition) -> &Emission {
+    view.view().unwrap().emission.as_ref().unwrap()
+}
+
+#[test]
+fn a_view_emits_each_of_its_values_to_a_field_of_its_own() {
+    let (_, view, to) = emitted();
+    assert_eq!((to.version, to.key_type), (SchemaVersion(1), KeyType::String));
+    assert_eq!((to.partitions, to.stream.is_some()), (PartitionCount(4), false));
+    let outputs = view.view().unwrap().outputs();
+    for (output, id) in outputs.iter().zip(&to_of(&view).fields) {
+        let field = to.field_by_id(*id).unwrap();
+        assert_eq!((&field.name, field.field_type), (&output.name, output.field_type));
+        assert_eq!(to.field(&format!("spending.{}", output.name)), Some(field));
+    }
+    let position = to.field_by_id(to_of(&view).position).unwrap();
+    assert_eq!(position.name, "spending_position");
+    assert_eq!(position.field_type, scalar(ScalarType::Int64));
+    assert_eq!(to.fields.len(), outputs.len() + 1);
+    let of = to_of(&view);
+    assert_eq!((of.store, of.cadence_us, of.grace_us), (to.store, 100_000, 30_000_000));
+    assert!(of.is_to(to.store, of.position) && !of.is_to(StoreId(2), of.position));
+}
+
+#[test]
+fn what_a_view_cannot_emit_to_is_refused() {
+    use ErrorCode::{InvalidArgument, LimitExceeded, NotFound};
+    let (spec, view, to) = emitted();
+    let refused = |change: &dyn Fn(&mut EmissionSpec), to: &Definition| {
+        let mut spec = spec.clone();
+        spec.emission.iter_mut().for_each(change);
+        fault(emitting(&spec, None, to))
+    };
+    let at = |code| Some((ViewPart::Emission, code));
+    assert_eq!(refused(&|it| it.store = "nowhere".to_owned(), &to), at(NotFound));
+    assert_eq!(refused(&|it| it.store = "cities".to_owned(), &to), at(NotFound));
+    assert_eq!(refused(&|it| it.store = "counters".to_owned(), &to), at(InvalidArgument));
+    assert_eq!(refused(&|it| it.cadence_us = 9_999, &to), at(InvalidArgument));
+    assert_eq!(refused(&|it| it.cadence_us = 3_600_000_001, &to), at(LimitExceeded));
+    assert_eq!(refused(&|it| it.grace_us = -1, &to), at(InvalidArgument));
+    assert_eq!(refused(&|it| it.grace_us = 86_400_000_001, &to), at(LimitExceeded));
+    let named = |spec: StoreSpec| StoreSpec { name: "user_features".to_owned(), ..spec };
+    let keyed =
+        StoreSpec::documents("", KeyType::String, 1).field("by", scalar(ScalarType::String));
+    for other in [
+        StoreSpec::stream("", KeyType::String, 1),
+        StoreSpec::key_value("", KeyType::String, 1),
+        StoreSpec::documents("", KeyType::Bytes, 1),
+        StoreSpec { partition_key: Some("by".to_owned()), ..keyed },
+    ] {
+        let other = named(other).define(StoreId(20)).unwrap();
+        let altered = emission().altered_store(&spending(), None, &other, &nothing_emitted);
+        assert_eq!(altered.unwrap_err().code(), InvalidArgument);
+        assert_eq!(refused(&|_| {}, &other), at(InvalidArgument));
+    }
+    let own = EmissionSpec { store: "spending".to_owned(), ..emission() };
+    assert_eq!(own.new_store(StoreId(20), &spending()).unwrap_err().code(), InvalidArgument);
+
+    type Change = fn(&mut Emission);
+    let changes: [Change; 4] = [
+        |it| it.fields.truncate(1),
+        |it| it.fields[0] = it.fields[1],
+        |it| it.position = it.fields[0],
+        |it| it.store = StoreId(1),
+    ];
+    for change in changes {
+        let mut other = view.clone();
+        let view = other.stream.as_mut().unwrap().view.as_mut().unwrap();
+        view.emission.iter_mut().for_each(change);
+        assert_eq!(other.check().unwrap_err().code(), InvalidArgument);
+    }
+}
+
+#[test]
+fn fields_of_others_are_not_taken_and_what_was_left_behind_is_made_anew() {
+    let documents = StoreSpec::documents("user_features", KeyType::String, 8);
+    for name in ["spent_1h", "spending_position"] {
+        let other = documents.clone().field(name, scalar(ScalarType::Int64));
+        let other = other.define(StoreId(20)).unwrap();
+        let altered = emission().altered_store(&spending(), None, &other, &nothing_emitted);
+        let error = altered.unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+        assert_eq!(error.context().field.as_deref(), Some(name));
+    }
+    let other = documents.field("age", scalar(ScalarType::Int32)).define(StoreId(20)).unwrap();
+    let made = emission().altered_store(&spending(), None, &other, &nothing_emitted).unwrap();
+    assert_eq!(made.version, SchemaVersion(2));
+    let again = emission().altered_store(&spending(), None, &made, &nothing_emitted).unwrap();
+    assert!(again.check_follows(&made).is_ok());
+    let id = |of: &Definition, name: &str| of.field(name).map(|field| field.id);
+    assert_ne!(id(&made, "spent_1h"), id(&again, "spent_1h"), "it may hold what no view knows");
+    assert_eq!(id(&made, "age"), id(&again, "age"));
+    assert_eq!(made.fields.len(), again.fields.len());
+}
+
+#[test]
+fn an_emission_is_altered_with_its_view() {
+    let (spec, view, to) = emitted();
+    let is_emitted = |field| to_of(&view).is_to(to.store, field);
+    let next_store = |spec: &ViewSpec, to: &Definition| {
+        let silent = ViewSpec { emission: None, ..spec.clone() };
+        let silent = emitting(&silent, Some(&view), to).unwrap();
+        spec.emission.as_ref().unwrap().altered_store(&silent, Some(&view), to, &is_emitted)
+    };
+    // Another name does not matter.
+    let rename = Alteration::RenameField { from: "orders".to_owned(), to: "all_orders".to_owned() };
+    let to = to.altered(&[rename]).unwrap();
+    assert_eq!(next_store(&spec, &to).unwrap(), to, "it has all");
+    assert_eq!(emitting(&spec, Some(&view), &to).unwrap(), view);
+
+    let mut more = spec.clone();
+    more.features.remove(1);
+    more.features.push(feature("weight", AggregateKind::Max, Some("weight")));
+    more.emission.as_mut().unwrap().grace_us = 0;
+    let next = next_store(&more, &to).unwrap();
+    assert_eq!(next.fields.len(), to.fields.len() + 2);
+    let altered = emitting(&more, Some(&view), &next).unwrap();
+    assert_eq!((altered.version, to_of(&altered).grace_us), (SchemaVersion(2), 0));
+    let names = altered.view().unwrap().outputs().into_iter().map(|output| output.name);
+    for (name, id) in names.zip(&to_of(&altered).fields) {
+        assert_eq!(next.field(&name).unwrap().id, *id);
+    }
+    let ids = |view: &Definition| (to_of(view).fields[0], to_of(view).position);
+    assert_eq!(ids(&altered), ids(&view));
+
+    let mut wider = spec.clone();
+    wider.features[1].kind = AggregateKind::Average;
+    assert_eq!(next_store(&wider, &to).unwrap_err().code(), ErrorCode::InvalidArgument);
+    let elsewhere = Definition { store: StoreId(21), ..to.clone() };
+    let moved = emitting(&spec, Some(&view), &elsewhere);
+    assert_eq!(fault(moved), Some((ViewPart::Emission, ErrorCode::InvalidArgument)));
+    let silent = ViewSpec { emission: None, ..spec };
+    let silent = emitting(&silent, Some(&view), &to).unwrap();
+    assert_eq!(
+        (silent.version, silent.view().unwrap().emission.as_ref()),
+        (SchemaVersion(2), None)
+    );
+}
+
+/// Of views that group by columns of these types: the type of documents' keys, and a group's key.
+fn document_key(values: &[Value]) -> (KeyType, Vec<u8>) {
+    let mut stream = StoreSpec::stream("events", KeyType::String, 1);
+    let names: Vec<_> = (0..values.len()).map(|number| format!("c{number}")).collect();
+    for (name, value) in names.iter().zip(values) {
+        stream = stream.field(name, value.field_type().unwrap());
+    }
+    let view = ViewSpec {
+        name: "counts".to_owned(),
+        stream: "events".to_owned(),
+        group_by: names.clone(),
+        features: vec![feature("n", AggregateKind::Count, None)],
+        windows: vec![window("", Window::Lifetime)],
+        ..ViewSpec::default()
+    };
+    let definition = view.define(StoreId(9), &stream.define(StoreId(5)).unwrap(), &store).unwrap();
+    let view = definition.view().unwrap();
+    let place = |id: FieldId| view.group_by.iter().position(|column| *column == id);
+    let key = view.document_key(&|id| values.get(place(id)?));
+    assert_eq!(view.document_key(&|id| values.get(place(id)? + 1)), None, "of no group");
+    (view.document_key_type(&definition), key.unwrap())
+}
+
+#[test]
+fn a_group_is_a_document_of_the_key_that_people_would_give_it() {
+    let text = |key: &str| (KeyType::String, key.as_bytes().to_vec());
+    assert_eq!(document_key(&["a:b".into()]), text("a:b"));
+    assert_eq!(document_key(&[Value::Bytes(vec![0, 255])]), (KeyType::Bytes, vec![0, 255]));
+    assert_eq!(
+        document_key(&[Value::Int64(-2)]),
+        (KeyType::Int64, (-2_i64).to_le_bytes().to_vec())
+    );
+    assert_eq!(document_key(&[Value::Int32(-2)]), text("-2"));
+    assert_eq!(document_key(&[Value::Bool(true)]), text("true"));
+    assert_eq!(document_key(&[Value::Timestamp(17)]), text("17"));
+    let several = [
+        "IT".into(),
+        Value::Int64(-7),
+        Value::Bool(false),
+        Value::Bytes(vec![0, 0xab]),
+        Value::Timestamp(3),
+        r"a:b\c".into(),
+    ];
+    assert_eq!(document_key(&several), text(r"IT:-7:false:00ab:3:a\:b\\c"));
+}
+
+#[test]
+fn no_two_groups_are_one_document() {
+    let parts = ["", ":", r"\", "a", "a:", ":a", r"\:", r":\", r"a\", r"\\"];
+    let mut seen = std::collections::BTreeMap::new();
+    for one in parts {
+        for other in parts {
+            for third in parts {
+                let group = [one, other, third];
+                let (_, key) = document_key(&group.map(Value::from));
+                assert_eq!(seen.insert(key, group), None, "{group:?}");
+            }
+        }
+    }
+}

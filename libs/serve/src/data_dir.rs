@@ -1,0 +1,65 @@
+//! The data folder of a process that shares partitions with others.
+
+use std::fs::{File, TryLockError};
+use std::path::Path;
+
+use forebay_core::entropy::Entropy;
+use forebay_core::{Error, ErrorCode, Result};
+
+/// A data folder that this process has alone, until it is dropped.
+#[derive(Debug)]
+pub struct DataDir {
+    _held: File,
+    instance: String,
+}
+
+impl DataDir {
+    /// Keeps a second process out of a folder: the group would take it for this one, and shut this
+    /// one out. The folder need not exist yet.
+    ///
+    /// # Errors
+    /// `Conflict` while another process has it, `Unavailable` where it cannot be used.
+    pub fn lock(path: &Path, entropy: &dyn Entropy) -> Result<Self> {
+        let held = lock(path)?;
+        Ok(Self { _held: held, instance: instance(path, entropy)? })
+    }
+
+    /// What a group knows this process by over restarts: it goes with what lies in the folder.
+    pub fn instance(&self) -> &str {
+        &self.instance
+    }
+}
+
+fn refused(path: &Path) -> impl Fn(std::io::Error) -> Error {
+    move |error| Error::unavailable(format!("{} cannot be used: {error}", path.display()))
+}
+
+fn lock(dir: &Path) -> Result<File> {
+    let path = dir.join("lock");
+    std::fs::create_dir_all(dir).map_err(refused(&path))?;
+    let file = File::create(&path).map_err(refused(&path))?;
+    match file.try_lock() {
+        Ok(()) => Ok(file),
+        Err(TryLockError::Error(error)) => Err(refused(&path)(error)),
+        Err(TryLockError::WouldBlock) => {
+            let dir = dir.display();
+            let message = format!("{dir} is in use by another process; stop it or use another one");
+            Err(Error::new(ErrorCode::Conflict, message))
+        }
+    }
+}
+
+fn instance(dir: &Path, entropy: &dyn Entropy) -> Result<String> {
+    let path = dir.join("instance");
+    match std::fs::read_to_string(&path) {
+        Ok(held) if u64::from_str_radix(&held, 16).is_ok() => return Ok(held),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            return Err(refused(&path)(error));
+        }
+        // None yet, or a torn one.
+        _ => {}
+    }
+    let made = format!("{:016x}", entropy.next_u64()?);
+    std::fs::write(&path, &made).map_err(refused(&path))?;
+    Ok(made)
+}

@@ -1,0 +1,362 @@
+//! Events in a shard of a stream's partition: rows by where they stand in the log, which are only
+//! added, and go from the oldest on.
+//!
+//! They lie apart from the documents of the shard, in files of their own. Each file that is written
+//! follows the ones before, so a compaction passes it on as it is, and what goes is whole files.
+//! The documents beside are what events are found by: each ends in the place of its event, and goes
+//! with it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_core::id::Offset;
+use forebay_core::key_order::{DOCUMENTS, Direction};
+use forebay_core::{Error, Result};
+use rocksdb::{
+    ColumnFamily, DB, DBRawIteratorWithThreadMode, FlushOptions, ReadOptions, WriteBatch,
+};
+
+use crate::shard::Shard;
+use crate::view::View;
+
+/// Key of the offset below which events are gone.
+const EVENTS_FROM: &[u8] = b"e";
+/// Name of the part of a shard that holds them.
+pub(crate) const EVENTS: &str = "events";
+
+/// Where an event stands in the log of its partition.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct EventAt {
+    /// Offset of its entry.
+    pub offset: Offset,
+    /// Its place in the entry.
+    pub place: u16,
+}
+
+/// Bytes of an [`EventAt`].
+pub const EVENT_AT_BYTES: usize = 10;
+
+impl EventAt {
+    /// Its bytes, which are ordered as it is: `offset u64 | place u16`, the highest byte first.
+    pub fn to_bytes(self) -> [u8; EVENT_AT_BYTES] {
+        let mut bytes = [0; EVENT_AT_BYTES];
+        bytes[..8].copy_from_slice(&self.offset.0.swap_bytes().to_le_bytes());
+        bytes[8..].copy_from_slice(&self.place.swap_bytes().to_le_bytes());
+        bytes
+    }
+
+    /// What these bytes are of.
+    pub fn from_bytes(bytes: [u8; EVENT_AT_BYTES]) -> Self {
+        let [a, b, c, d, e, f, g, h, place @ ..] = bytes;
+        let offset = u64::from_le_bytes([a, b, c, d, e, f, g, h]).swap_bytes();
+        Self { offset: Offset(offset), place: u16::from_le_bytes(place).swap_bytes() }
+    }
+}
+
+/// The offset below which a shard's events are gone, or are about to go. Without events it is 0.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct EventFloor(Arc<AtomicU64>);
+
+impl EventFloor {
+    fn raise(&self, to: Offset) {
+        self.0.fetch_max(to.0, Ordering::AcqRel);
+    }
+
+    fn get(&self) -> Offset {
+        Offset(self.0.load(Ordering::Acquire))
+    }
+
+    /// Whether a row is what an event was found by that is gone.
+    pub(crate) fn is_below(&self, key: &[u8]) -> bool {
+        let floor = self.get();
+        let [DOCUMENTS, key @ ..] = key else { return false };
+        let at = key.last_chunk().filter(|_| floor > Offset(0));
+        at.is_some_and(|at| EventAt::from_bytes(*at).offset < floor)
+    }
+}
+
+impl Shard {
+    /// Lets go of the events below an offset, and of what they were found by as it is compacted. It
+    /// takes as long however many they are.
+    ///
+    /// # Errors
+    /// `Unavailable` for a disk that refuses; `Internal` for a shard of documents.
+    pub fn drop_events(&self, below: Offset) -> Result<()> {
+        let events = self.events()?;
+        if below <= self.events_from() {
+            return Ok(());
+        }
+        // Before they go, so that whoever finds none knows why, after a kill too.
+        self.floor.raise(below);
+        let to = EventAt { offset: below, place: 0 }.to_bytes();
+        let from = EventAt::default().to_bytes();
+        let mut batch = WriteBatch::default();
+        batch.put(EVENTS_FROM, below.0.to_le_bytes());
+        batch.delete_range_cf(events, from, to);
+        self.write(batch, self.partition_time())?;
+        self.flush()?;
+        let dropped = self.db.delete_file_in_range_cf(events, from, to);
+        dropped.map_err(|error| self.explained(&error, "letting go of events"))
+    }
+
+    /// Takes up which events an earlier process has let go of.
+    pub(crate) fn resume_events(&self) -> Result<()> {
+        let from = self.db.get_pinned(EVENTS_FROM);
+        let Some(from) = from.map_err(|error| self.explained(&error, "reading a shard"))? else {
+            return Ok(());
+        };
+        let damaged = |_| self.located(Error::corrupt("it is not told which events are gone"));
+        let from = from.as_ref().try_into().map_err(damaged)?;
+        self.floor.raise(Offset(u64::from_le_bytes(from)));
+        Ok(())
+    }
+
+    /// The offset below which events have gone.
+    pub fn events_from(&self) -> Offset {
+        self.floor.get()
+    }
+
+    /// The part that holds the events.
+    pub(crate) fn events(&self) -> Result<&ColumnFamily> {
+        let none = || self.located(Error::internal("a shard without events"));
+        self.db.cf_handle(EVENTS).ok_or_else(none)
+    }
+
+    /// Puts events and documents on disk, in one step.
+    pub(crate) fn flush_all(&self) -> std::result::Result<(), rocksdb::Error> {
+        let parts = [rocksdb::DEFAULT_COLUMN_FAMILY_NAME, EVENTS];
+        let parts: Vec<_> = parts.iter().filter_map(|name| self.db.cf_handle(name)).collect();
+        match parts.len() {
+            2 => self.db.flush_cfs_opt(&parts, &FlushOptions::default()),
+            _ => self.db.flush(),
+        }
+    }
+}
+
+impl View<'_> {
+    /// The rows of events that stand here, in their order; `None` for one that is not there.
+    ///
+    /// # Errors
+    /// As [`Shard::row`]; `Internal` for a shard of documents.
+    pub fn events(&self, at: &[EventAt]) -> Result<Vec<Option<Vec<u8>>>> {
+        let (shard, events) = (self.shard(), self.shard().events()?);
+        let mut options = ReadOptions::default();
+        options.set_snapshot(self.snapshot());
+        options.set_async_io(true);
+        let keys: Vec<_> = at.iter().map(|at| at.to_bytes()).collect();
+        let found = shard.db.batched_multi_get_cf_opt(events, &keys, false, &options);
+        let told = |error| shard.explained(&error, "reading events");
+        found.into_iter().map(|row| Ok(row.map_err(told)?.map(|row| row.to_vec()))).collect()
+    }
+
+    /// The events from a place on, in their order or against it.
+    ///
+    /// # Errors
+    /// `Internal` for a shard of documents.
+    pub fn scan_events(&self, from: EventAt, direction: Direction) -> Result<EventScan<'_>> {
+        let (shard, events) = (self.shard(), self.shard().events()?);
+        let mut options = ReadOptions::default();
+        options.set_snapshot(self.snapshot());
+        let mut rows = shard.db.raw_iterator_cf_opt(events, options);
+        match direction {
+            Direction::Forward => rows.seek(from.to_bytes()),
+            Direction::Backward => rows.seek_for_prev(from.to_bytes()),
+        }
+        Ok(EventScan { shard, rows, direction, is_begun: false })
+    }
+}
+
+/// A scan of events.
+pub struct EventScan<'v> {
+    shard: &'v Shard,
+    rows: DBRawIteratorWithThreadMode<'v, DB>,
+    direction: Direction,
+    is_begun: bool,
+}
+
+impl EventScan<'_> {
+    /// The next event: where it stands, and its row. `None` behind the last one.
+    ///
+    /// # Errors
+    /// `Corrupt` for a damaged file, `Unavailable` for a disk that refuses: never fewer events than
+    /// there are.
+    #[expect(clippy::should_implement_trait, reason = "what it lends lives until the next call")]
+    pub fn next(&mut self) -> Result<Option<(EventAt, &[u8])>> {
+        if std::mem::replace(&mut self.is_begun, true) && self.rows.valid() {
+            match self.direction {
+                Direction::Forward => self.rows.next(),
+                Direction::Backward => self.rows.prev(),
+            }
+        }
+        let Some((at, row)) = self.rows.item() else {
+            let told = |error| self.shard.explained(&error, "scanning events");
+            return self.rows.status().map(|()| None).map_err(told);
+        };
+        let damaged = |_| self.shard.located(Error::corrupt("an event's place has other bytes"));
+        let at = EventAt::from_bytes(at.try_into().map_err(damaged)?);
+        Ok(Some((at, row)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+    use std::path::Path;
+
+    use forebay_core::clock::Timestamp;
+    use forebay_core::fold::{Applied, PartitionState};
+    use forebay_core::id::{LogId, PartitionCount, PartitionId, PartitionRef, StoreId};
+    use forebay_core::key::{Key, KeyType};
+    use forebay_core::key_order::KeyOrder;
+    use forebay_core::state_rows::Followed;
+    use proptest::prelude::*;
+    use rocksdb::WaitForCompactOptions;
+
+    use super::*;
+    use crate::{Resources, ShardDirectory, ShardWriter};
+
+    const AT: PartitionRef = PartitionRef { store: StoreId(7), partition: PartitionId(0) };
+    const ORDER: KeyOrder = KeyOrder { primary: KeyType::Bytes, partition: None };
+
+    fn directory(path: &Path) -> ShardDirectory {
+        ShardDirectory::with_events(path, Resources::new(64 << 20).unwrap())
+    }
+
+    fn at(offset: u64, place: u16) -> EventAt {
+        EventAt { offset: Offset(offset), place }
+    }
+
+    fn found_by(at: EventAt) -> Key {
+        Key::from_identity_bytes(&[&b"by"[..], &at.to_bytes()].concat())
+    }
+
+    /// An entry of two events, each of which is found by a key.
+    fn write(writer: &mut ShardWriter, offset: u64) {
+        let places = [at(offset, 0), at(offset, 1)];
+        let events = places.map(|at| (at, at.to_bytes().repeat(20)));
+        let writes = places.map(|at| (found_by(at), Some(vec![0; 3]))).to_vec();
+        let mut state = PartitionState::new(AT, PartitionCount(1));
+        state.log_id = Some(LogId(1));
+        state.offset_applied = Offset(offset + 1);
+        state.partition_time = Timestamp::from_micros(offset as i64);
+        let applied = Applied { writes, ..Applied::default() };
+        let followed = Followed { copy: 1, ..Followed::default() };
+        writer.apply_events(&events, &applied, &state, followed).unwrap();
+    }
+
+    /// Offsets of the events, and of what they are found by.
+    fn offsets(shard: &Shard) -> (Vec<u64>, Vec<u64>) {
+        let view = shard.view().unwrap();
+        let (mut there, mut found) = (Vec::new(), Vec::new());
+        let mut events = view.scan_events(EventAt::default(), Direction::Forward).unwrap();
+        while let Some((at, row)) = events.next().unwrap() {
+            assert_eq!(row, at.to_bytes().repeat(20));
+            there.push(at.offset.0);
+        }
+        let mut keys = view.scan(&ORDER.all(), Direction::Forward);
+        while let Some((key, _)) = keys.next().unwrap() {
+            let at = *key.as_bytes().last_chunk().unwrap();
+            found.push(EventAt::from_bytes(at).offset.0);
+        }
+        (there, found)
+    }
+
+    fn twice(offsets: std::ops::Range<u64>) -> Vec<u64> {
+        offsets.flat_map(|offset| [offset, offset]).collect()
+    }
+
+    #[test]
+    fn events_go_from_the_oldest_on_and_with_them_what_they_are_found_by() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = directory(folder.path()).create(AT, ORDER).unwrap();
+        for offset in 0..100 {
+            write(&mut writer, offset);
+            if offset % 20 == 19 {
+                writer.shard().flush().unwrap();
+            }
+        }
+        let shard = writer.shard();
+        assert_eq!(offsets(shard), (twice(0..100), twice(0..100)));
+        let before = shard.view().unwrap();
+        shard.drop_events(Offset(70)).unwrap();
+        assert_eq!(shard.events_from(), Offset(70));
+        assert_eq!(offsets(shard).0, twice(70..100));
+        // A view from before may have lost them: whoever misses one looks at the offset.
+        let seen = before.events(&[at(75, 1), at(100, 0)]).unwrap();
+        assert_eq!(seen, [Some(at(75, 1).to_bytes().repeat(20)), None]);
+        drop(before);
+        shard.compact();
+        assert_eq!(offsets(shard), (twice(70..100), twice(70..100)));
+        // What is let go of once is no more.
+        shard.drop_events(Offset(50)).unwrap();
+        assert_eq!((shard.events_from(), offsets(shard).0), (Offset(70), twice(70..100)));
+
+        drop(writer);
+        let resumed = directory(folder.path()).resume(AT, PartitionCount(1), ORDER).unwrap();
+        let (mut writer, resumed) = resumed.unwrap();
+        assert_eq!(resumed.state.offset_applied, Offset(100));
+        assert_eq!(writer.shard().events_from(), Offset(70), "a restart knows what is gone");
+        write(&mut writer, 100);
+        assert_eq!(offsets(writer.shard()), (twice(70..101), twice(70..101)));
+    }
+
+    /// A file of events is written once: compactions pass it on, and press it no harder.
+    #[test]
+    fn files_of_events_are_passed_on_as_they_are() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = directory(folder.path()).create(AT, ORDER).unwrap();
+        let files = |shard: &Shard| {
+            let files = shard.db.live_files().unwrap().into_iter();
+            let of_events = files.filter(|file| file.column_family_name == EVENTS);
+            of_events.map(|file| (file.name, file.level)).collect::<BTreeMap<_, _>>()
+        };
+        let mut written = BTreeSet::new();
+        for offset in 0..40 {
+            write(&mut writer, offset);
+            writer.shard().flush().unwrap();
+            written.extend(files(writer.shard()).into_keys());
+        }
+        let shard = writer.shard();
+        shard.db.wait_for_compact(&WaitForCompactOptions::default()).unwrap();
+        let left = files(shard);
+        assert!(left.values().any(|level| *level > 0), "nothing was compacted: {left:?}");
+        assert!(left.keys().all(|name| written.contains(name)), "{left:?} of {written:?}");
+        assert_eq!((left.len(), written.len()), (40, 40));
+    }
+
+    #[test]
+    fn what_is_not_on_disk_yet_is_lost_in_both_parts() {
+        let folder = tempfile::tempdir().unwrap();
+        let mut writer = directory(folder.path()).create(AT, ORDER).unwrap();
+        (0..10).for_each(|offset| write(&mut writer, offset));
+        writer.shard().flush().unwrap();
+        (10..20).for_each(|offset| write(&mut writer, offset));
+        drop(writer);
+        let resumed = directory(folder.path()).resume(AT, PartitionCount(1), ORDER).unwrap();
+        let (writer, resumed) = resumed.unwrap();
+        let end = resumed.state.offset_applied.0;
+        assert!(end >= 10, "what was flushed is there");
+        assert_eq!(offsets(writer.shard()), (twice(0..end), twice(0..end)));
+    }
+
+    #[test]
+    fn a_shard_of_documents_has_no_events() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = ShardDirectory::new(folder.path(), Resources::new(64 << 20).unwrap());
+        let writer = directory.create(AT, ORDER).unwrap();
+        let code = |result: Result<()>| result.unwrap_err().code();
+        let internal = forebay_core::ErrorCode::Internal;
+        assert_eq!(code(writer.shard().drop_events(Offset(1))), internal);
+        assert_eq!(code(writer.shard().view().unwrap().events(&[]).map(drop)), internal);
+    }
+
+    proptest! {
+        #[test]
+        fn places_are_ordered_as_their_bytes(a: (u64, u16), b: (u64, u16)) {
+            let at = |(offset, place)| EventAt { offset: Offset(offset), place };
+            let (a, b) = (at(a), at(b));
+            prop_assert_eq!(a.cmp(&b), a.to_bytes().cmp(&b.to_bytes()));
+            prop_assert_eq!(EventAt::from_bytes(a.to_bytes()), a);
+        }
+    }
+}

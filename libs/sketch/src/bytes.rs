@@ -1,0 +1,8 @@
+//! What the decoders of states and tiles read from.
+
+use forebay_core::Error;
+use forebay_core::fields::Fields;
+
+pub(crate) fn fields(bytes: &[u8]) -> Fields<'_> {
+    Fields::new(bytes, || Error::corrupt("a state ends too early"))
+}

@@ -1,0 +1,196 @@
+//! How many different values there are, about: a HyperLogLog sketch of Apache DataSketches with a
+//! byte for each register. The estimate is made of the registers alone, not of the order in which
+//! they rose, so that any split and order of the values gives the same.
+
+use datasketches::common::NumStdDev;
+use datasketches::hash::value::{canonical_float, raw_bytes};
+use datasketches::hll::{HllSketch, HllType, HllUnion};
+use forebay_core::value::Value;
+use forebay_core::{Error, Result};
+
+/// Where a sketch's bytes say how many registers it has, and what it is made of.
+const LG_K_AT: usize = 3;
+const MODE_AT: usize = 7;
+/// An array of registers, a byte each; the bits above mean nothing.
+const MODE_REGISTERS: u8 = 0b1010;
+const MODE_BITS: u8 = 0b1111;
+const REGISTERS_AT: usize = 40;
+/// The greatest number that a register of 64 bits' hashes can have.
+const REGISTER_MAX: u8 = 63;
+
+/// The values of a distinct count.
+#[derive(Clone, Debug)]
+pub(crate) struct Distinct {
+    sketch: HllSketch,
+}
+
+/// An estimate, and what the true number lies between, most probably.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct Estimate {
+    pub(crate) count: f64,
+    pub(crate) lower: f64,
+    pub(crate) upper: f64,
+}
+
+impl Distinct {
+    /// Of no values, in `2^lg_k` registers.
+    pub(crate) fn new(lg_k: u8) -> Result<Self> {
+        let refused =
+            |error| Error::internal(format!("a HyperLogLog sketch of lg_k {lg_k}: {error}"));
+        let sketch = HllSketch::new(lg_k, HllType::Hll8).map_err(refused)?;
+        Ok(Self { sketch })
+    }
+
+    /// Takes in a value, hashed as DataSketches does in every language: integers, times and bools
+    /// as 64 bits, floats as doubles, strings and bytes as they are.
+    pub(crate) fn insert(&mut self, value: &Value) {
+        match value {
+            Value::Bool(v) => self.sketch.update(i64::from(*v)),
+            Value::Int32(v) => self.sketch.update(i64::from(*v)),
+            Value::Int64(v) | Value::Timestamp(v) => self.sketch.update(*v),
+            Value::Float32(v) => self.sketch.update(canonical_float::from_f64(f64::from(*v))),
+            Value::Float64(v) => self.sketch.update(canonical_float::from_f64(*v)),
+            Value::String(v) => self.sketch.update(raw_bytes::from_str(v)),
+            Value::Bytes(v) => self.sketch.update(raw_bytes::from_slice(v)),
+            _ => {}
+        }
+    }
+
+    /// Takes in the values of another one of as many registers.
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<()> {
+        self.sketch = union(&self.sketch, &other.sketch)?;
+        Ok(())
+    }
+
+    /// The estimate, and its bounds at so many standard deviations.
+    pub(crate) fn estimate(&self, bounds: Option<u8>) -> Result<Estimate> {
+        let count = self.sketch.composite_estimate();
+        let deviations = match bounds {
+            None => return Ok(Estimate { count, lower: count, upper: count }),
+            Some(1) => NumStdDev::One,
+            Some(2) => NumStdDev::Two,
+            Some(_) => NumStdDev::Three,
+        };
+        let sketch = self.without_history()?;
+        let (lower, upper) = (sketch.lower_bound(deviations), sketch.upper_bound(deviations));
+        Ok(Estimate { count, lower, upper })
+    }
+
+    /// The sketch without what it remembers of the order of its values: united with itself.
+    fn without_history(&self) -> Result<HllSketch> {
+        union(&self.sketch, &self.sketch)
+    }
+
+    /// Appends the sketch as DataSketches writes it.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.extend_from_slice(&self.without_history()?.serialize());
+        Ok(())
+    }
+
+    /// Reads a sketch of so many registers, which any of DataSketches' languages may have written.
+    pub(crate) fn decode(bytes: &[u8], lg_k: u8) -> Result<Self> {
+        if bytes.get(LG_K_AT) != Some(&lg_k) {
+            return Err(Error::corrupt("a sketch of other registers than its aggregate's"));
+        }
+        let mode = bytes.get(MODE_AT).map(|mode| mode & MODE_BITS);
+        let has_registers = mode == Some(MODE_REGISTERS);
+        let mut registers = bytes.iter().skip(REGISTERS_AT);
+        if has_registers && registers.any(|register| *register > REGISTER_MAX) {
+            return Err(Error::corrupt("a register above what a hash can give"));
+        }
+        let refused = |error| Error::corrupt(format!("not a HyperLogLog sketch: {error}"));
+        let sketch = HllSketch::deserialize(bytes).map_err(refused)?;
+        if sketch.target_type() != HllType::Hll8 || sketch.serialize().len() != bytes.len() {
+            return Err(Error::corrupt("a sketch of another form than a byte for each register"));
+        }
+        let read = Self { sketch };
+        Ok(Self { sketch: read.without_history()? })
+    }
+}
+
+fn union(a: &HllSketch, b: &HllSketch) -> Result<HllSketch> {
+    let refused = |error| Error::internal(format!("a union of HyperLogLog sketches: {error}"));
+    let mut union = HllUnion::new(a.lg_config_k()).map_err(refused)?;
+    union.update(a);
+    union.update(b);
+    Ok(union.to_sketch(HllType::Hll8))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(numbers: impl IntoIterator<Item = i64>) -> Distinct {
+        let mut distinct = Distinct::new(10).unwrap();
+        numbers.into_iter().for_each(|number| distinct.insert(&Value::Int64(number)));
+        distinct
+    }
+
+    /// From a few coupons to all registers: the order is never seen, and repeats change nothing.
+    #[test]
+    fn any_order_and_split_gives_the_same_estimate() {
+        for count in [0, 3, 8, 9, 90, 97, 500, 20_000] {
+            let whole = of(0..count);
+            let wanted = whole.estimate(Some(2)).unwrap();
+            assert_eq!(of((0..count).rev().chain(0..count)).estimate(Some(2)).unwrap(), wanted);
+            for split in [0, 1, count / 3, count / 2, count] {
+                let (left, right) = (of(0..split.min(count)), of(split.min(count)..count));
+                for (mut into, from) in [(left.clone(), &right), (right.clone(), &left)] {
+                    into.merge(from).unwrap();
+                    assert_eq!(into.estimate(Some(2)).unwrap(), wanted, "{count} at {split}");
+                }
+            }
+            let mut bytes = Vec::new();
+            whole.encode(&mut bytes).unwrap();
+            assert_eq!(Distinct::decode(&bytes, 10).unwrap().estimate(Some(2)).unwrap(), wanted);
+        }
+    }
+
+    /// The library takes any byte as a register, and shifts by it.
+    #[test]
+    fn registers_are_below_what_hashes_have_bits() {
+        let mut bytes = Vec::new();
+        of(0..20_000).encode(&mut bytes).unwrap();
+        for (mode, register) in [(0, 64), (0xf0, 64), (0xf0, 255)] {
+            let mut forged = bytes.clone();
+            forged[MODE_AT] |= mode;
+            forged[REGISTERS_AT + 9] = register;
+            let error = Distinct::decode(&forged, 10).unwrap_err();
+            assert_eq!(error.code(), forebay_core::ErrorCode::Corrupt);
+        }
+    }
+
+    #[test]
+    fn few_values_are_counted_as_they_are() {
+        for count in 0..60 {
+            assert_eq!(of(0..count).estimate(None).unwrap().count.round() as i64, count);
+        }
+    }
+
+    #[test]
+    fn the_truth_lies_inside_the_bounds() {
+        for count in [1_000, 5_000, 100_000] {
+            let Estimate { count: found, lower, upper } = of(0..count).estimate(Some(3)).unwrap();
+            let truth = count as f64;
+            assert!(lower <= truth && truth <= upper, "{lower} {truth} {upper}");
+            assert!((found - truth).abs() < truth * 3.0 * 1.04 / 32.0);
+        }
+    }
+
+    #[test]
+    fn values_of_every_type_are_told_apart() {
+        let count = |values: &[Value]| {
+            let mut distinct = Distinct::new(12).unwrap();
+            values.iter().for_each(|value| distinct.insert(value));
+            distinct.estimate(None).unwrap().count.round()
+        };
+        let texts = ["", "a", "b", "a"].map(|text| Value::String(text.to_owned()));
+        assert_eq!(count(&texts), 3.0, "no text is one too");
+        assert_eq!(count(&[0.0, -0.0, 1.5].map(Value::Float64)), 2.0);
+        assert_eq!(count(&[1.5, 2.5, 1.5].map(Value::Float32)), 2.0);
+        assert_eq!(count(&[vec![0], vec![0, 0], vec![]].map(Value::Bytes)), 3.0);
+        assert_eq!(count(&[true, false, true].map(Value::Bool)), 2.0);
+        assert_eq!(count(&[-7, 7, i32::MIN, 7].map(Value::Int32)), 3.0);
+        assert_eq!(count(&[-7, 7, i64::MIN, 7].map(Value::Timestamp)), 3.0);
+    }
+}

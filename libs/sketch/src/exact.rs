@@ -1,0 +1,340 @@
+//! Sums without rounding. Floats are whole multiples of powers of two, so their sums, and those of
+//! their powers, are integers once a power of two is taken out: kept as such they do not depend on
+//! the order of the values, nor on how they were split before they were merged.
+
+use forebay_core::fields::Fields;
+use forebay_core::value::Value;
+use forebay_core::{Error, Result};
+use num_bigint::{BigInt, BigUint, Sign};
+
+/// The highest power of a value that is summed.
+pub(crate) const POWER_MAX: usize = 4;
+/// Limbs of the fourth power of an integer, shifted by less than a limb.
+const SHIFTED_LIMBS: usize = POWER_MAX + 1;
+/// Bits of a limb.
+const LIMB_BITS: i32 = 64;
+/// Bits of a float's mantissa, the implied one included.
+const MANTISSA_BITS: i64 = 53;
+/// Exponent of the least positive float.
+const EXPONENT_MIN: i64 = -1_074;
+
+/// One finite number: a whole one times a power of two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Number {
+    is_negative: bool,
+    magnitude: u64,
+    exponent: i32,
+}
+
+impl Number {
+    fn of_integer(value: i64) -> Self {
+        Self { is_negative: value < 0, magnitude: value.unsigned_abs(), exponent: 0 }
+    }
+
+    fn of_float(value: f64) -> Self {
+        let bits = value.to_bits();
+        let (biased, fraction) = ((bits >> 52 & 0x7ff) as i32, bits & ((1 << 52) - 1));
+        let (magnitude, exponent) = match biased {
+            0 => (fraction, EXPONENT_MIN as i32),
+            _ => (fraction | 1 << 52, biased - 1_075),
+        };
+        Self { is_negative: value.is_sign_negative(), magnitude, exponent }
+    }
+}
+
+/// What a numeric value is to a sum.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Numeric {
+    /// A finite number.
+    Finite(Number),
+    /// More than every number, or less.
+    Infinite {
+        /// Whether it is less.
+        is_negative: bool,
+    },
+}
+
+impl Numeric {
+    /// The number of a value; `None` for what is no number: NaN, and values of other types.
+    pub(crate) fn of(value: &Value) -> Option<Self> {
+        let float = match value {
+            Value::Int32(v) => return Some(Self::Finite(Number::of_integer((*v).into()))),
+            Value::Int64(v) => return Some(Self::Finite(Number::of_integer(*v))),
+            Value::Float32(v) => f64::from(*v),
+            Value::Float64(v) => *v,
+            _ => return None,
+        };
+        if float.is_nan() {
+            return None;
+        }
+        if float.is_infinite() {
+            return Some(Self::Infinite { is_negative: float < 0.0 });
+        }
+        Some(Self::Finite(Number::of_float(float)))
+    }
+}
+
+/// A whole number times a power of `2^64`, two's complement, in as few limbs as it takes: the same
+/// sum is the same limbs. Usually two to six of them; 134 at most, for fourth powers of floats of
+/// all sizes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ExactSum {
+    /// Limbs that the lowest one lies above the binary point; 0 for a sum of zero.
+    first: i32,
+    /// The lowest one is not zero, and the highest is not mere sign.
+    limbs: Vec<u64>,
+}
+
+impl ExactSum {
+    /// Adds the first powers of a number to the sums, one each.
+    pub(crate) fn add_powers(sums: &mut [Self], number: Number) {
+        let mut power = [0; POWER_MAX];
+        power[0] = 1;
+        let (mut exponent, mut is_negative) = (0, false);
+        for sum in sums {
+            multiply(&mut power, number.magnitude);
+            exponent += number.exponent;
+            is_negative ^= number.is_negative;
+            sum.add(is_negative, &power, exponent);
+        }
+    }
+
+    fn add(&mut self, is_negative: bool, magnitude: &[u64; POWER_MAX], exponent: i32) {
+        let used = magnitude.iter().rposition(|limb| *limb != 0).map_or(0, |at| at + 1);
+        if used == 0 {
+            return;
+        }
+        let (at, shift) = (exponent.div_euclid(LIMB_BITS), exponent.rem_euclid(LIMB_BITS));
+        let mut shifted = [0; SHIFTED_LIMBS];
+        for (place, limb) in magnitude[..used].iter().enumerate() {
+            let wide = u128::from(*limb) << shift;
+            shifted[place] |= wide as u64;
+            shifted[place + 1] |= (wide >> LIMB_BITS) as u64;
+        }
+        self.add_limbs(at, &shifted[..=used], is_negative);
+        self.trim();
+    }
+
+    /// Adds limbs, or takes them away, at a place; what they stand for is never negative.
+    fn add_limbs(&mut self, at: i32, limbs: &[u64], is_negative: bool) {
+        self.widen(at, limbs.len());
+        let from = (at - self.first) as usize;
+        let mut carry = false;
+        for (place, limb) in self.limbs[from..].iter_mut().enumerate() {
+            let by = limbs.get(place).copied().unwrap_or(0);
+            if place >= limbs.len() && !carry {
+                break;
+            }
+            let (sum, once, again);
+            if is_negative {
+                (sum, once) = limb.overflowing_sub(by);
+                (*limb, again) = sum.overflowing_sub(u64::from(carry));
+            } else {
+                (sum, once) = limb.overflowing_add(by);
+                (*limb, again) = sum.overflowing_add(u64::from(carry));
+            }
+            carry = once || again;
+        }
+    }
+
+    /// Makes room for so many limbs at a place, and for the sign above all.
+    fn widen(&mut self, at: i32, count: usize) {
+        if self.limbs.is_empty() {
+            self.first = at;
+        }
+        if at < self.first {
+            let missing = (self.first - at) as usize;
+            self.limbs.splice(0..0, std::iter::repeat_n(0, missing));
+            self.first = at;
+        }
+        let needed = self.limbs.len().max((at - self.first) as usize + count) + 1;
+        let sign = if self.is_negative() { u64::MAX } else { 0 };
+        self.limbs.resize(needed, sign);
+    }
+
+    fn trim(&mut self) {
+        while let Some((top, below)) = self.limbs.split_last() {
+            let below_is_negative = below.last().is_some_and(|limb| *limb >> 63 == 1);
+            let is_sign = match *top {
+                0 => !below_is_negative,
+                u64::MAX => below_is_negative,
+                _ => false,
+            };
+            if !is_sign {
+                break;
+            }
+            self.limbs.pop();
+        }
+        let zeros = self.limbs.iter().take_while(|limb| **limb == 0).count();
+        self.limbs.drain(..zeros);
+        self.first = if self.limbs.is_empty() { 0 } else { self.first + zeros as i32 };
+    }
+
+    fn is_negative(&self) -> bool {
+        self.limbs.last().is_some_and(|limb| limb >> 63 == 1)
+    }
+
+    /// Adds another sum.
+    pub(crate) fn merge(&mut self, other: &Self) {
+        if other.limbs.is_empty() {
+            return;
+        }
+        let magnitude: Vec<u64> = if other.is_negative() {
+            let mut carry = true;
+            let flip = |limb: &u64| {
+                let (limb, carried) = (!limb).overflowing_add(u64::from(carry));
+                carry = carried;
+                limb
+            };
+            other.limbs.iter().map(flip).collect()
+        } else {
+            other.limbs.clone()
+        };
+        self.add_limbs(other.first, &magnitude, other.is_negative());
+        self.trim();
+    }
+
+    /// The sum as a number to reckon with.
+    pub(crate) fn exact(&self) -> Exact {
+        let bytes: Vec<u8> = self.limbs.iter().flat_map(|limb| limb.to_le_bytes()).collect();
+        let digits = BigInt::from_signed_bytes_le(&bytes);
+        Exact { digits, exponent: i64::from(self.first) * i64::from(LIMB_BITS) }
+    }
+
+    /// The sum of whole numbers, or the one of int64 that is nearest.
+    pub(crate) fn to_i64(&self) -> i64 {
+        let bound = if self.is_negative() { i64::MIN } else { i64::MAX };
+        match (self.first, &self.limbs[..]) {
+            (_, []) => 0,
+            (0, [limb]) => *limb as i64,
+            _ => bound,
+        }
+    }
+
+    /// Appends `first i16 | limbs u16 | limb u64 *`.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.first as i16).to_le_bytes());
+        out.extend_from_slice(&(self.limbs.len() as u16).to_le_bytes());
+        self.limbs.iter().for_each(|limb| out.extend_from_slice(&limb.to_le_bytes()));
+    }
+
+    /// Reads a sum of values' powers.
+    pub(crate) fn decode(fields: &mut Fields<'_>, power: usize) -> Result<Self> {
+        let first = i32::from(fields.u16()? as i16);
+        let count = usize::from(fields.u16()?);
+        let power = power as i32;
+        if first < -17 * power || first + count as i32 > 16 * power + 2 {
+            return Err(Error::corrupt("a sum is larger or finer than any of its values' powers"));
+        }
+        let limbs = (0..count).map(|_| fields.u64()).collect::<Result<_>>()?;
+        let read = Self { first, limbs };
+        let mut trimmed = read.clone();
+        trimmed.trim();
+        if trimmed != read {
+            return Err(Error::corrupt("a sum has more limbs than it takes"));
+        }
+        Ok(read)
+    }
+}
+
+fn multiply(limbs: &mut [u64; POWER_MAX], by: u64) {
+    let mut carry = 0;
+    for limb in limbs {
+        let wide = u128::from(*limb) * u128::from(by) + carry;
+        *limb = wide as u64;
+        carry = wide >> LIMB_BITS;
+    }
+}
+
+/// A whole number times a power of two, of any size.
+#[derive(Clone, Debug)]
+pub(crate) struct Exact {
+    digits: BigInt,
+    exponent: i64,
+}
+
+impl Exact {
+    /// A whole number.
+    pub(crate) fn of_count(count: u64) -> Self {
+        Self { digits: count.into(), exponent: 0 }
+    }
+
+    /// Whether it is zero.
+    pub(crate) fn is_zero(&self) -> bool {
+        self.digits.sign() == Sign::NoSign
+    }
+
+    /// The product.
+    pub(crate) fn times(&self, other: &Self) -> Self {
+        let digits = &self.digits * &other.digits;
+        Self { digits, exponent: self.exponent + other.exponent }
+    }
+
+    /// The sum.
+    pub(crate) fn plus(&self, other: &Self) -> Self {
+        let exponent = self.exponent.min(other.exponent);
+        let aligned = |of: &Self| &of.digits << (of.exponent - exponent) as u64;
+        Self { digits: aligned(self) + aligned(other), exponent }
+    }
+
+    /// The product with a small number.
+    pub(crate) fn by(&self, factor: i64) -> Self {
+        Self { digits: &self.digits * factor, exponent: self.exponent }
+    }
+
+    /// The nearest float, and of two the one whose last bit is zero; beyond all of them infinity.
+    pub(crate) fn to_f64(&self) -> f64 {
+        let (mantissa, exponent) = self.rounded(EXPONENT_MIN);
+        scale(mantissa, exponent)
+    }
+
+    /// The nearest number of 53 bits, as a whole float and a power of two; the power is even, at
+    /// the price of one bit more, where that is asked for.
+    pub(crate) fn scaled(&self, is_even: bool) -> (f64, i64) {
+        let (mantissa, exponent) = self.rounded(i64::MIN);
+        if is_even && exponent.rem_euclid(2) == 1 {
+            return (mantissa * 2.0, exponent - 1);
+        }
+        (mantissa, exponent)
+    }
+
+    /// Rounds to 53 bits, or to fewer where the last one would lie below `exponent_min`.
+    fn rounded(&self, exponent_min: i64) -> (f64, i64) {
+        let magnitude = self.digits.magnitude();
+        let bits = magnitude.bits() as i64;
+        let exponent = (self.exponent + bits - MANTISSA_BITS).max(exponent_min);
+        let cut = exponent - self.exponent;
+        let digits =
+            if cut <= 0 { magnitude << (-cut) as u64 } else { halved(magnitude, cut as u64) };
+        let whole = digits.to_u64_digits().first().copied().unwrap_or(0) as f64;
+        (if self.digits.sign() == Sign::Minus { -whole } else { whole }, exponent)
+    }
+}
+
+/// A magnitude without its last bits, rounded to the nearest, halves to even.
+fn halved(magnitude: &BigUint, bits: u64) -> BigUint {
+    let kept = magnitude >> bits;
+    let is_half = magnitude.bit(bits - 1);
+    let is_more = magnitude.trailing_zeros().is_some_and(|zeros| zeros < bits - 1);
+    if is_half && (is_more || kept.bit(0)) { kept + 1_u32 } else { kept }
+}
+
+/// A float times a power of two, rounded at most where the result is below all normal floats.
+pub(crate) fn scale(mut float: f64, mut exponent: i64) -> f64 {
+    const STEP: i64 = 1_000;
+    let power = |exponent: i64| f64::from_bits(((exponent + 1_023) as u64) << 52);
+    // Beyond this a float of any size is infinite, or zero.
+    exponent = exponent.clamp(-4 * STEP, 4 * STEP);
+    while exponent > STEP {
+        float *= power(STEP);
+        exponent -= STEP;
+    }
+    while exponent < -STEP {
+        float *= power(-STEP);
+        exponent += STEP;
+    }
+    float * power(exponent)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,231 @@
+//! About what value so much of all values lies below: a t-digest of Apache DataSketches. It depends
+//! on when values are taken into the digest, so that is a rule here: they wait until there are so
+//! many of them, and writing a state down changes nothing of it.
+
+use datasketches::tdigest::TDigestMut;
+use forebay_core::fields::Fields;
+use forebay_core::value::Value;
+use forebay_core::{Error, Result};
+
+/// Values that wait beside a digest before they are taken in together.
+pub(crate) const WAITING_MAX: usize = 256;
+/// Values that a digest may stand for: more than any stream has, and sums of a few fit 64 bits.
+const WEIGHT_MAX: u64 = 1 << 62;
+/// Where a digest's bytes say how many values wait inside it; ours leave none there.
+const BUFFERED_AT: usize = 12;
+/// Bytes of a digest of at most one value, which has no such place.
+const SMALL_BYTES_MAX: usize = 16;
+/// Bytes of a larger one before its centroids, and of each of them.
+const CENTROIDS_AT: usize = 32;
+const CENTROID_BYTES: usize = 16;
+
+/// The values of quantiles.
+#[derive(Clone, Debug)]
+pub(crate) struct Quantiles {
+    digest: TDigestMut,
+    waiting: Vec<f64>,
+}
+
+impl Quantiles {
+    /// Of no values, with this compression.
+    pub(crate) fn new(k: u16) -> Result<Self> {
+        Ok(Self { digest: digest(k)?, waiting: Vec::new() })
+    }
+
+    /// Takes in a number as a float64; infinities are left out.
+    pub(crate) fn insert(&mut self, value: &Value) -> Result<()> {
+        let float = match value {
+            Value::Int32(v) => f64::from(*v),
+            Value::Int64(v) => *v as f64,
+            Value::Float32(v) => f64::from(*v),
+            Value::Float64(v) => *v,
+            _ => return Ok(()),
+        };
+        if !float.is_finite() {
+            return Ok(());
+        }
+        // One zero, for which of two would be the least depends on the processor.
+        self.waiting.push(float + 0.0);
+        if self.waiting.len() == WAITING_MAX {
+            self.digest = self.settled()?;
+            self.waiting.clear();
+        }
+        Ok(())
+    }
+
+    /// The digest with all values in it.
+    fn settled(&self) -> Result<TDigestMut> {
+        let mut settled = self.digest.clone();
+        if !self.waiting.is_empty() {
+            let mut batch = digest(self.digest.k())?;
+            self.waiting.iter().for_each(|float| batch.update(*float));
+            settled.merge(&batch);
+        }
+        Ok(settled)
+    }
+
+    fn count(&self) -> u64 {
+        self.digest.total_weight() + self.waiting.len() as u64
+    }
+
+    /// Takes in the values of another one. The order of merges is seen in the last digits.
+    pub(crate) fn merge(&mut self, other: &Self) -> Result<()> {
+        if other.count() == 0 {
+            return Ok(());
+        }
+        let count = self.count().saturating_add(other.count());
+        if count > WEIGHT_MAX {
+            let advice = "read the states from their log anew: they count more than any stream has";
+            return Err(Error::limit_exceeded(advice, WEIGHT_MAX, count));
+        }
+        if self.count() == 0 {
+            *self = other.clone();
+            return Ok(());
+        }
+        self.digest = self.settled()?;
+        self.waiting.clear();
+        self.digest.merge(&other.settled()?);
+        Ok(())
+    }
+
+    /// The quantiles at these ranks; `None` of no values.
+    pub(crate) fn at(&self, ranks: &[f64]) -> Result<Option<Vec<f64>>> {
+        let refused = |error| Error::internal(format!("quantiles of a t-digest: {error}"));
+        self.settled()?.quantiles(ranks).map_err(refused)
+    }
+
+    /// Appends `waiting u16 | f64 *`, and the digest as DataSketches writes it.
+    pub(crate) fn encode(&self, out: &mut Vec<u8>) {
+        out.extend_from_slice(&(self.waiting.len() as u16).to_le_bytes());
+        self.waiting.iter().for_each(|float| out.extend_from_slice(&float.to_le_bytes()));
+        out.extend_from_slice(&self.digest.clone().serialize());
+    }
+
+    /// Reads what `encode` wrote, with this compression; the digest may be of any language.
+    pub(crate) fn decode(fields: &mut Fields<'_>, k: u16) -> Result<Self> {
+        let count = usize::from(fields.u16()?);
+        if count >= WAITING_MAX {
+            return Err(Error::corrupt("more values wait than ever do"));
+        }
+        let float = |_| Ok(f64::from_bits(fields.u64()?));
+        let waiting: Vec<f64> = (0..count).map(float).collect::<Result<_>>()?;
+        if waiting
+            .iter()
+            .any(|float| !float.is_finite() || (float + 0.0).to_bits() != float.to_bits())
+        {
+            return Err(Error::corrupt("a value that no quantile is of"));
+        }
+        let held = fields.rest();
+        let refused = |error| Error::corrupt(format!("not a t-digest: {error}"));
+        let mut digest = TDigestMut::deserialize(held).map_err(refused)?;
+        let buffered = if held.len() > SMALL_BYTES_MAX {
+            held.get(BUFFERED_AT..BUFFERED_AT + 4)
+        } else {
+            None
+        };
+        if digest.k() != k || buffered.is_some_and(|count| count != [0; 4]) {
+            return Err(Error::corrupt("a t-digest of another form than its aggregate's"));
+        }
+        let most = CENTROIDS_AT + CENTROID_BYTES * centroids_max(k);
+        if held.len() > most || digest.total_weight() > WEIGHT_MAX {
+            return Err(Error::corrupt("a t-digest of more than it can be made of"));
+        }
+        if digest.serialize() != held {
+            return Err(Error::corrupt("a t-digest with more than its bytes behind it"));
+        }
+        fields.bytes(held.len())?;
+        Ok(Self { digest, waiting })
+    }
+}
+
+/// Centroids that a digest is ever left with.
+fn centroids_max(k: u16) -> usize {
+    2 * usize::from(k) + 30
+}
+
+fn digest(k: u16) -> Result<TDigestMut> {
+    TDigestMut::new(k).map_err(|error| Error::internal(format!("a t-digest of {k}: {error}")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::bytes;
+
+    const RANKS: [f64; 5] = [0.0, 0.01, 0.5, 0.99, 1.0];
+
+    fn of(values: impl IntoIterator<Item = f64>) -> Quantiles {
+        let mut quantiles = Quantiles::new(100).unwrap();
+        values.into_iter().for_each(|v| quantiles.insert(&Value::Float64(v)).unwrap());
+        quantiles
+    }
+
+    fn bytes_of(quantiles: &Quantiles) -> Vec<u8> {
+        let mut bytes = Vec::new();
+        quantiles.encode(&mut bytes);
+        bytes
+    }
+
+    fn again(quantiles: &Quantiles) -> Quantiles {
+        Quantiles::decode(&mut bytes::fields(&bytes_of(quantiles)), 100).unwrap()
+    }
+
+    fn scattered(count: u64) -> impl Iterator<Item = f64> {
+        (0..count).map(|v| ((v * 7_919) % 10_007) as f64)
+    }
+
+    /// A digest that its own writing compresses would be another one behind each restart.
+    #[test]
+    fn writing_a_state_down_changes_nothing_of_it() {
+        let whole = of(scattered(3_000));
+        let mut stored = of([]);
+        for (number, value) in scattered(3_000).enumerate() {
+            stored.insert(&Value::Float64(value)).unwrap();
+            if number % 37 == 0 {
+                stored = again(&stored);
+            }
+            stored.at(&RANKS).unwrap();
+        }
+        assert_eq!(bytes_of(&stored), bytes_of(&whole));
+        let mut merged = again(&of(scattered(700)));
+        merged.merge(&again(&whole)).unwrap();
+        let mut other = of(scattered(700));
+        other.merge(&whole).unwrap();
+        assert_eq!(bytes_of(&merged), bytes_of(&other));
+    }
+
+    #[test]
+    fn quantiles_lie_close_to_the_truth() {
+        let found = of(scattered(10_007)).at(&RANKS).unwrap().unwrap();
+        for (found, rank) in found.iter().zip(RANKS) {
+            let error = (found / 10_006.0 - rank).abs();
+            assert!(error <= 0.02 * (rank * (1.0 - rank)).sqrt() + 1e-12, "{found} at {rank}");
+        }
+    }
+
+    #[test]
+    fn what_is_no_finite_number_is_left_out() {
+        assert_eq!(of([]).at(&RANKS).unwrap(), None);
+        let with = of([f64::INFINITY, 1.0, f64::NEG_INFINITY, -0.0]);
+        assert_eq!(bytes_of(&with), bytes_of(&of([1.0, 0.0])));
+        assert_eq!(with.at(&[0.0, 1.0]).unwrap(), Some(vec![0.0, 1.0]));
+    }
+
+    #[test]
+    fn largest_floats_stay_finite() {
+        let wide = of((0..2_000).map(|v| if v % 2 == 0 { f64::MAX } else { -f64::MAX }));
+        let found = wide.at(&RANKS).unwrap().unwrap();
+        assert!(found.iter().all(|value| value.is_finite()), "{found:?}");
+        assert_eq!((found[0], found[4]), (-f64::MAX, f64::MAX));
+    }
+
+    #[test]
+    fn a_merge_into_nothing_is_a_copy() {
+        let whole = of(scattered(300));
+        let mut empty = of([]);
+        empty.merge(&whole).unwrap();
+        assert_eq!(bytes_of(&empty), bytes_of(&whole));
+        empty.merge(&of([])).unwrap();
+        assert_eq!(bytes_of(&empty), bytes_of(&whole));
+    }
+}

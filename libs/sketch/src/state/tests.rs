@@ -1,0 +1,224 @@
+//! Each kind's values: of no events, of missing values and NaN, merged, written down and read.
+
+use forebay_core::ErrorCode;
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Epoch, Offset, Position};
+use forebay_core::value::FieldType;
+
+use super::*;
+
+fn state(kind: AggregateKind, input: Option<ScalarType>) -> AggregateState {
+    let spec = AggregateSpec::new(kind, input).unwrap();
+    AggregateState::new(&Arc::new(spec)).unwrap()
+}
+
+fn at(number: u64) -> EventAt {
+    let position = Position { epoch: Epoch(0), offset: Offset(number), place: 0 };
+    EventAt { time: Timestamp::from_micros(number as i64), position }
+}
+
+fn every_kind() -> Vec<AggregateKind> {
+    use AggregateKind as Kind;
+    vec![
+        Kind::Count,
+        Kind::Sum,
+        Kind::Average,
+        Kind::Min,
+        Kind::Max,
+        Kind::Variance,
+        Kind::StandardDeviation,
+        Kind::Skewness,
+        Kind::Kurtosis,
+        Kind::First,
+        Kind::Last,
+        Kind::LastN { count: 2 },
+        Kind::DistinctCount { lg_k: 12, bounds: Some(2) },
+        Kind::Quantiles { ranks: vec![0.5, 0.9], k: 100 },
+        Kind::TopK { count: 2, lg_counters: 9 },
+        Kind::AccumulatingCount,
+    ]
+}
+
+fn int_states() -> impl Iterator<Item = AggregateState> {
+    every_kind().into_iter().map(|kind| state(kind, Some(ScalarType::Int64)))
+}
+
+fn fed(mut state: AggregateState, values: &[Option<i64>]) -> AggregateState {
+    for (number, value) in (0..).zip(values) {
+        let value = value.map(Value::Int64);
+        state.insert(value.as_ref(), at(number)).unwrap();
+    }
+    state
+}
+
+fn int(value: i64) -> Option<Value> {
+    Some(Value::Int64(value))
+}
+
+fn float(value: f64) -> Option<Value> {
+    Some(Value::Float64(value))
+}
+
+fn ints(values: &[i64]) -> Option<Value> {
+    let items = values.iter().copied().map(Value::Int64).collect();
+    Some(Value::List(ScalarType::Int64, items))
+}
+
+#[test]
+fn no_events_and_missing_values_count_as_nothing() {
+    for state in int_states() {
+        let (name, empty) = (state.spec.kind().name(), state.values().unwrap());
+        let expected = match name {
+            "count" | "accumulating_count" => vec![int(0)],
+            "distinct_count" => vec![int(0); 3],
+            "quantiles" | "top_k" => vec![None; 2],
+            _ => vec![None],
+        };
+        assert_eq!(empty, expected, "{name}");
+        assert_eq!(fed(state, &[None, None]).values().unwrap(), expected, "{name} of nothing");
+    }
+}
+
+#[test]
+fn every_kind_has_its_value() {
+    let expected = [
+        vec![int(5)],
+        vec![int(25)],
+        vec![float(5.0)],
+        vec![int(2)],
+        vec![int(9)],
+        vec![float(5.6)],
+        vec![float(5.6_f64.sqrt())],
+        vec![],
+        vec![],
+        vec![int(4)],
+        vec![int(9)],
+        vec![ints(&[6, 9])],
+        vec![int(4), int(4), int(5)],
+        vec![float(4.0), float(9.0)],
+        vec![ints(&[4, 2]), ints(&[2, 1])],
+        vec![int(25)],
+    ];
+    let values = [Some(4), None, Some(4), Some(2), Some(6), Some(9)];
+    for (state, expected) in int_states().zip(expected) {
+        let name = state.spec.kind().name();
+        let state = fed(state, &values);
+        let found = state.values().unwrap();
+        match (&found[..], name) {
+            // Central moments: the second is 5.6, the third 7.2, the fourth 68.
+            ([Some(Value::Float64(skewness))], "skewness") => {
+                assert!((skewness - 7.2 / 5.6_f64.powf(1.5)).abs() < 1e-12, "{skewness}");
+            }
+            ([Some(Value::Float64(kurtosis))], "kurtosis") => {
+                assert!((kurtosis - (68.0 / 31.36 - 3.0)).abs() < 1e-12, "{kurtosis}");
+            }
+            _ => assert_eq!(found, expected, "{name}"),
+        }
+        let types = state.spec.outputs();
+        assert_eq!(types.len(), found.len());
+        for (output, value) in types.iter().zip(&found) {
+            assert_eq!(value.as_ref().unwrap().field_type(), Some(output.field_type), "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_count_without_input_counts_events() {
+    for kind in [AggregateKind::Count, AggregateKind::AccumulatingCount] {
+        let mut state = state(kind, None);
+        (0..3).for_each(|number| state.insert(None, at(number)).unwrap());
+        assert_eq!(state.values().unwrap(), [int(3)]);
+        let error = state.insert(Some(&Value::Int64(1)), at(4)).unwrap_err();
+        assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    }
+}
+
+#[test]
+fn an_accumulating_count_goes_down_too() {
+    let state = state(AggregateKind::AccumulatingCount, Some(ScalarType::Int64));
+    assert_eq!(fed(state, &[Some(5), Some(-7), None, Some(1)]).values().unwrap(), [int(-1)]);
+}
+
+#[test]
+fn nan_is_a_missing_value_to_all() {
+    for kind in every_kind() {
+        let Ok(spec) = AggregateSpec::new(kind, Some(ScalarType::Float64)) else { continue };
+        let spec = Arc::new(spec);
+        let mut state = AggregateState::new(&spec).unwrap();
+        let mut other = state.clone();
+        for (number, value) in (0..).zip([1.5, f64::NAN, -2.0]) {
+            state.insert(Some(&Value::Float64(value)), at(number)).unwrap();
+            let kept = Some(Value::Float64(value)).filter(|value| !value.is_nan());
+            other.insert(kept.as_ref(), at(number)).unwrap();
+        }
+        assert_eq!(bytes_of(&state), bytes_of(&other), "{}", spec.kind().name());
+    }
+}
+
+fn bytes_of(state: &AggregateState) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    state.encode(&mut bytes).unwrap();
+    bytes
+}
+
+#[test]
+fn states_come_back_from_their_bytes() {
+    let values: Vec<_> = (0..2_000).map(|v: i64| (v % 7 != 0).then_some(v * v % 541)).collect();
+    for state in int_states() {
+        for fed in [state.clone(), fed(state.clone(), &values[..9]), fed(state, &values)] {
+            let (name, bytes) = (fed.spec.kind().name(), bytes_of(&fed));
+            let read = AggregateState::decode(&fed.spec, &bytes).unwrap();
+            assert_eq!(read.values().unwrap(), fed.values().unwrap(), "{name}");
+            assert_eq!(bytes_of(&read).len(), bytes.len(), "{name}");
+            for end in 0..bytes.len() {
+                let cut = AggregateState::decode(&fed.spec, &bytes[..end]);
+                assert_eq!(cut.unwrap_err().code(), ErrorCode::Corrupt, "{name} cut at {end}");
+            }
+            let longer = AggregateState::decode(&fed.spec, &[&bytes[..], &[0]].concat());
+            assert_eq!(longer.unwrap_err().code(), ErrorCode::Corrupt, "{name} with a byte more");
+            let newer = AggregateState::decode(&fed.spec, &[&[2], &bytes[1..]].concat());
+            assert_eq!(newer.unwrap_err().code(), ErrorCode::UpgradeNeeded, "{name}");
+        }
+    }
+}
+
+#[test]
+fn states_of_other_aggregates_neither_merge_nor_decode() {
+    use AggregateKind as Kind;
+    let alike = |a: &AggregateState, b: &AggregateState| Shape::of(&a.spec) == Shape::of(&b.spec);
+    for mut into in int_states() {
+        for from in int_states() {
+            let decoded = AggregateState::decode(&into.spec, &bytes_of(&from));
+            let (merged, decoded) = (into.merge(&from), decoded.map(|_| ()));
+            if alike(&into, &from) {
+                assert_eq!((merged, decoded), (Ok(()), Ok(())));
+            } else {
+                assert_eq!(merged.unwrap_err().code(), ErrorCode::InvalidArgument);
+                assert_eq!(decoded.unwrap_err().code(), ErrorCode::Corrupt);
+            }
+        }
+    }
+    let refused = |kind: Kind, other: Kind| {
+        let (mut into, from) =
+            (state(kind, Some(ScalarType::Int64)), state(other, Some(ScalarType::Int64)));
+        AggregateState::decode(&into.spec, &bytes_of(&from)).is_err() && into.merge(&from).is_err()
+    };
+    let distinct = |lg_k| Kind::DistinctCount { lg_k, bounds: None };
+    assert!(refused(distinct(10), distinct(11)));
+    let quantiles = |k| Kind::Quantiles { ranks: vec![0.5], k };
+    assert!(refused(quantiles(100), quantiles(101)));
+    assert!(refused(Kind::LastN { count: 3 }, Kind::LastN { count: 4 }));
+    let top = |lg_counters| Kind::TopK { count: 1, lg_counters };
+    assert!(refused(top(4), top(5)));
+    let float = state(Kind::Sum, Some(ScalarType::Float64));
+    assert!(state(Kind::Sum, Some(ScalarType::Int64)).merge(&float).is_err(), "another input");
+}
+
+#[test]
+fn values_of_another_type_change_nothing() {
+    let mut sum = state(AggregateKind::Sum, Some(ScalarType::Int64));
+    let error = sum.insert(Some(&Value::Float64(1.0)), at(0)).unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument);
+    assert_eq!(sum.values().unwrap(), [None]);
+    assert_eq!(sum.spec.outputs()[0].field_type, FieldType::Scalar(ScalarType::Int64));
+}

@@ -1,0 +1,251 @@
+//! A tile: the states of all aggregates of a feature view over the events of one group in one span
+//! of time.
+
+use std::sync::Arc;
+
+use forebay_core::limits::AGGREGATES_MAX;
+use forebay_core::value::Value;
+use forebay_core::view::AggregateSpec;
+use forebay_core::{Error, Result};
+
+use crate::bytes;
+use crate::ordered::EventAt;
+use crate::state::AggregateState;
+
+/// Version of the bytes of a tile.
+const VERSION: u8 = 1;
+
+/// The aggregates of a feature view, in their order.
+#[derive(Clone, Debug)]
+pub struct Aggregates(Arc<[Arc<AggregateSpec>]>);
+
+impl Aggregates {
+    /// A list of aggregates.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for none, `LimitExceeded` for more than there may be.
+    pub fn new(specs: Vec<AggregateSpec>) -> Result<Self> {
+        if specs.is_empty() {
+            return Err(Error::invalid_argument("declare an aggregate"));
+        }
+        if specs.len() > AGGREGATES_MAX {
+            let (limit, actual) = (AGGREGATES_MAX as u64, specs.len() as u64);
+            return Err(Error::limit_exceeded("spread the aggregates over views", limit, actual));
+        }
+        Ok(Self(specs.into_iter().map(Arc::new).collect()))
+    }
+
+    /// Each of them.
+    pub fn specs(&self) -> &[Arc<AggregateSpec>] {
+        &self.0
+    }
+
+    /// Refuses an event that one of them cannot take in.
+    ///
+    /// # Errors
+    /// Those of [`AggregateSpec::check`]; `InvalidArgument` for another number of inputs than of
+    /// aggregates.
+    pub fn check(&self, event: &Event<'_>) -> Result<()> {
+        if event.inputs.len() != self.0.len() {
+            let (wanted, found) = (self.0.len(), event.inputs.len());
+            let message = format!("give an input for each of {wanted} aggregates, not {found}");
+            return Err(Error::invalid_argument(message));
+        }
+        self.0.iter().zip(event.inputs).try_for_each(|(spec, input)| spec.check(input.as_ref()))
+    }
+}
+
+/// One event, as a view's aggregates see it.
+#[derive(Clone, Copy, Debug)]
+pub struct Event<'e> {
+    /// When it happened and where its log holds it.
+    pub at: EventAt,
+    /// The value that each aggregate takes in, in the order of the aggregates.
+    pub inputs: &'e [Option<Value>],
+}
+
+/// The states of all aggregates of a view.
+///
+/// ```
+/// use forebay_core::clock::Timestamp;
+/// use forebay_core::id::Position;
+/// use forebay_core::value::{ScalarType, Value};
+/// use forebay_core::view::{AggregateKind, AggregateSpec};
+/// use forebay_sketch::{Aggregates, Event, EventAt, Tile};
+///
+/// let count = AggregateSpec::new(AggregateKind::Count, None)?;
+/// let greatest = AggregateSpec::new(AggregateKind::Max, Some(ScalarType::Float64))?;
+/// let aggregates = Aggregates::new(vec![count, greatest])?;
+/// let mut tile = Tile::new(&aggregates)?;
+/// let at = EventAt { time: Timestamp::from_micros(-1), position: Position::default() };
+/// tile.insert(&Event { at, inputs: &[None, Some(Value::Float64(2.5))] })?;
+///
+/// let mut bytes = Vec::new();
+/// tile.encode(&mut bytes)?;
+/// let read = Tile::decode(&aggregates, &bytes)?;
+/// assert_eq!(read.values()?, [Some(Value::Int64(1)), Some(Value::Float64(2.5))]);
+/// # Ok::<(), forebay_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Tile {
+    aggregates: Aggregates,
+    states: Vec<AggregateState>,
+}
+
+impl Tile {
+    /// A tile of no events.
+    ///
+    /// # Errors
+    /// Those of [`AggregateState::new`].
+    pub fn new(aggregates: &Aggregates) -> Result<Self> {
+        let states = aggregates.specs().iter().map(AggregateState::new).collect::<Result<_>>()?;
+        Ok(Self { aggregates: aggregates.clone(), states })
+    }
+
+    /// The state of each aggregate.
+    pub fn states(&self) -> &[AggregateState] {
+        &self.states
+    }
+
+    /// Takes in an event, into all states or into none.
+    ///
+    /// # Errors
+    /// Those of [`Aggregates::check`].
+    pub fn insert(&mut self, event: &Event<'_>) -> Result<()> {
+        self.aggregates.check(event)?;
+        self.fold(event)
+    }
+
+    /// [`Tile::insert`] of an event that was checked.
+    pub(crate) fn fold(&mut self, event: &Event<'_>) -> Result<()> {
+        let mut states = self.states.iter_mut().zip(event.inputs);
+        states.try_for_each(|(state, input)| state.fold(input.as_ref(), event.at))
+    }
+
+    /// Takes in the events of another tile. No event may be in both.
+    ///
+    /// # Errors
+    /// Those of [`AggregateState::merge`]; `InvalidArgument` for a tile of other aggregates.
+    pub fn merge(&mut self, other: &Self) -> Result<()> {
+        if self.states.len() != other.states.len() {
+            return Err(Error::invalid_argument("merge tiles of one view"));
+        }
+        self.states.iter_mut().zip(&other.states).try_for_each(|(into, from)| into.merge(from))
+    }
+
+    /// The values of all aggregates, one behind the other.
+    ///
+    /// # Errors
+    /// Those of [`AggregateState::values`].
+    pub fn values(&self) -> Result<Vec<Option<Value>>> {
+        let mut values = Vec::with_capacity(self.states.len());
+        for state in &self.states {
+            values.append(&mut state.values()?);
+        }
+        Ok(values)
+    }
+
+    /// Appends the tile's bytes (`proto/spec/aggregates.md`).
+    ///
+    /// # Errors
+    /// Those of [`AggregateState::encode`].
+    pub fn encode(&self, out: &mut Vec<u8>) -> Result<()> {
+        out.push(VERSION);
+        out.extend_from_slice(&(self.states.len() as u16).to_le_bytes());
+        let mut bytes = Vec::new();
+        for state in &self.states {
+            bytes.clear();
+            state.encode(&mut bytes)?;
+            out.extend_from_slice(&(bytes.len() as u32).to_le_bytes());
+            out.extend_from_slice(&bytes);
+        }
+        Ok(())
+    }
+
+    /// Reads the bytes of a tile of these aggregates.
+    ///
+    /// # Errors
+    /// Those of [`AggregateState::decode`].
+    pub fn decode(aggregates: &Aggregates, tile: &[u8]) -> Result<Self> {
+        let mut fields = bytes::fields(tile);
+        let [version] = fields.take()?;
+        if version > VERSION {
+            let message =
+                format!("tile of version {version}: upgrade this build, it knows {VERSION}");
+            return Err(Error::upgrade_needed(message));
+        }
+        if version != VERSION || usize::from(fields.u16()?) != aggregates.specs().len() {
+            return Err(Error::corrupt("a tile of another view's aggregates"));
+        }
+        let mut states = Vec::with_capacity(aggregates.specs().len());
+        for spec in aggregates.specs() {
+            let count = fields.u32()? as usize;
+            states.push(AggregateState::decode(spec, fields.bytes(count)?)?);
+        }
+        if !fields.rest().is_empty() {
+            return Err(Error::corrupt("bytes behind the end of a tile"));
+        }
+        Ok(Self { aggregates: aggregates.clone(), states })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::clock::Timestamp;
+    use forebay_core::id::Position;
+    use forebay_core::value::ScalarType;
+
+    use super::*;
+    use forebay_core::view::AggregateKind;
+
+    const AT: EventAt = EventAt { time: Timestamp::MIN, position: FIRST };
+    const FIRST: Position = Position {
+        epoch: forebay_core::id::Epoch(0),
+        offset: forebay_core::id::Offset(0),
+        place: 0,
+    };
+
+    fn aggregates(kinds: &[AggregateKind]) -> Aggregates {
+        let spec = |kind: &AggregateKind| AggregateSpec::new(kind.clone(), Some(ScalarType::Int64));
+        Aggregates::new(kinds.iter().map(spec).collect::<Result<_>>().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn an_event_goes_into_all_states_or_into_none() {
+        let aggregates = aggregates(&[AggregateKind::Count, AggregateKind::Sum]);
+        let mut tile = Tile::new(&aggregates).unwrap();
+        let mut refused = |inputs: &[Option<Value>]| {
+            let code = tile.insert(&Event { at: AT, inputs }).unwrap_err().code();
+            assert_eq!(code, ErrorCode::InvalidArgument);
+            tile.values().unwrap()
+        };
+        let empty = [Some(Value::Int64(0)), None];
+        assert_eq!(refused(&[Some(Value::Int64(1)), Some(Value::Bool(true))]), empty);
+        assert_eq!(refused(&[Some(Value::Int64(1))]), empty);
+    }
+
+    #[test]
+    fn tiles_of_other_views_neither_merge_nor_decode() {
+        let one = aggregates(&[AggregateKind::Count]);
+        let two = aggregates(&[AggregateKind::Count, AggregateKind::Count]);
+        let (mut tile, other) = (Tile::new(&one).unwrap(), Tile::new(&two).unwrap());
+        assert_eq!(tile.merge(&other).unwrap_err().code(), ErrorCode::InvalidArgument);
+        let mut bytes = Vec::new();
+        other.encode(&mut bytes).unwrap();
+        assert_eq!(Tile::decode(&one, &bytes).unwrap_err().code(), ErrorCode::Corrupt);
+        let longer = [&bytes[..], &[0]].concat();
+        assert_eq!(Tile::decode(&two, &longer).unwrap_err().code(), ErrorCode::Corrupt);
+        bytes[0] = 2;
+        assert_eq!(Tile::decode(&two, &bytes).unwrap_err().code(), ErrorCode::UpgradeNeeded);
+    }
+
+    #[test]
+    fn a_view_has_aggregates_and_not_too_many() {
+        let spec = AggregateSpec::new(AggregateKind::Count, None).unwrap();
+        let new = |count| Aggregates::new(vec![spec.clone(); count]).map_err(|error| error.code());
+        assert_eq!(new(0).unwrap_err(), ErrorCode::InvalidArgument);
+        assert_eq!(new(AGGREGATES_MAX + 1).unwrap_err(), ErrorCode::LimitExceeded);
+        assert!(new(AGGREGATES_MAX).is_ok());
+    }
+}

@@ -1,0 +1,318 @@
+//! Windows of event time and the tiles that they are made of. Everything here is arithmetic on
+//! half-open spans `[start, end)`, in microseconds, before 1970 too.
+//!
+//! A window moves by hops, and at each moment is made of whole tiles as long as its hop: the one
+//! that holds the moment, and those before it. Windows with one hop share tiles, so an event goes
+//! into one tile for each hop that there is. A window is therefore exact at the grain of its hop.
+
+use std::ops::{Range, RangeInclusive};
+
+use forebay_core::clock::Timestamp;
+use forebay_core::limits::{EVENT_AHEAD_US_MAX, WINDOW_US_MAX, WINDOWS_MAX};
+use forebay_core::view::Window;
+use forebay_core::{Error, Result};
+
+/// The tiles that a window is made of.
+pub trait TiledWindow {
+    /// The span of event time that it covers at a moment; `None` for all time. At the ends of time
+    /// it is cut.
+    ///
+    /// ```
+    /// use forebay_core::clock::Timestamp;
+    /// use forebay_core::view::Window;
+    /// use forebay_sketch::TiledWindow;
+    ///
+    /// let window = Window::Sliding { length_us: 60, hop_us: 20 };
+    /// let span = window.span(Timestamp::from_micros(-5)).unwrap();
+    /// assert_eq!(span, Timestamp::from_micros(-60)..Timestamp::from_micros(0));
+    /// ```
+    fn span(self, at: Timestamp) -> Option<Range<Timestamp>>;
+
+    /// The tiles that it is made of at a moment, from the first to the last, as far as they are not
+    /// empty.
+    fn tiles(self, at: Timestamp) -> RangeInclusive<TileId>;
+
+    /// The moment from which on it does not cover a tile's span any more; `None` if it is not made
+    /// of such tiles, or always covers it.
+    fn leaves(self, tile: TileId) -> Option<Timestamp>;
+}
+
+impl TiledWindow for Window {
+    fn span(self, at: Timestamp) -> Option<Range<Timestamp>> {
+        let (hop_us, length_us) = self.lengths()?;
+        let end = start_of(at, hop_us) + i128::from(hop_us);
+        Some(cut(end - i128::from(length_us))..cut(end))
+    }
+
+    fn tiles(self, at: Timestamp) -> RangeInclusive<TileId> {
+        let Some((hop_us, length_us)) = self.lengths() else {
+            return TileId::Lifetime..=TileId::Lifetime;
+        };
+        let last = start_of(at, hop_us);
+        let first = last + i128::from(hop_us) - i128::from(length_us);
+        TileId::Hop { hop_us, start: cut(first) }..=TileId::Hop { hop_us, start: cut(last) }
+    }
+
+    fn leaves(self, tile: TileId) -> Option<Timestamp> {
+        let (hop_us, length_us) = self.lengths()?;
+        match tile {
+            TileId::Hop { hop_us: of, start } if of == hop_us => {
+                Some(cut(i128::from(start.as_micros()) + i128::from(length_us)))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// Which tile of a group. Their order is by hop, then by start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum TileId {
+    /// The one of all time.
+    Lifetime,
+    /// One as long as a hop.
+    Hop {
+        /// Its length in microseconds.
+        hop_us: i64,
+        /// Its first moment, a multiple of its length.
+        start: Timestamp,
+    },
+}
+
+/// Whether an event still counts, or does already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Admission {
+    /// It counts.
+    Admitted,
+    /// It comes too late: it is counted nowhere.
+    Late {
+        /// Microseconds beyond the lateness.
+        by_us: i64,
+    },
+    /// It lies so far ahead that a clock must be wrong: it is counted nowhere.
+    Ahead {
+        /// Microseconds beyond what is let through.
+        by_us: i64,
+    },
+}
+
+/// The windows of a view, and how late an event may come.
+///
+/// ```
+/// use forebay_core::clock::Timestamp;
+/// use forebay_core::view::Window;
+/// use forebay_sketch::{Admission, Windows};
+///
+/// let (minute, hour) = (60_000_000, 3_600_000_000);
+/// let last_hour = Window::Sliding { length_us: hour, hop_us: minute };
+/// let windows = Windows::new(vec![last_hour, Window::Lifetime], 10 * minute)?;
+/// let now = Timestamp::from_micros(1_750_000_000_000_000);
+/// let event = now.plus_micros(-3 * minute);
+/// assert_eq!(windows.admit(event, now), Admission::Admitted);
+/// assert_eq!(windows.tiles_of(event).count(), 2);
+/// let late = now.plus_micros(-10 * minute - 1);
+/// assert_eq!(windows.admit(late, now), Admission::Late { by_us: 1 });
+/// # Ok::<(), forebay_core::Error>(())
+/// ```
+#[derive(Clone, Debug)]
+pub struct Windows {
+    windows: Vec<Window>,
+    lateness_us: i64,
+    /// Each hop once, with the longest window of it.
+    hops: Vec<(i64, i64)>,
+}
+
+impl Windows {
+    /// Windows, in their order, and how far an event may lie behind its partition's time, in
+    /// microseconds.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for no windows, for one that is there twice, and for lengths that are not
+    /// positive or no multiples of their hops; `LimitExceeded` for too many or too long ones.
+    pub fn new(windows: Vec<Window>, lateness_us: i64) -> Result<Self> {
+        if windows.is_empty() {
+            return Err(Error::invalid_argument("declare a window"));
+        }
+        if windows.len() > WINDOWS_MAX {
+            let (limit, actual) = (WINDOWS_MAX as u64, windows.len() as u64);
+            return Err(Error::limit_exceeded("spread the windows over views", limit, actual));
+        }
+        if lateness_us < 0 {
+            return Err(Error::invalid_argument("give a lateness of zero or more"));
+        }
+        if lateness_us > WINDOW_US_MAX {
+            let (limit, actual) = (WINDOW_US_MAX as u64, lateness_us as u64);
+            return Err(Error::limit_exceeded("shorten the lateness", limit, actual));
+        }
+        windows.iter().try_for_each(|window| window.check())?;
+        let is_first = |(place, window)| !windows[..place].contains(window);
+        if !windows.iter().enumerate().all(is_first) {
+            return Err(Error::invalid_argument("declare each window once"));
+        }
+        let mut hops: Vec<(i64, i64)> = windows.iter().filter_map(|of| of.lengths()).collect();
+        hops.sort_by_key(|(hop_us, length_us)| (*hop_us, -length_us));
+        hops.dedup_by_key(|(hop_us, _)| *hop_us);
+        Ok(Self { windows, lateness_us, hops })
+    }
+
+    /// Each window.
+    pub fn windows(&self) -> &[Window] {
+        &self.windows
+    }
+
+    /// How far an event may lie behind its partition's time, in microseconds.
+    pub fn lateness_us(&self) -> i64 {
+        self.lateness_us
+    }
+
+    /// Whether an event counts, at the partition time of its own entry. One of exactly the lateness
+    /// does.
+    pub fn admit(&self, event: Timestamp, partition_time: Timestamp) -> Admission {
+        let ahead_us = event.micros_since(partition_time);
+        let late_us = partition_time.micros_since(event);
+        if late_us > self.lateness_us {
+            return Admission::Late { by_us: late_us - self.lateness_us };
+        }
+        if ahead_us > EVENT_AHEAD_US_MAX {
+            return Admission::Ahead { by_us: ahead_us - EVENT_AHEAD_US_MAX };
+        }
+        Admission::Admitted
+    }
+
+    /// The tiles that an event goes into: one for each hop, and that of all time.
+    pub fn tiles_of(&self, event: Timestamp) -> impl Iterator<Item = TileId> {
+        let hop = move |(hop_us, _): &(i64, i64)| TileId::Hop {
+            hop_us: *hop_us,
+            start: cut(start_of(event, *hop_us)),
+        };
+        let lifetime = self.windows.contains(&Window::Lifetime).then_some(TileId::Lifetime);
+        lifetime.into_iter().chain(self.hops.iter().map(hop))
+    }
+
+    /// Whether a tile may still count, as a partition's time goes on: at any moment that is not
+    /// further back than the lateness. Others are dropped.
+    pub fn keeps(&self, tile: TileId, partition_time: Timestamp) -> bool {
+        self.drops(tile).is_none_or(|at| at > partition_time)
+    }
+
+    /// The partition time from which on a tile counts no more; `None` for one that always does.
+    pub fn drops(&self, tile: TileId) -> Option<Timestamp> {
+        let TileId::Hop { hop_us, start } = tile else {
+            let is_kept = self.windows.contains(&Window::Lifetime);
+            return if is_kept { None } else { Some(Timestamp::MIN) };
+        };
+        let Some((_, length_us)) = self.hops.iter().find(|(of, _)| *of == hop_us) else {
+            return Some(Timestamp::MIN);
+        };
+        let leaves = i128::from(start.as_micros()) + i128::from(*length_us);
+        let drops = leaves + i128::from(self.lateness_us);
+        (drops <= i64::MAX.into()).then(|| cut(drops))
+    }
+}
+
+/// The first moment of the hop that holds a moment, which may lie before all timestamps.
+fn start_of(at: Timestamp, hop_us: i64) -> i128 {
+    let (at, hop) = (i128::from(at.as_micros()), i128::from(hop_us));
+    at.div_euclid(hop) * hop
+}
+
+/// A moment inside the range of timestamps.
+fn cut(micros: i128) -> Timestamp {
+    let within = micros.clamp(i64::MIN.into(), i64::MAX.into());
+    Timestamp::from_micros(within as i64)
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::limits::WINDOW_TILES_MAX;
+
+    use super::*;
+
+    const HOUR: Window = Window::Sliding { length_us: 60, hop_us: 10 };
+
+    fn time(micros: i64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
+    fn tile(hop_us: i64, start: i64) -> TileId {
+        TileId::Hop { hop_us, start: time(start) }
+    }
+
+    #[test]
+    fn windows_begin_and_end_at_hops() {
+        for (at, from, to) in
+            [(0, -50, 10), (9, -50, 10), (10, -40, 20), (-1, -60, 0), (-10, -60, 0)]
+        {
+            assert_eq!(HOUR.span(time(at)), Some(time(from)..time(to)), "{at}");
+            assert_eq!(HOUR.tiles(time(at)), tile(10, from)..=tile(10, to - 10), "{at}");
+        }
+        let day = Window::Tumbling { length_us: 24 };
+        assert_eq!(day.span(time(-1)), Some(time(-24)..time(0)));
+        assert_eq!(day.tiles(time(47)), tile(24, 24)..=tile(24, 24));
+        assert_eq!(Window::Lifetime.span(time(5)), None);
+        assert_eq!(Window::Lifetime.tiles(time(5)), TileId::Lifetime..=TileId::Lifetime);
+    }
+
+    #[test]
+    fn the_ends_of_time_are_no_end_of_the_process() {
+        for at in [time(i64::MIN), time(i64::MAX)] {
+            for window in [HOUR, Window::Tumbling { length_us: WINDOW_US_MAX }] {
+                let span = window.span(at).unwrap();
+                assert!(span.start < span.end && span.start <= at && at <= span.end);
+                let (first, last) = window.tiles(at).into_inner();
+                assert!(first <= last && window.leaves(first).is_some());
+            }
+            let windows = Windows::new(vec![HOUR, Window::Lifetime], 5).unwrap();
+            for tile in windows.tiles_of(at) {
+                assert!(windows.keeps(tile, at));
+                assert!(HOUR.tiles(at).contains(&tile) || tile == TileId::Lifetime);
+            }
+        }
+    }
+
+    #[test]
+    fn events_are_late_or_ahead_by_what_lies_beyond() {
+        let windows = Windows::new(vec![HOUR], 30).unwrap();
+        let now = time(-100);
+        assert_eq!(windows.admit(time(-130), now), Admission::Admitted);
+        assert_eq!(windows.admit(time(-131), now), Admission::Late { by_us: 1 });
+        let ahead = now.plus_micros(EVENT_AHEAD_US_MAX);
+        assert_eq!(windows.admit(ahead, now), Admission::Admitted);
+        assert_eq!(windows.admit(ahead.plus_micros(2), now), Admission::Ahead { by_us: 2 });
+    }
+
+    #[test]
+    fn tiles_are_kept_for_the_longest_window_and_the_lateness() {
+        let short = Window::Sliding { length_us: 20, hop_us: 10 };
+        let windows = Windows::new(vec![short, HOUR], 7).unwrap();
+        assert_eq!(windows.tiles_of(time(-3)).collect::<Vec<_>>(), [tile(10, -10)]);
+        assert!(windows.keeps(tile(10, 0), time(66)));
+        assert!(!windows.keeps(tile(10, 0), time(67)));
+        assert!(!windows.keeps(tile(20, 0), time(0)), "no window has such tiles");
+        assert!(!windows.keeps(TileId::Lifetime, time(0)), "nor of all time");
+        assert_eq!(HOUR.leaves(tile(10, 0)), Some(time(60)));
+        assert_eq!(HOUR.leaves(tile(20, 0)), None);
+    }
+
+    #[test]
+    fn windows_are_checked() {
+        let code = |windows: Vec<Window>, lateness_us| {
+            Windows::new(windows, lateness_us).map(|_| ()).map_err(|error| error.code())
+        };
+        let sliding = |length_us, hop_us| Window::Sliding { length_us, hop_us };
+        let tumbling = |length_us| Window::Tumbling { length_us };
+        let (invalid, limit) = (Err(ErrorCode::InvalidArgument), Err(ErrorCode::LimitExceeded));
+        assert_eq!(code(vec![], 0), invalid);
+        assert_eq!(code(vec![tumbling(0)], 0), invalid);
+        assert_eq!(code(vec![sliding(10, 0)], 0), invalid);
+        assert_eq!(code(vec![sliding(0, 10)], 0), invalid);
+        assert_eq!(code(vec![sliding(15, 10)], 0), invalid);
+        assert_eq!(code(vec![HOUR, HOUR], 0), invalid);
+        assert_eq!(code(vec![HOUR], -1), invalid);
+        assert_eq!(code(vec![HOUR], WINDOW_US_MAX + 1), limit);
+        assert_eq!(code(vec![tumbling(WINDOW_US_MAX + 1)], 0), limit);
+        assert_eq!(code(vec![sliding(WINDOW_TILES_MAX + 1, 1)], 0), limit);
+        assert_eq!(code((1..=WINDOWS_MAX as i64 + 1).map(tumbling).collect(), 0), limit);
+        assert_eq!(code(vec![sliding(WINDOW_TILES_MAX, 1), tumbling(WINDOW_US_MAX)], 0), Ok(()));
+    }
+}

@@ -1,0 +1,317 @@
+//! The golden vectors of aggregates' states and of tiles, and of the sketches in them, which
+//! DataSketches of Java reads (`clients/java`); those that Java wrote are read here.
+//! `UPDATE_VECTORS=1` writes ours anew.
+
+use std::sync::Arc;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{Epoch, Offset, Position};
+use forebay_core::value::{ScalarType, Value};
+use forebay_core::view::{AggregateKind, AggregateSpec};
+use forebay_sketch::{AggregateState, Aggregates, Event, EventAt, Tile};
+use forebay_testkit::vectors::{check, hex, read, unhex};
+use serde_json::{Value as Json, json};
+
+const COMMAND: &str = "cargo test -p forebay-sketch --test vectors_test";
+const OURS: &str = "aggregates.json";
+const JAVAS: &str = "sketches-java.json";
+const VERSION: u8 = 1;
+const TAG_DISTINCT: u8 = 6;
+const TAG_QUANTILES: u8 = 7;
+const TAG_FREQUENT: u8 = 8;
+
+/// Values `number * 7919 mod modulus` for each number below `count`; of a type as `value` says.
+#[derive(Clone, Copy)]
+struct Numbers {
+    count: u64,
+    modulus: u64,
+}
+
+fn value(number: u64, input: ScalarType) -> Value {
+    let integer = number as i64;
+    match input {
+        ScalarType::Bool => Value::Bool(integer % 2 == 1),
+        ScalarType::Int32 => Value::Int32(integer as i32),
+        ScalarType::Float32 => Value::Float32(integer as f32 / 8.0),
+        ScalarType::Float64 => Value::Float64(integer as f64 / 8.0),
+        ScalarType::String => Value::String(format!("item-{integer}")),
+        ScalarType::Bytes => Value::Bytes(integer.to_le_bytes().to_vec()),
+        ScalarType::Timestamp => Value::Timestamp(integer),
+        ScalarType::Int64 => Value::Int64(integer),
+    }
+}
+
+impl Numbers {
+    fn each(self) -> impl Iterator<Item = u64> {
+        (0..self.count).map(move |number| number * 7_919 % self.modulus)
+    }
+
+    fn json(self) -> Json {
+        json!({"count": self.count, "modulus": self.modulus})
+    }
+}
+
+/// The event of the n-th value: both its time and its offset are n.
+fn at(number: u64) -> EventAt {
+    let position = Position { epoch: Epoch(0), offset: Offset(number), place: 0 };
+    EventAt { time: Timestamp::from_micros(number as i64), position }
+}
+
+fn spec(kind: AggregateKind, input: Option<ScalarType>) -> Arc<AggregateSpec> {
+    Arc::new(AggregateSpec::new(kind, input).unwrap())
+}
+
+fn folded(spec: &Arc<AggregateSpec>, numbers: Numbers) -> AggregateState {
+    let mut state = AggregateState::new(spec).unwrap();
+    for (number, of) in (0..).zip(numbers.each()) {
+        let value = spec.input().map(|input| value(of, input));
+        state.insert(value.as_ref(), at(number)).unwrap();
+    }
+    state
+}
+
+fn bytes_of(state: &AggregateState) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    state.encode(&mut bytes).unwrap();
+    bytes
+}
+
+fn written(value: &Option<Value>) -> Json {
+    let list = |items: &[Value]| items.iter().map(|item| written(&Some(item.clone()))).collect();
+    match value {
+        None => Json::Null,
+        Some(Value::Bool(v)) => json!(v),
+        Some(Value::Float32(v)) => json!(format!("{:08x}", v.to_bits())),
+        Some(Value::Float64(v)) => json!(format!("{:016x}", v.to_bits())),
+        Some(Value::String(v)) => json!(v),
+        Some(Value::Bytes(v)) => json!(hex(v)),
+        Some(Value::Int32(v)) => json!(v.to_string()),
+        Some(Value::Int64(v) | Value::Timestamp(v)) => json!(v.to_string()),
+        Some(Value::List(_, items)) => Json::Array(list(items)),
+        Some(other) => panic!("no aggregate answers {other:?}"),
+    }
+}
+
+fn parameters(kind: &AggregateKind) -> Json {
+    match kind {
+        AggregateKind::LastN { count } => json!({"count": count}),
+        AggregateKind::DistinctCount { lg_k, bounds } => json!({"lg_k": lg_k, "bounds": bounds}),
+        AggregateKind::Quantiles { ranks, k } => json!({"ranks": ranks, "k": k}),
+        AggregateKind::TopK { count, lg_counters } => {
+            json!({"count": count, "lg_counters": lg_counters})
+        }
+        _ => json!({}),
+    }
+}
+
+/// What DataSketches wrote of a state, if it is a sketch.
+fn sketch_of(kind: &AggregateKind, state: &[u8]) -> Option<Vec<u8>> {
+    let waiting = || usize::from(u16::from_le_bytes([state[2], state[3]]));
+    match kind {
+        AggregateKind::DistinctCount { .. } | AggregateKind::TopK { .. } => {
+            Some(state[2..].to_vec())
+        }
+        AggregateKind::Quantiles { .. } => Some(state[4 + 8 * waiting()..].to_vec()),
+        _ => None,
+    }
+}
+
+fn state_vector(kind: AggregateKind, input: Option<ScalarType>, numbers: Numbers) -> Json {
+    let spec = spec(kind, input);
+    let state = folded(&spec, numbers);
+    let (bytes, values) = (bytes_of(&state), state.values().unwrap());
+    let mut vector = json!({
+        "kind": spec.kind().name(),
+        "input": input.map(ScalarType::name),
+        "parameters": parameters(spec.kind()),
+        "numbers": numbers.json(),
+        "values": values.iter().map(written).collect::<Vec<_>>(),
+        "state_hex": hex(&bytes),
+    });
+    if let Some(sketch) = sketch_of(spec.kind(), &bytes) {
+        vector["sketch_hex"] = json!(hex(&sketch));
+    }
+    vector
+}
+
+fn kinds() -> Vec<AggregateKind> {
+    use AggregateKind as Kind;
+    let mut kinds = vec![Kind::Count, Kind::AccumulatingCount, Kind::Sum, Kind::Average];
+    kinds.extend([Kind::Min, Kind::Max, Kind::Variance, Kind::StandardDeviation]);
+    kinds.extend([Kind::Skewness, Kind::Kurtosis, Kind::First, Kind::Last]);
+    kinds.push(Kind::LastN { count: 3 });
+    kinds.extend(sketches());
+    kinds
+}
+
+fn sketches() -> [AggregateKind; 3] {
+    [
+        AggregateKind::DistinctCount { lg_k: 8, bounds: Some(2) },
+        AggregateKind::Quantiles { ranks: vec![0.0, 0.25, 0.5, 0.99, 1.0], k: 50 },
+        AggregateKind::TopK { count: 3, lg_counters: 5 },
+    ]
+}
+
+/// Every kind over every input that it takes, of few values; sketches of none and of many too.
+fn states() -> Vec<Json> {
+    let inputs = [None]
+        .into_iter()
+        .chain([ScalarType::Bool, ScalarType::Int32, ScalarType::Int64].map(Some))
+        .chain([ScalarType::Float32, ScalarType::Float64, ScalarType::String].map(Some))
+        .chain([ScalarType::Bytes, ScalarType::Timestamp].map(Some));
+    let few = Numbers { count: 7, modulus: 5 };
+    let mut states = Vec::new();
+    for kind in kinds() {
+        for input in inputs.clone() {
+            if AggregateSpec::new(kind.clone(), input).is_ok() {
+                states.push(state_vector(kind.clone(), input, few));
+            }
+        }
+    }
+    for kind in sketches() {
+        let input = Some(ScalarType::Int64);
+        let amounts = [(0, 1), (31, 29), (2_000, 1_009), (30_000, 30_011)];
+        for (count, modulus) in amounts {
+            states.push(state_vector(kind.clone(), input, Numbers { count, modulus }));
+        }
+    }
+    let text = Some(ScalarType::String);
+    let many = Numbers { count: 2_000, modulus: 1_009 };
+    states.push(state_vector(sketches()[0].clone(), text, many));
+    states.push(state_vector(sketches()[2].clone(), text, many));
+    states.push(state_vector(sketches()[1].clone(), Some(ScalarType::Float64), many));
+    states
+}
+
+fn tile_kinds() -> Vec<AggregateKind> {
+    vec![AggregateKind::Count, AggregateKind::Sum, AggregateKind::Last]
+}
+
+fn tile() -> Tile {
+    let spec = |kind| AggregateSpec::new(kind, Some(ScalarType::Int64)).unwrap();
+    let aggregates = Aggregates::new(tile_kinds().into_iter().map(spec).collect()).unwrap();
+    let mut tile = Tile::new(&aggregates).unwrap();
+    for number in 0..3 {
+        let inputs = vec![Some(Value::Int64(-5 * number as i64)); 3];
+        tile.insert(&Event { at: at(number), inputs: &inputs }).unwrap();
+    }
+    tile
+}
+
+fn made() -> Json {
+    let mut bytes = Vec::new();
+    tile().encode(&mut bytes).unwrap();
+    json!({
+        "spec": "proto/spec/aggregates.md",
+        "description": "States of aggregates and a tile. The n-th of the `numbers` is n * 7919 \
+            modulo `modulus`, at time and offset n; a float is an eighth of it, a bool whether it \
+            is odd, a string `item-` and its digits, bytes its eight. Values: integers as digits, \
+            floats as the hex of their bits. `sketch_hex` is what DataSketches reads.",
+        "states": states(),
+        "tiles": [{
+            "aggregates": tile_kinds().iter().map(AggregateKind::name).collect::<Vec<_>>(),
+            "input": "int64",
+            "integers": ["0", "-5", "-10"],
+            "values": tile().values().unwrap().iter().map(written).collect::<Vec<_>>(),
+            "tile_hex": hex(&bytes),
+        }],
+    })
+}
+
+fn named_spec(vector: &Json) -> Arc<AggregateSpec> {
+    let name = vector["kind"].as_str().unwrap();
+    let kind = kinds().into_iter().find(|kind| kind.name() == name).unwrap();
+    let scalars = forebay_testkit::random::SCALAR_TYPES;
+    let input = vector["input"].as_str();
+    spec(kind, scalars.into_iter().find(|scalar| Some(scalar.name()) == input))
+}
+
+fn text<'v>(vector: &'v Json, name: &str) -> &'v str {
+    vector[name].as_str().unwrap_or_else(|| panic!("no {name} in {vector}"))
+}
+
+#[test]
+fn the_bytes_of_states_are_those_of_the_vectors() {
+    check(OURS, &made(), COMMAND);
+    let held: Json = read(OURS);
+    let states = held["states"].as_array().unwrap();
+    assert!(states.len() > 60, "only {} states", states.len());
+    for vector in states {
+        let spec = named_spec(vector);
+        let bytes = unhex(text(vector, "state_hex"));
+        let state = AggregateState::decode(&spec, &bytes).unwrap();
+        let values: Vec<_> = state.values().unwrap().iter().map(written).collect();
+        assert_eq!(Json::Array(values), vector["values"], "{vector}");
+    }
+    let read = Tile::decode(
+        &Aggregates::new(tile().states().iter().map(|of| (**of.spec()).clone()).collect()).unwrap(),
+        &unhex(text(&held["tiles"][0], "tile_hex")),
+    );
+    assert_eq!(read.unwrap().values().unwrap(), tile().values().unwrap());
+}
+
+/// A state around a sketch that DataSketches of Java wrote.
+fn around(spec: &AggregateSpec, sketch: &[u8]) -> Vec<u8> {
+    let before: &[u8] = match spec.kind() {
+        AggregateKind::DistinctCount { .. } => &[VERSION, TAG_DISTINCT],
+        AggregateKind::Quantiles { .. } => &[VERSION, TAG_QUANTILES, 0, 0],
+        _ => &[VERSION, TAG_FREQUENT],
+    };
+    [before, sketch].concat()
+}
+
+fn float(value: &Option<Value>) -> f64 {
+    match value {
+        Some(Value::Float64(v)) => *v,
+        Some(Value::Int64(v)) => *v as f64,
+        other => panic!("no number: {other:?}"),
+    }
+}
+
+#[test]
+fn sketches_of_java_are_read_and_go_on() {
+    let held: Json = read(JAVAS);
+    let sketches = held["sketches"].as_array().unwrap();
+    for vector in sketches {
+        let spec = named_spec(vector);
+        let bytes = around(&spec, &unhex(text(vector, "sketch_hex")));
+        let mut state = AggregateState::decode(&spec, &bytes).unwrap();
+        let found = state.values().unwrap();
+        let numbers = Numbers {
+            count: vector["numbers"]["count"].as_u64().unwrap(),
+            modulus: vector["numbers"]["modulus"].as_u64().unwrap(),
+        };
+        let ours = folded(&spec, numbers);
+        let expected = &vector["values"];
+        match spec.kind() {
+            // The same hashes, so the same registers, so the same estimate to the last bit.
+            AggregateKind::DistinctCount { .. } => assert_eq!(found, ours.values().unwrap()),
+            AggregateKind::Quantiles { ranks, .. } => {
+                assert_eq!(hex(&bytes_of(&state)), hex(&bytes), "it is written as it was read");
+                let mut truth: Vec<_> = numbers.each().collect();
+                truth.sort_unstable();
+                for (found, rank) in found.iter().zip(ranks) {
+                    let below = truth.partition_point(|number| (*number as f64) < float(found));
+                    let error = (below as f64 / truth.len() as f64 - rank).abs();
+                    assert!(error <= 0.02 + 1.0 / truth.len() as f64, "{error} at {rank}");
+                }
+            }
+            _ => {
+                let [Some(Value::List(_, items)), Some(Value::List(_, counts))] = &found[..] else {
+                    panic!("no lists: {found:?}")
+                };
+                for (item, count) in items.iter().zip(counts) {
+                    let name = written(&Some(item.clone()));
+                    let told = &expected[name.as_str().unwrap()];
+                    assert_eq!(&written(&Some(count.clone())), told, "{vector}");
+                }
+            }
+        }
+        let before = found.clone();
+        state.merge(&ours).unwrap();
+        if matches!(spec.kind(), AggregateKind::DistinctCount { .. }) {
+            assert_eq!(state.values().unwrap(), before, "the values were in it");
+        }
+    }
+    assert!(sketches.len() >= 9, "only {} sketches", sketches.len());
+}

@@ -1,0 +1,127 @@
+//! The edges of windows, for any hops, lengths and moments: which event counts when, said once by
+//! spans of time and once by tiles.
+
+use std::collections::HashSet;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::view::Window;
+use forebay_sketch::{Admission, TileId, TiledWindow as _, Windows};
+use proptest::prelude::*;
+
+fn time(micros: i64) -> Timestamp {
+    Timestamp::from_micros(micros)
+}
+
+/// Moments near 1970 and near the edges of hops, and any.
+fn moments() -> impl Strategy<Value = i64> {
+    prop_oneof![-200_i64..200, -4_000_000_000_000_000_i64..4_000_000_000_000_000]
+}
+
+fn hops() -> impl Strategy<Value = i64> {
+    prop_oneof![1_i64..30, Just(60_000_000), Just(86_400_000_000)]
+}
+
+fn windows() -> impl Strategy<Value = Window> {
+    let tumbling = hops().prop_map(|length_us| Window::Tumbling { length_us });
+    let sliding = (hops(), 1_i64..40)
+        .prop_map(|(hop_us, hops)| Window::Sliding { length_us: hop_us * hops, hop_us });
+    prop_oneof![tumbling, sliding, Just(Window::Lifetime)]
+}
+
+fn lengths(window: Window) -> (i64, i64) {
+    match window {
+        Window::Tumbling { length_us } => (length_us, length_us),
+        Window::Sliding { length_us, hop_us } => (hop_us, length_us),
+        Window::Lifetime => (i64::MAX, i64::MAX),
+    }
+}
+
+/// Whether one of the event's tiles is one of the window's.
+fn counts(windows: &Windows, window: Window, event: i64, at: i64) -> bool {
+    windows.tiles_of(time(event)).any(|tile| window.tiles(time(at)).contains(&tile))
+}
+
+proptest! {
+    #[test]
+    fn a_span_holds_its_moment_and_lies_on_hops(window in windows(), at in moments()) {
+        let Some(span) = window.span(time(at)) else {
+            prop_assert_eq!(window, Window::Lifetime);
+            return Ok(());
+        };
+        let (hop_us, length_us) = lengths(window);
+        prop_assert!(span.contains(&time(at)));
+        prop_assert_eq!(span.end.micros_since(span.start), length_us);
+        prop_assert_eq!(span.end.as_micros().rem_euclid(hop_us), 0);
+        prop_assert!(span.end.as_micros() - at <= hop_us, "it ends with the hop of its moment");
+    }
+
+    #[test]
+    fn tiles_and_span_cover_the_same_events(
+        window in windows(), others in proptest::collection::vec(windows(), 0..3),
+        at in moments(), edge in 0..4_u8, near in -3_i64..4,
+    ) {
+        let all: HashSet<_> = others.into_iter().chain([window]).collect();
+        let all = Windows::new(all.into_iter().collect(), 0).unwrap();
+        let (from, to) = match window.span(time(at)) {
+            Some(span) => (span.start.as_micros(), span.end.as_micros()),
+            None => (i64::MIN, i64::MAX),
+        };
+        let around = [from, to, at, from / 2 + to / 2][usize::from(edge)];
+        let event = around.saturating_add(near);
+        let is_covered = from <= event && (event < to || window == Window::Lifetime);
+        let found = counts(&all, window, event, at);
+        prop_assert_eq!(found, is_covered, "{} in {}..{}", event, from, to);
+    }
+
+    #[test]
+    fn a_tile_leaves_once_and_does_not_come_back(window in windows(), event in moments()) {
+        let all = Windows::new(vec![window], 0).unwrap();
+        for tile in all.tiles_of(time(event)) {
+            let Some(leaves) = window.leaves(tile) else {
+                prop_assert_eq!(tile, TileId::Lifetime);
+                continue;
+            };
+            let covers = |at: Timestamp| window.tiles(at).contains(&tile);
+            prop_assert!(covers(leaves.plus_micros(-1)) && !covers(leaves));
+            let (hop_us, length_us) = lengths(window);
+            prop_assert!(!covers(leaves.plus_micros(hop_us)));
+            let begins = leaves.plus_micros(-length_us);
+            prop_assert!(covers(begins) && !covers(begins.plus_micros(-1)));
+        }
+    }
+
+    #[test]
+    fn what_is_dropped_counts_nowhere_any_more(
+        window in windows(), other in windows(), lateness_us in 0_i64..100,
+        event in moments(), later in 0_i64..3_000,
+    ) {
+        prop_assume!(window != other);
+        let all = Windows::new(vec![window, other], lateness_us).unwrap();
+        let now = event.saturating_add(later);
+        for tile in all.tiles_of(time(event)) {
+            let covers = |at: i64| {
+                all.windows().iter().any(|window| window.tiles(time(at)).contains(&tile))
+            };
+            // As time goes on nothing comes back, so the furthest moment back decides.
+            let back = now - lateness_us;
+            prop_assert_eq!(all.keeps(tile, time(now)), covers(back) || event > back);
+        }
+    }
+
+    #[test]
+    fn an_event_that_counts_has_tiles_that_are_kept(
+        window in windows(), now in moments(),
+        lateness_us in 0_i64..10_000, late in -50_i64..12_000,
+    ) {
+        let all = Windows::new(vec![window], lateness_us).unwrap();
+        let event = time(now - late);
+        match all.admit(event, time(now)) {
+            Admission::Admitted => {
+                prop_assert!(late <= lateness_us);
+                prop_assert!(all.tiles_of(event).all(|tile| all.keeps(tile, time(now))));
+            }
+            Admission::Late { by_us } => prop_assert_eq!(by_us, late - lateness_us),
+            Admission::Ahead { .. } => prop_assert!(false, "nothing lay a day ahead"),
+        }
+    }
+}

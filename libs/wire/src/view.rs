@@ -1,0 +1,324 @@
+//! Feature views, to and from the messages of `view.proto`.
+
+use forebay_core::id::{FieldId, StoreId};
+use forebay_core::value::{ScalarType, Value};
+use forebay_core::view::{
+    AggregateKind, AggregateSpec, Comparison, Emission, Feature, Lookup, NamedWindow, Operand,
+    Origin, Predicate, View, Window,
+};
+use forebay_core::{Error, Result};
+
+use crate::refusal::{self, enumeration, newer, unset};
+use crate::v1;
+use crate::v1::aggregate::{self, DistinctCount, LastN, Plain, Quantiles, TopK};
+use crate::v1::derived_column::{self, LookedUp};
+use crate::v1::named_window::{self, Sliding, Tumbling};
+use crate::v1::predicate::{self, Compare, IsOneOf, Some as SomeOf, compare};
+use crate::value::scalar_type;
+
+enumeration!("how two values compare": Comparison, v1::Comparison {
+    Equal = Equal,
+    NotEqual = NotEqual,
+    Less = Less,
+    LessOrEqual = LessOrEqual,
+    Greater = Greater,
+    GreaterOrEqual = GreaterOrEqual,
+});
+
+impl From<&View> for v1::View {
+    fn from(view: &View) -> Self {
+        let column = |(id, origin): (&FieldId, &Origin)| v1::DerivedColumn {
+            id: id.0,
+            origin: Some(origin_message(*origin)),
+        };
+        Self {
+            source: view.source.0,
+            filter: view.filter.as_ref().map(Into::into),
+            lookups: view.lookups.iter().map(Into::into).collect(),
+            columns: view.columns.iter().map(column).collect(),
+            group_by: view.group_by.iter().map(|id| id.0).collect(),
+            features: view.features.iter().map(Into::into).collect(),
+            windows: view.windows.iter().map(Into::into).collect(),
+            lateness_us: view.lateness_us,
+            emission: view.emission.as_ref().map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<v1::View> for View {
+    type Error = Error;
+
+    /// What it says of the stream that it is, is checked with that stream's definition.
+    fn try_from(wire: v1::View) -> Result<Self> {
+        let count = wire.columns.len();
+        let column = |column: v1::DerivedColumn| {
+            let origin = column.origin.ok_or_else(|| newer("where a column comes from"))?;
+            Ok((FieldId(column.id), origin_of(origin)?))
+        };
+        let columns: std::collections::BTreeMap<_, _> =
+            wire.columns.into_iter().map(column).collect::<Result<_>>()?;
+        if columns.len() != count {
+            return Err(Error::invalid_argument("a column comes from two places"));
+        }
+        Ok(Self {
+            source: StoreId(wire.source),
+            filter: wire.filter.map(Predicate::try_from).transpose()?,
+            lookups: wire.lookups.into_iter().map(Into::into).collect(),
+            columns,
+            group_by: wire.group_by.into_iter().map(FieldId).collect(),
+            features: each(wire.features)?,
+            windows: each(wire.windows)?,
+            lateness_us: wire.lateness_us,
+            emission: wire.emission.map(Into::into),
+        })
+    }
+}
+
+fn each<W, D: TryFrom<W, Error = Error>>(wire: Vec<W>) -> Result<Vec<D>> {
+    wire.into_iter().map(D::try_from).collect()
+}
+
+fn origin_message(origin: Origin) -> derived_column::Origin {
+    use derived_column::{EventTime, Key, Origin as Wire};
+    match origin {
+        Origin::Key => Wire::Key(Key {}),
+        Origin::EventTime => Wire::EventTime(EventTime {}),
+        Origin::Column(id) => Wire::Column(id.0),
+        Origin::Lookup { lookup, field } => {
+            Wire::LookedUp(LookedUp { lookup: lookup.into(), field: field.0 })
+        }
+    }
+}
+
+fn origin_of(wire: derived_column::Origin) -> Result<Origin> {
+    use derived_column::Origin as Wire;
+    Ok(match wire {
+        Wire::Key(_) => Origin::Key,
+        Wire::EventTime(_) => Origin::EventTime,
+        Wire::Column(id) => Origin::Column(FieldId(id)),
+        Wire::LookedUp(LookedUp { lookup, field }) => {
+            Origin::Lookup { lookup: small(lookup, "a lookup")?, field: FieldId(field) }
+        }
+    })
+}
+
+impl From<&Lookup> for v1::Lookup {
+    fn from(lookup: &Lookup) -> Self {
+        let key = lookup.key.map(|id| id.0);
+        Self { store: lookup.store.0, key, required: lookup.is_required }
+    }
+}
+
+impl From<v1::Lookup> for Lookup {
+    fn from(wire: v1::Lookup) -> Self {
+        let key = wire.key.map(FieldId);
+        Self { store: StoreId(wire.store), key, is_required: wire.required }
+    }
+}
+
+impl From<&Emission> for v1::Emission {
+    fn from(emission: &Emission) -> Self {
+        Self {
+            store: emission.store.0,
+            fields: emission.fields.iter().map(|id| id.0).collect(),
+            position: emission.position.0,
+            cadence_us: emission.cadence_us,
+            grace_us: emission.grace_us,
+        }
+    }
+}
+
+impl From<v1::Emission> for Emission {
+    fn from(wire: v1::Emission) -> Self {
+        Self {
+            store: StoreId(wire.store),
+            fields: wire.fields.into_iter().map(FieldId).collect(),
+            position: FieldId(wire.position),
+            cadence_us: wire.cadence_us,
+            grace_us: wire.grace_us,
+        }
+    }
+}
+
+impl From<&Predicate<FieldId>> for v1::Predicate {
+    fn from(predicate: &Predicate<FieldId>) -> Self {
+        use predicate::Kind;
+        let some = |some: &[Predicate<FieldId>]| SomeOf {
+            predicates: some.iter().map(Into::into).collect(),
+        };
+        let kind = match predicate {
+            Predicate::All(all) => Kind::All(some(all)),
+            Predicate::Any(any) => Kind::Any(some(any)),
+            Predicate::Not(other) => Kind::Not(Box::new(other.as_ref().into())),
+            Predicate::IsMissing(column) => Kind::IsMissing(column.0),
+            Predicate::Compare { column, comparison, to } => Kind::Compare(Compare {
+                column: column.0,
+                comparison: v1::Comparison::from(*comparison).into(),
+                to: Some(match to {
+                    Operand::Value(value) => compare::To::Value(value.into()),
+                    Operand::Column(other) => compare::To::Other(other.0),
+                }),
+            }),
+            Predicate::IsOneOf { column, values } => Kind::IsOneOf(IsOneOf {
+                column: column.0,
+                values: values.iter().map(Into::into).collect(),
+            }),
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+impl TryFrom<v1::Predicate> for Predicate<FieldId> {
+    type Error = Error;
+
+    fn try_from(wire: v1::Predicate) -> Result<Self> {
+        use predicate::Kind;
+        Ok(match wire.kind.ok_or_else(|| newer("the condition of a filter"))? {
+            Kind::All(SomeOf { predicates }) => Self::All(each(predicates)?),
+            Kind::Any(SomeOf { predicates }) => Self::Any(each(predicates)?),
+            Kind::Not(other) => Self::Not(Box::new((*other).try_into()?)),
+            Kind::IsMissing(column) => Self::IsMissing(FieldId(column)),
+            Kind::Compare(Compare { column, comparison, to }) => Self::Compare {
+                column: FieldId(column),
+                comparison: refusal::from_number::<v1::Comparison, _>(comparison, "comparison")?,
+                to: match to.ok_or_else(|| newer("what a column is compared with"))? {
+                    compare::To::Value(value) => Operand::Value(value.try_into()?),
+                    compare::To::Other(other) => Operand::Column(FieldId(other)),
+                },
+            },
+            Kind::IsOneOf(IsOneOf { column, values }) => {
+                let values = values.into_iter().map(Value::try_from).collect::<Result<_>>()?;
+                Self::IsOneOf { column: FieldId(column), values }
+            }
+        })
+    }
+}
+
+impl From<&Feature> for v1::Feature {
+    fn from(feature: &Feature) -> Self {
+        let input_type = feature.aggregate.input().map(v1::ScalarType::from);
+        Self {
+            name: feature.name.clone(),
+            aggregate: Some(feature.aggregate.kind().into()),
+            input: feature.input.map(|id| id.0),
+            input_type: input_type.map(Into::into),
+        }
+    }
+}
+
+impl TryFrom<v1::Feature> for Feature {
+    type Error = Error;
+
+    fn try_from(wire: v1::Feature) -> Result<Self> {
+        let name = wire.name;
+        let aggregate = || {
+            let kind = wire.aggregate.ok_or_else(|| unset("the aggregate of a feature"))?;
+            let input: Option<ScalarType> = wire.input_type.map(scalar_type).transpose()?;
+            AggregateSpec::new(kind.try_into()?, input)
+        };
+        let aggregate = aggregate().map_err(|error: Error| error.with_field(&name))?;
+        Ok(Self { name, aggregate, input: wire.input.map(FieldId) })
+    }
+}
+
+/// The kinds without parameters, and their numbers.
+const PLAIN: [(AggregateKind, Plain); 12] = [
+    (AggregateKind::Count, Plain::Count),
+    (AggregateKind::AccumulatingCount, Plain::AccumulatingCount),
+    (AggregateKind::Sum, Plain::Sum),
+    (AggregateKind::Average, Plain::Average),
+    (AggregateKind::Min, Plain::Min),
+    (AggregateKind::Max, Plain::Max),
+    (AggregateKind::Variance, Plain::Variance),
+    (AggregateKind::StandardDeviation, Plain::StandardDeviation),
+    (AggregateKind::Skewness, Plain::Skewness),
+    (AggregateKind::Kurtosis, Plain::Kurtosis),
+    (AggregateKind::First, Plain::First),
+    (AggregateKind::Last, Plain::Last),
+];
+
+impl From<&AggregateKind> for v1::Aggregate {
+    fn from(kind: &AggregateKind) -> Self {
+        use aggregate::Kind;
+        let kind = match kind {
+            AggregateKind::LastN { count } => Kind::LastN(LastN { count: (*count).into() }),
+            AggregateKind::DistinctCount { lg_k, bounds } => Kind::DistinctCount(DistinctCount {
+                lg_k: (*lg_k).into(),
+                bounds: bounds.map(Into::into),
+            }),
+            AggregateKind::Quantiles { ranks, k } => {
+                Kind::Quantiles(Quantiles { ranks: ranks.clone(), k: (*k).into() })
+            }
+            AggregateKind::TopK { count, lg_counters } => {
+                let (count, lg_counters) = ((*count).into(), (*lg_counters).into());
+                Kind::TopK(TopK { count, lg_counters })
+            }
+            plain => {
+                let number = PLAIN.iter().find(|(kind, _)| kind == plain);
+                let number = number.map_or(Plain::Unspecified, |(_, number)| *number);
+                Kind::Plain(number.into())
+            }
+        };
+        Self { kind: Some(kind) }
+    }
+}
+
+impl TryFrom<v1::Aggregate> for AggregateKind {
+    type Error = Error;
+
+    fn try_from(wire: v1::Aggregate) -> Result<Self> {
+        use aggregate::Kind;
+        Ok(match wire.kind.ok_or_else(|| newer("the kind of an aggregate"))? {
+            Kind::Plain(number) => plain(number)?,
+            Kind::LastN(LastN { count }) => Self::LastN { count: small(count, "a count")? },
+            Kind::DistinctCount(DistinctCount { lg_k, bounds }) => Self::DistinctCount {
+                lg_k: small(lg_k, "lg_k")?,
+                bounds: bounds.map(|bounds| small(bounds, "bounds")).transpose()?,
+            },
+            Kind::Quantiles(Quantiles { ranks, k }) => Self::Quantiles { ranks, k: small(k, "k")? },
+            Kind::TopK(TopK { count, lg_counters }) => Self::TopK {
+                count: small(count, "a count")?,
+                lg_counters: small(lg_counters, "lg_counters")?,
+            },
+        })
+    }
+}
+
+fn plain(number: i32) -> Result<AggregateKind> {
+    let wire = Plain::try_from(number)
+        .map_err(|_| newer(&format!("the aggregate with number {number}")))?;
+    let found = PLAIN.iter().find(|(_, known)| *known == wire);
+    found.map(|(kind, _)| kind.clone()).ok_or_else(|| unset("the kind of an aggregate"))
+}
+
+/// A number that is no larger than those of its kind can be.
+fn small<T: TryFrom<u32>>(number: u32, what: &str) -> Result<T> {
+    let message = || Error::invalid_argument(format!("{what} is never {number}"));
+    T::try_from(number).map_err(|_| message())
+}
+
+impl From<&NamedWindow> for v1::NamedWindow {
+    fn from(named: &NamedWindow) -> Self {
+        use named_window::{Lifetime, Window as Wire};
+        let window = match named.window {
+            Window::Tumbling { length_us } => Wire::Tumbling(Tumbling { length_us }),
+            Window::Sliding { length_us, hop_us } => Wire::Sliding(Sliding { length_us, hop_us }),
+            Window::Lifetime => Wire::Lifetime(Lifetime {}),
+        };
+        Self { name: named.name.clone(), window: Some(window) }
+    }
+}
+
+impl TryFrom<v1::NamedWindow> for NamedWindow {
+    type Error = Error;
+
+    fn try_from(wire: v1::NamedWindow) -> Result<Self> {
+        use named_window::Window as Wire;
+        let window = match wire.window.ok_or_else(|| newer("the kind of a window"))? {
+            Wire::Tumbling(Tumbling { length_us }) => Window::Tumbling { length_us },
+            Wire::Sliding(Sliding { length_us, hop_us }) => Window::Sliding { length_us, hop_us },
+            Wire::Lifetime(_) => Window::Lifetime,
+        };
+        Ok(Self { name: wire.name, window })
+    }
+}

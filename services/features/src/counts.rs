@@ -1,0 +1,99 @@
+//! What became of a view's events, as metrics tell it.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay_sketch::Admission;
+use hdrhistogram::Histogram;
+use parking_lot::Mutex;
+
+/// A day; what is later counts as that.
+const AFTER_US_MAX: u64 = 86_400_000_000;
+
+/// Events of one view, since this process opened it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ViewCounts {
+    /// Events of the source that were looked at.
+    pub seen: u64,
+    /// Of them those that the filter left out.
+    pub filtered: u64,
+    /// Left out because what they are looked up in has no such document.
+    pub not_found: u64,
+    /// Left out because their group has too long a name.
+    pub oversized: u64,
+    /// Events that were folded.
+    pub folded: u64,
+    /// Without a value of each column that is grouped by: of no group.
+    pub ungrouped: u64,
+    /// Too late for the view's lateness.
+    pub late: u64,
+    /// Too far ahead of the log.
+    pub ahead: u64,
+    /// With a value that an aggregate cannot take in.
+    pub refused: u64,
+    /// Documents that were emitted.
+    pub emitted: u64,
+    /// How long after the entry that changed them first, in microseconds: half of them, all but one
+    /// of a hundred, and all.
+    pub emitted_after_us: [u64; 3],
+}
+
+/// The counters behind [`ViewCounts`].
+#[derive(Debug, Default)]
+pub(crate) struct Counters {
+    pub(crate) seen: AtomicU64,
+    pub(crate) filtered: AtomicU64,
+    pub(crate) not_found: AtomicU64,
+    pub(crate) oversized: AtomicU64,
+    folded: AtomicU64,
+    pub(crate) ungrouped: AtomicU64,
+    late: AtomicU64,
+    ahead: AtomicU64,
+    pub(crate) refused: AtomicU64,
+    emitted_after: Mutex<Option<Histogram<u64>>>,
+}
+
+/// One more.
+pub(crate) fn count(counter: &AtomicU64) {
+    counter.fetch_add(1, Ordering::Relaxed);
+}
+
+impl Counters {
+    pub(crate) fn admitted(&self, admission: Admission) {
+        count(match admission {
+            Admission::Admitted => &self.folded,
+            Admission::Late { .. } => &self.late,
+            Admission::Ahead { .. } => &self.ahead,
+        });
+    }
+
+    /// A document was emitted so long after what it tells of.
+    pub(crate) fn emitted(&self, after_us: i64) {
+        let mut histogram = self.emitted_after.lock();
+        let made = || Histogram::new_with_bounds(1, AFTER_US_MAX, 3).ok();
+        if histogram.is_none() {
+            *histogram = made();
+        }
+        if let Some(histogram) = histogram.as_mut() {
+            histogram.saturating_record(after_us.max(1).unsigned_abs());
+        }
+    }
+
+    pub(crate) fn now(&self) -> ViewCounts {
+        let of = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let histogram = self.emitted_after.lock();
+        let after = |quantile| histogram.as_ref().map_or(0, |it| it.value_at_quantile(quantile));
+        ViewCounts {
+            seen: of(&self.seen),
+            filtered: of(&self.filtered),
+            not_found: of(&self.not_found),
+            oversized: of(&self.oversized),
+            folded: of(&self.folded),
+            ungrouped: of(&self.ungrouped),
+            late: of(&self.late),
+            ahead: of(&self.ahead),
+            refused: of(&self.refused),
+            emitted: histogram.as_ref().map_or(0, Histogram::len),
+            emitted_after_us: [0.5, 0.99, 1.0].map(after),
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! What an event of a stream becomes in a view: left out, or an event of the view's own.
+
+use std::sync::Arc;
+
+use forebay_core::change::{Change, FieldChange, FieldOp, Verb};
+use forebay_core::clock::Timestamp;
+use forebay_core::fit::fit;
+use forebay_core::id::{FieldId, PartitionCount, PartitionId, Sequence};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::partition::partition_of;
+use forebay_core::row::Document;
+use forebay_core::schema::Definition;
+use forebay_core::value::Value;
+use forebay_core::view::{Origin, View};
+use forebay_core::{Error, Result};
+
+use super::lookups::Lookups;
+use crate::counts::{Counters, count};
+
+/// Derives the events of one view.
+pub(super) struct Derivation {
+    definition: Definition,
+    view: View,
+    partitions: PartitionCount,
+    /// Type of the source's keys.
+    key_type: KeyType,
+    /// The source's column that says when an event happened.
+    event_time: Option<FieldId>,
+    lookups: Lookups,
+    counters: Arc<Counters>,
+}
+
+impl Derivation {
+    /// # Errors
+    /// `Internal` for a definition of no view.
+    pub(super) fn new(
+        definition: &Definition,
+        source: &Definition,
+        lookups: Lookups,
+        counters: Arc<Counters>,
+    ) -> Result<Self> {
+        let view = definition.view().ok_or_else(|| Error::internal("a stream that is no view"))?;
+        Ok(Self {
+            definition: definition.clone(),
+            view: view.clone(),
+            partitions: definition.written().partitions,
+            key_type: source.key_type,
+            event_time: source.event_time().map(|column| column.id),
+            lookups,
+            counters,
+        })
+    }
+
+    /// The view's event of one that the log of its source took at `appended`, and the partition
+    /// that it goes to; `None` where it is left out, which is counted.
+    ///
+    /// # Errors
+    /// `Unavailable` where a lookup cannot be answered now; `Corrupt` for a key that is none.
+    pub(super) fn derive(
+        &self,
+        event: &Change,
+        appended: Timestamp,
+    ) -> Result<Option<(PartitionId, Change)>> {
+        let counters = &self.counters;
+        count(&counters.seen);
+        let value = |column: &FieldId| event.set_value(*column);
+        if self.view.filter.as_ref().is_some_and(|filter| !filter.is_true(&value)) {
+            count(&counters.filtered);
+            return Ok(None);
+        }
+        let key = key_value(event.key.as_bytes(), self.key_type)?;
+        let Some(found) = self.look_up(event, &key)? else {
+            count(&counters.not_found);
+            return Ok(None);
+        };
+        let time = match self.event_time.and_then(|column| event.set_value(column)) {
+            Some(time) => time.clone(),
+            None => Value::Timestamp(appended.as_micros()),
+        };
+        let fields = self.view.columns.iter().filter_map(|(id, origin)| {
+            let value = match *origin {
+                Origin::Key => Some(key.clone()),
+                Origin::EventTime => Some(time.clone()),
+                Origin::Column(column) => event.set_value(column).cloned(),
+                Origin::Lookup { lookup, field } => self.looked_up(&found, lookup, *id, field),
+            };
+            let op = FieldOp::Set(Some(value?));
+            Some(FieldChange { field: *id, op, ttl_us: None })
+        });
+        self.placed(event.sequence, fields.collect())
+    }
+
+    /// What each lookup finds; `None` where one that must find something does not.
+    fn look_up(&self, event: &Change, key: &Value) -> Result<Option<Vec<Option<Document>>>> {
+        let mut found = Vec::with_capacity(self.view.lookups.len());
+        for lookup in &self.view.lookups {
+            let key = lookup.key.map_or(Some(key), |column| event.set_value(column));
+            let document = match key {
+                Some(key) => self.lookups.get(lookup.store, key)?,
+                None => None,
+            };
+            if document.is_none() && lookup.is_required {
+                return Ok(None);
+            }
+            found.push(document);
+        }
+        Ok(Some(found))
+    }
+
+    /// A field of what was found, in the type that its column had when the view was made.
+    fn looked_up(
+        &self,
+        found: &[Option<Document>],
+        lookup: u16,
+        column: FieldId,
+        field: FieldId,
+    ) -> Option<Value> {
+        let column = self.definition.field_by_id(column)?;
+        let document = found.get(usize::from(lookup))?.as_ref();
+        let value = document.and_then(|document| document.value(field)).cloned();
+        let fitted = value.and_then(|value| fit(value, column.field_type).ok());
+        fitted.or_else(|| column.default.clone())
+    }
+
+    fn placed(
+        &self,
+        sequence: Sequence,
+        fields: Vec<FieldChange>,
+    ) -> Result<Option<(PartitionId, Change)>> {
+        let (condition, ttl_us, verb) = (None, None, Verb::Insert);
+        let key = Key::from_identity_bytes(&[]);
+        let mut derived = Change { sequence, key, verb, fields, condition, ttl_us };
+        // What is of no group is nowhere looked for; its partition is told by what there is.
+        let name = self.view.partition_key(&|column| derived.set_value(column));
+        let Ok(key) = Key::plain(&name.unwrap_or_default()) else {
+            count(&self.counters.oversized);
+            return Ok(None);
+        };
+        derived.key = key;
+        Ok(Some((partition_of(derived.key.as_bytes(), self.partitions), derived)))
+    }
+}
+
+/// A key as a value of a column.
+fn key_value(key: &[u8], key_type: KeyType) -> Result<Value> {
+    let not_one = || Error::corrupt("a key that is none of its stream's");
+    Ok(match key_type {
+        KeyType::Bytes => Value::Bytes(key.to_vec()),
+        KeyType::String => {
+            Value::String(std::str::from_utf8(key).map_err(|_| not_one())?.to_owned())
+        }
+        KeyType::Int64 => Value::Int64(i64::from_le_bytes(key.try_into().map_err(|_| not_one())?)),
+    })
+}

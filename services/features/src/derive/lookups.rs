@@ -1,0 +1,66 @@
+//! What the events of a view are looked up in: readers of the stores, in this process.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay_core::id::StoreId;
+use forebay_core::row::Document;
+use forebay_core::value::Value;
+use forebay_core::view::View;
+use forebay_core::{Error, Result};
+use forebay_index::DocumentKey;
+use forebay_reader::{Reader, ReaderOptions};
+
+use crate::parts::FeatureParts;
+
+/// How long the readers may take to hold their stores; then it is begun anew.
+const READY_WAIT: Duration = Duration::from_secs(60);
+
+/// A reader for each store.
+pub(super) struct Lookups(BTreeMap<StoreId, Reader>);
+
+impl Lookups {
+    /// Opens the readers of a view's stores, and waits until they hold them: what is not there yet
+    /// would be looked up in vain.
+    ///
+    /// # Errors
+    /// `NotFound` for a store that was deleted; `Unavailable` for one that cannot be read in time.
+    pub(super) async fn open(parts: &FeatureParts, view: &View) -> Result<Self> {
+        let mut readers = BTreeMap::new();
+        for lookup in &view.lookups {
+            if readers.contains_key(&lookup.store) {
+                continue;
+            }
+            let catalog = parts.catalog.catalog();
+            let schema =
+                catalog.living().find(|schema| schema.definition.versions.home() == lookup.store);
+            let gone = || Error::not_found("a store that is looked up in was deleted");
+            let name = &schema.ok_or_else(gone)?.definition.name;
+            let mut options = ReaderOptions::new(name);
+            options.snapshots = parts.snapshots.clone();
+            let reader = Reader::open(options, parts.reader_parts()).await?;
+            readers.insert(lookup.store, reader);
+        }
+        for reader in readers.values() {
+            reader.await_ready(READY_WAIT).await?;
+        }
+        Ok(Self(readers))
+    }
+
+    /// The document under a key, as it is here now.
+    ///
+    /// # Errors
+    /// `Unavailable` while the store's partition does not answer.
+    pub(super) fn get(&self, store: StoreId, key: &Value) -> Result<Option<Document>> {
+        let reader = self.0.get(&store);
+        let reader = reader.ok_or_else(|| Error::internal("a store without a reader"))?;
+        let key = match key {
+            Value::String(text) => DocumentKey::from(text),
+            Value::Bytes(bytes) => DocumentKey::from(bytes),
+            Value::Int64(number) => DocumentKey::from(*number),
+            // No store has such keys.
+            _ => return Ok(None),
+        };
+        reader.read_local(None, |view| view.get_document(key))
+    }
+}

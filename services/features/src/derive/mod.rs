@@ -1,0 +1,274 @@
+//! The events of a view: derived of those of its source, in the order of their times, and appended
+//! to the view's own logs, each once (semantics.md 2 and 9).
+//!
+//! An entry of the view's says which position of which source it was derived up to, and which entry
+//! came before; so replicas take each once, however many derive, and however often. Where an event
+//! goes depends on nothing that is looked up, so one that is derived again goes where it went.
+
+mod checkpoint;
+mod event;
+mod lookups;
+mod round;
+mod source;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::change::EntryBody;
+use forebay_core::clock::Timestamp;
+use forebay_core::entropy::Entropy;
+use forebay_core::id::{PartitionId, PartitionRef};
+use forebay_core::schema::Definition;
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::{CopiedFrom, CopiedLog, CopiedUpTo, find_log_id};
+use forebay_snapshot::in_place;
+use futures::future::{select_all, try_join_all};
+use tracing::{debug, warn};
+
+use self::checkpoint::{Came, Checkpoint};
+use self::event::Derivation;
+use self::lookups::Lookups;
+use self::source::SourceLog;
+use crate::counts::Counters;
+use crate::events::DerivedUpTo;
+use crate::parts::FeatureParts;
+
+/// How often what is known is put on disk.
+const FLUSH_EVERY_US: i64 = 10_000_000;
+/// How often others are looked for who derive the same: what this one sends is in vain meanwhile.
+const LOOK_EVERY_US: i64 = 1_000_000;
+/// Wait before it is begun anew.
+const BEGIN_WAIT: Duration = Duration::from_millis(200);
+/// As long at least, and at most twice as long, another one that derives the same is let alone.
+const YIELD_WAIT: Duration = Duration::from_secs(2);
+
+/// Derives a view's events from now on, until it is dropped.
+pub(crate) async fn derive(
+    parts: FeatureParts,
+    definition: Definition,
+    (counters, derived): (Arc<Counters>, DerivedUpTo),
+) {
+    loop {
+        let begun = Deriver::begin(&parts, &definition, &counters, &derived).await;
+        let ended = match begun {
+            Ok(mut deriver) => deriver.run().await,
+            Err(error) => Err(error),
+        };
+        let view = &definition.name;
+        match ended {
+            Ok(()) => {
+                debug!(%view, "another process derives the same");
+                tokio::time::sleep(yield_wait(&*parts.entropy)).await;
+            }
+            Err(error) if error.code() == ErrorCode::Unavailable => {
+                debug!(%view, %error, "events are derived anew");
+            }
+            Err(error) => warn!(%view, %error, "events are not derived; it is tried again"),
+        }
+        tokio::time::sleep(BEGIN_WAIT).await;
+    }
+}
+
+/// Random, so that of several one goes on alone.
+fn yield_wait(entropy: &dyn Entropy) -> Duration {
+    let share = entropy.next_u64().unwrap_or(0) as f64 / u64::MAX as f64;
+    YIELD_WAIT.mul_f64(1.0 + share)
+}
+
+/// Derives the events of one view of the partitions of its source that are this process's.
+struct Deriver<'p> {
+    parts: &'p FeatureParts,
+    /// The newest definition, when it was begun.
+    definition: Definition,
+    source: Definition,
+    derivation: Derivation,
+    sources: Vec<(SourceLog, Checkpoint)>,
+    targets: Vec<CopiedLog>,
+    /// Told of what is in the targets.
+    derived: DerivedUpTo,
+    /// When others were last looked for.
+    looked: Timestamp,
+    /// When what is known was last put on disk.
+    flushed: Timestamp,
+    /// When something was last sent to all partitions.
+    beaten: Timestamp,
+}
+
+impl<'p> Deriver<'p> {
+    async fn begin(
+        parts: &'p FeatureParts,
+        definition: &Definition,
+        counters: &Arc<Counters>,
+        derived: &DerivedUpTo,
+    ) -> Result<Self> {
+        let view = definition.view().ok_or_else(|| Error::internal("a stream that is no view"))?;
+        let catalog = parts.catalog.catalog();
+        let gone = || Error::not_found("the stream of a view was deleted");
+        let source = catalog.store(view.source).and_then(|history| history.newest());
+        let source = source.ok_or_else(gone)?.definition.clone();
+        let lookups = Lookups::open(parts, view).await?;
+        let derivation = Derivation::new(definition, &source, lookups, Arc::clone(counters))?;
+        let logs = source.written();
+        let directory = parts.shards.derived(definition.store);
+        let ours = parts.membership.assigned().borrow().of(logs.store, logs.partitions);
+        let mut sources = Vec::new();
+        for partition in ours {
+            let at = logs.at(partition);
+            let opened = in_place(|| Checkpoint::open(&directory, at, logs.partitions));
+            let (checkpoint, mut source) = opened?;
+            begin_at_log(parts, &mut source).await?;
+            derived.note(definition.store, partition, source.state.offset_applied);
+            sources.push((source, checkpoint));
+        }
+        let found = definition.written().all().map(|at| find(parts, at, &sources));
+        let targets = try_join_all(found).await?;
+        let now = parts.clock.now();
+        Ok(Self {
+            parts,
+            definition: definition.clone(),
+            source,
+            derivation,
+            sources,
+            targets,
+            derived: derived.clone(),
+            looked: now,
+            flushed: now,
+            beaten: Timestamp::MIN,
+        })
+    }
+
+    /// Derives until another process does.
+    async fn run(&mut self) -> Result<()> {
+        while !self.go_on().await? {}
+        Ok(())
+    }
+
+    /// Derives what there is, or waits for it; answers whether another process derives the same.
+    async fn go_on(&mut self) -> Result<bool> {
+        let parts = self.parts;
+        try_join_all(self.sources.iter_mut().map(|(source, _)| source.read(parts))).await?;
+        if let Some(round) = self.round().await? {
+            self.send(round).await?;
+        }
+        let is_at_end = self.sources.iter().all(|(source, _)| source.is_at_end());
+        if is_at_end {
+            self.beat().await?;
+        }
+        let now = parts.clock.now();
+        if now.micros_since(self.looked) >= LOOK_EVERY_US {
+            self.looked = now;
+            if self.look_for_others().await? {
+                return Ok(true);
+            }
+        }
+        if now.micros_since(self.flushed) >= FLUSH_EVERY_US {
+            self.flushed = now;
+            let checkpoints = self.sources.iter().map(|(_, checkpoint)| checkpoint);
+            in_place(|| checkpoints.map(Checkpoint::flush).collect::<Result<Vec<_>>>())?;
+        }
+        if is_at_end {
+            self.wait().await?;
+        }
+        Ok(false)
+    }
+
+    /// Waits until one of the sources has more.
+    async fn wait(&self) -> Result<()> {
+        let wait_max = self.interval() / 2;
+        let waits =
+            self.sources.iter().map(|(source, _)| Box::pin(source.wait(self.parts, wait_max)));
+        let waits: Vec<_> = waits.collect();
+        if waits.is_empty() {
+            tokio::time::sleep(wait_max).await;
+            return Ok(());
+        }
+        select_all(waits).await.0
+    }
+
+    fn interval(&self) -> Duration {
+        Duration::from_millis(self.definition.options.heartbeat_ms.into())
+    }
+
+    /// Whether another process derives of the same partitions, as it may while owners change.
+    async fn look_for_others(&mut self) -> Result<bool> {
+        let log = &*self.parts.log;
+        try_join_all(self.targets.iter_mut().map(|target| target.read_back(log))).await?;
+        let froms = self.sources.iter().map(|(source, _)| source.state.partition.partition);
+        let is_overtaken = |from: PartitionId| {
+            let came = |target: &CopiedLog| target.up_to().came.get(&from).copied();
+            self.targets.iter().any(|target| came(target) != target.sent(from))
+        };
+        if froms.into_iter().any(is_overtaken) {
+            return Ok(true);
+        }
+        for (source, checkpoint) in &mut self.sources {
+            checkpoint.keep(source, &self.targets)?;
+        }
+        Ok(false)
+    }
+
+    /// Lets the view's time go on while nothing comes: its windows move by it.
+    async fn beat(&mut self) -> Result<()> {
+        let (parts, interval) = (self.parts, self.interval());
+        let beats =
+            self.sources.iter().map(|(of, _)| of.beat(parts, self.source.version, interval));
+        try_join_all(beats).await?;
+        let now = parts.clock.now();
+        if now.micros_since(self.beaten) < interval.as_micros() as i64 {
+            return Ok(());
+        }
+        self.beaten = now;
+        // What the slowest of them has not come to may hold an event yet.
+        let slowest = self.sources.iter().map(|(source, _)| source);
+        let Some(slowest) = slowest.min_by_key(|source| source.append_time) else { return Ok(()) };
+        let Some(append_time) = slowest.append_time else { return Ok(()) };
+        let (partition, position) = (slowest.state.partition.partition, slowest.state.position);
+        let from = CopiedFrom { partition, position, append_time };
+        let (log, version) = (&*parts.log, self.definition.version);
+        let sent = self.targets.iter_mut();
+        let sent = sent.map(|target| target.send(log, from, version, EntryBody::Heartbeat));
+        try_join_all(sent).await.map(drop)
+    }
+}
+
+/// Begins a source where its log does, which nothing was derived of yet, or which was trimmed
+/// since: only what every view has derived goes, so others have derived it.
+async fn begin_at_log(parts: &FeatureParts, source: &mut SourceLog) -> Result<()> {
+    let at = source.state.partition;
+    let bounds = parts.log.bounds(at).await?;
+    let log_id = find_log_id(&*parts.log, at, bounds).await?;
+    if source.state.log_id.is_none() {
+        source.state.log_id = log_id;
+        source.state.offset_applied = bounds.start;
+    }
+    if source.state.log_id == log_id {
+        source.state.offset_applied = source.state.offset_applied.max(bounds.start);
+        return Ok(());
+    }
+    let message = "the stream's log was made anew behind what the view was derived of: events are \
+                   missing; drop the view and apply it again";
+    Err(Error::conflict(message).with_partition(at.partition))
+}
+
+/// How far events have come to one of the view's partitions.
+async fn find(
+    parts: &FeatureParts,
+    at: PartitionRef,
+    sources: &[(SourceLog, Checkpoint)],
+) -> Result<CopiedLog> {
+    let log = &*parts.log;
+    let log_id = find_log_id(log, at, log.bounds(at).await?).await?;
+    let known = |(source, checkpoint): &(SourceLog, Checkpoint)| {
+        let came = checkpoint.came().get(&at.partition).copied();
+        came.map(|came| (source.state.partition.partition, came))
+    };
+    let known: Option<BTreeMap<PartitionId, Came>> = sources.iter().map(known).collect();
+    let known = known.filter(|known| known.values().all(|came| Some(came.log_id) == log_id));
+    let Some((known, log_id)) = known.filter(|known| !known.is_empty()).zip(log_id) else {
+        return CopiedLog::find(log, at).await;
+    };
+    let next = known.values().map(|came| came.next).min().unwrap_or_default();
+    let came = known.into_iter().filter_map(|(from, came)| Some((from, came.position?))).collect();
+    CopiedLog::resume(log, at, CopiedUpTo { log_id, next, came }).await
+}

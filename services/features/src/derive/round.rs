@@ -1,0 +1,128 @@
+//! Entries of all sources that lie close together in time, derived and sent at once.
+
+use std::collections::BTreeMap;
+
+use forebay_core::change::{Change, ClientBatch, EntryBody};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{ClientId, PartitionId, Position};
+use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
+use forebay_core::{Error, Result};
+use forebay_log::{CopiedFrom, CopiedLog};
+use futures::future::try_join_all;
+
+use super::Deriver;
+
+/// Entries this close in time may be sent in another order than theirs, all as of the first one.
+const TOGETHER_US: i64 = 100_000;
+/// Bytes of a source's entries in one round, unless it is one entry: all of it may be one entry of
+/// the view's.
+const BYTES_MAX: usize = ENTRY_BYTES_MAX / 4;
+
+/// What is sent together.
+pub(super) struct Round {
+    /// When the first of its entries was appended.
+    began: Timestamp,
+    of: BTreeMap<PartitionId, OfSource>,
+}
+
+/// What comes of one source.
+#[derive(Default)]
+struct OfSource {
+    /// Up to where it was derived.
+    position: Position,
+    events: BTreeMap<PartitionId, Vec<Change>>,
+    /// Of its entries.
+    changes: usize,
+    bytes: usize,
+}
+
+impl Deriver<'_> {
+    /// Derives what lies at the front of the sources; `None` where nothing does. It stops where a
+    /// source must be read on before its time is known.
+    pub(super) async fn round(&mut self) -> Result<Option<Round>> {
+        let mut round: Option<Round> = None;
+        while let Some(place) = self.next() {
+            let (source, _) = &mut self.sources[place];
+            let Some(time) = source.next_time() else { break };
+            let began = round.as_ref().map_or(time, |round| round.began);
+            let from = source.state.partition.partition;
+            let (changes, bytes) = source.next_size();
+            let is_full = |of: &OfSource| {
+                of.changes + changes > ENTRY_CHANGES_MAX || of.bytes + bytes > BYTES_MAX
+            };
+            let is_too_much =
+                round.as_ref().is_some_and(|round| round.of.get(&from).is_some_and(is_full));
+            if time.micros_since(began) > TOGETHER_US || is_too_much {
+                break;
+            }
+            let Some(taken) = source.take(self.parts, self.source.versions.home()).await? else {
+                break;
+            };
+            let round = round.get_or_insert_with(|| Round { began, of: BTreeMap::new() });
+            let of = round.of.entry(from).or_default();
+            of.position = taken.position;
+            (of.changes, of.bytes) = (of.changes + changes, of.bytes + bytes);
+            for (_, event) in &taken.events {
+                let Some((to, event)) = self.derivation.derive(event, taken.append_time)? else {
+                    continue;
+                };
+                let sent = self.targets.get(to.0 as usize).and_then(|target| target.sent(from));
+                if sent.is_some_and(|sent| sent >= taken.position) {
+                    continue;
+                }
+                of.events.entry(to).or_default().push(event);
+            }
+        }
+        Ok(round)
+    }
+
+    /// The source whose next entry is the oldest; `None` where one is to be read on first.
+    fn next(&self) -> Option<usize> {
+        let sources = self.sources.iter().enumerate();
+        let is_unknown =
+            |source: &super::SourceLog| source.next_time().is_none() && !source.is_at_end();
+        if self.sources.iter().any(|(source, _)| is_unknown(source)) {
+            return None;
+        }
+        let timed = sources.filter_map(|(place, (source, _))| Some((source.next_time()?, place)));
+        timed.min().map(|(_, place)| place)
+    }
+
+    /// Sends what was derived, and keeps that it was.
+    pub(super) async fn send(&mut self, round: Round) -> Result<()> {
+        let Round { began, mut of } = round;
+        let (log, version) = (&*self.parts.log, self.definition.version);
+        let to_each = self.targets.iter_mut().map(|target| {
+            let to = target.partition().partition;
+            let entries: Vec<_> = of
+                .iter_mut()
+                .filter_map(|(from, of)| {
+                    let events = of.events.remove(&to)?;
+                    let from =
+                        CopiedFrom { partition: *from, position: of.position, append_time: began };
+                    Some((from, events))
+                })
+                .collect();
+            async move {
+                for (from, changes) in entries {
+                    let body =
+                        EntryBody::Changes(vec![ClientBatch { client: ClientId(0), changes }]);
+                    CopiedLog::send(target, log, from, version, body).await?;
+                }
+                Ok::<_, Error>(())
+            }
+        });
+        try_join_all(to_each).await?;
+        for (source, checkpoint) in &mut self.sources {
+            if of.contains_key(&source.state.partition.partition) {
+                checkpoint.keep(source, &self.targets)?;
+                self.derived.note(
+                    self.definition.store,
+                    source.state.partition.partition,
+                    source.state.offset_applied,
+                );
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,78 @@
+//! What is emitted of a group: the fields of its document.
+
+use forebay_core::Result;
+use forebay_core::change::{FieldChange, FieldOp};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::Position;
+use forebay_core::key::Key;
+use forebay_core::value::Value;
+use forebay_core::view::Window;
+use forebay_sketch::GroupTiles;
+
+use crate::plan::Plan;
+
+/// What is emitted of a group.
+pub(super) struct Emitted {
+    /// Its document; `None` where its key is too long for one.
+    pub(super) document: Option<(Key, Vec<FieldChange>)>,
+    /// When a window's values change though nothing comes.
+    pub(super) next: Option<Timestamp>,
+}
+
+/// Makes documents of groups at one position of their partition.
+pub(super) struct EmittedDocument<'p> {
+    pub(super) plan: &'p Plan,
+    pub(super) position: Position,
+    /// The partition's time.
+    pub(super) at: Timestamp,
+    /// By the clock.
+    pub(super) now: Timestamp,
+}
+
+impl EmittedDocument<'_> {
+    /// All values of a group, and the position that they are of.
+    ///
+    /// # Errors
+    /// `Corrupt` for a name that is none; those of the aggregates.
+    pub(super) fn of(&self, group: &[u8], tiles: &GroupTiles) -> Result<Emitted> {
+        let Self { plan, position, at, .. } = self;
+        let mut next: Option<Timestamp> = None;
+        let Some(emission) = &plan.view.emission else {
+            return Ok(Emitted { document: None, next });
+        };
+        let mut ids = emission.fields.iter();
+        let mut fields = Vec::with_capacity(emission.fields.len() + 1);
+        for named in &plan.view.windows {
+            let values = tiles.values(&plan.fold, named.window, *at)?;
+            let changes = tiles.next_change(named.window, *at);
+            next = next.into_iter().chain(changes).min();
+            let ttl_us = self.time_to_live(named.window, changes, emission.grace_us);
+            fields.extend(ids.by_ref().zip(values).map(|(id, value)| match ttl_us {
+                // It would be wrong by now.
+                Some(ttl_us) if ttl_us <= 0 => {
+                    FieldChange { field: *id, op: FieldOp::Remove, ttl_us: None }
+                }
+                ttl_us => FieldChange { field: *id, op: FieldOp::Set(value), ttl_us },
+            }));
+        }
+        let position = Value::Int64(position.document_version().0 as i64);
+        let op = FieldOp::Set(Some(position));
+        fields.push(FieldChange { field: emission.position, op, ttl_us: None });
+        let values = plan.group_values(group)?;
+        let key = plan.view.document_key(&|column| plan.group_value(&values, column));
+        let document = key.and_then(|key| Key::plain(&key).ok()).map(|key| (key, fields));
+        Ok(Emitted { document, next })
+    }
+
+    /// How long a window's values are true and may be read beyond that, from now on; `None` where
+    /// nothing but an event changes them.
+    fn time_to_live(
+        &self,
+        window: Window,
+        changes: Option<Timestamp>,
+        grace_us: i64,
+    ) -> Option<i64> {
+        let changes = changes.filter(|_| window != Window::Lifetime)?;
+        Some(changes.plus_micros(grace_us).micros_since(self.now.max(self.at)))
+    }
+}

@@ -1,0 +1,94 @@
+//! The logs of the store that a view's values are emitted to.
+
+use std::collections::BTreeMap;
+
+use forebay_core::change::{Change, ClientBatch, Condition, Entry, EntryBody, FieldChange, Verb};
+use forebay_core::id::{
+    ClientId, Epoch, FieldId, LogId, PartitionId, PartitionRef, SchemaVersion, Sequence, StoreId,
+};
+use forebay_core::key::Key;
+use forebay_core::partition::partition_of;
+use forebay_core::{Error, Result};
+use forebay_log::find_log_id;
+use forebay_wire::entry::encode_entry;
+use futures::future::try_join_all;
+
+use crate::parts::FeatureParts;
+
+/// Appends documents to the logs of one store.
+pub(super) struct EmitLogs {
+    parts: FeatureParts,
+    store: StoreId,
+    client: Option<ClientId>,
+    /// Of each partition the last one sent.
+    sequences: BTreeMap<PartitionId, Sequence>,
+    log_ids: BTreeMap<PartitionRef, LogId>,
+}
+
+impl EmitLogs {
+    pub(super) fn new(parts: &FeatureParts, store: StoreId) -> Self {
+        let (sequences, log_ids) = (BTreeMap::new(), BTreeMap::new());
+        Self { parts: parts.clone(), store, client: None, sequences, log_ids }
+    }
+
+    /// Forgets what is known of the logs, which may have been made anew.
+    pub(super) fn forget(&mut self) {
+        self.log_ids.clear();
+    }
+
+    /// Appends documents, each with its fields, of which the last is the one that must grow.
+    ///
+    /// # Errors
+    /// `NotFound` for a store that was deleted; those of the log: then some may have come.
+    pub(super) async fn append(&mut self, documents: Vec<(Key, Vec<FieldChange>)>) -> Result<()> {
+        let catalog = self.parts.catalog.catalog();
+        let gone = || Error::not_found("the store that a view emits to was deleted");
+        let store = catalog.living().find(|schema| schema.definition.versions.home() == self.store);
+        let schema = store.ok_or_else(gone)?;
+        let (logs, version) = (schema.definition.written(), schema.definition.version);
+        let mut sorted: BTreeMap<PartitionId, Vec<Change>> = BTreeMap::new();
+        for (key, fields) in documents {
+            let partition = partition_of(key.as_bytes(), logs.partitions);
+            let sequence = self.sequences.entry(partition).or_insert(Sequence(0));
+            *sequence = Sequence(sequence.0 + 1);
+            let change = newer(*sequence, key, fields);
+            sorted.entry(partition).or_default().push(change);
+        }
+        let client = match self.client {
+            Some(client) => client,
+            None => *self.client.insert(self.parts.entropy.client_id()?),
+        };
+        let mut appends = Vec::with_capacity(sorted.len());
+        for (partition, changes) in sorted {
+            let at = logs.at(partition);
+            let log_id = self.log_id(at).await?;
+            let body = EntryBody::Changes(vec![ClientBatch { client, changes }]);
+            appends.push((at, entry(log_id, version, body)?));
+        }
+        let log = &self.parts.log;
+        let appends = appends.into_iter().map(|(at, entry)| log.append(at, entry));
+        try_join_all(appends).await.map(drop)
+    }
+
+    async fn log_id(&mut self, at: PartitionRef) -> Result<LogId> {
+        if let Some(known) = self.log_ids.get(&at) {
+            return Ok(*known);
+        }
+        let log = &*self.parts.log;
+        let found = find_log_id(log, at, log.bounds(at).await?).await?;
+        let found = found.ok_or_else(|| Error::unavailable("a log without an entry yet"))?;
+        self.log_ids.insert(at, found);
+        Ok(found)
+    }
+}
+
+fn entry(log_id: LogId, schema_version: SchemaVersion, body: EntryBody) -> Result<bytes::Bytes> {
+    encode_entry(&Entry { log_id, epoch: Epoch(0), schema_version, source: None, body })
+}
+
+/// A change that happens only where the last of its fields grows.
+fn newer(sequence: Sequence, key: Key, fields: Vec<FieldChange>) -> Change {
+    let position: Option<FieldId> = fields.last().map(|change| change.field);
+    let condition = position.map(Condition::IfNewer);
+    Change { sequence, key, verb: Verb::Upsert, fields, condition, ttl_us: None }
+}

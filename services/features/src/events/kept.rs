@@ -1,0 +1,128 @@
+//! The shards of a stream's events: each event by where it stands in its log, and beside it what it
+//! is found by, in one step with the position.
+
+use std::sync::Arc;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::Change;
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::Applied;
+use forebay_core::id::{FieldId, Offset};
+use forebay_core::key_order::Direction;
+use forebay_core::value::Value;
+use forebay_core::{Error, Result};
+use forebay_index::SchemaSet;
+use forebay_shard::{EventAt, Shard, ShardDirectory};
+use forebay_snapshot::in_place;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use super::keys::{Entry, Indexes, ORDER};
+use super::stored::{EventHead, StoredEvent, encode};
+use crate::rows::ValueRows;
+use crate::shards::{Folded, Keeps, Shards, Writing};
+
+/// What is kept of a stream.
+pub(crate) struct EventRows {
+    indexes: Indexes,
+    /// The column that says when an event happened.
+    event_time: Option<FieldId>,
+    rows: ValueRows,
+}
+
+/// How many bytes of events a shard was given so far, once that is known.
+#[derive(Default)]
+pub(crate) struct BytesStored(Mutex<Option<u64>>);
+
+/// The shards of one stream in this process.
+pub(crate) type EventShards = Shards<EventRows>;
+
+impl EventShards {
+    /// The shards of the stream of these definitions in a folder; none is open yet.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a definition.
+    pub(crate) fn of_stream(
+        versions: Vec<Arc<SchemaAt>>,
+        directory: ShardDirectory,
+        reopen: Arc<Notify>,
+    ) -> Result<Self> {
+        let rows = |newest: &SchemaAt| {
+            let definition = &newest.definition;
+            let event_time = definition.event_time().map(|column| column.id);
+            let (indexes, rows) = (Indexes::of(definition), ValueRows::new()?);
+            Ok(EventRows { indexes, event_time, rows })
+        };
+        Self::new(rows, versions, (directory, |_: &SchemaAt| ORDER), reopen)
+    }
+}
+
+impl EventRows {
+    /// When an event happened; `appended` where it does not say.
+    fn time(&self, event: &Change, appended: Timestamp) -> Timestamp {
+        match self.event_time.and_then(|column| event.set_value(column)) {
+            Some(Value::Timestamp(micros)) => Timestamp::from_micros(*micros),
+            _ => appended,
+        }
+    }
+}
+
+impl Keeps for EventRows {
+    type Told = BytesStored;
+
+    fn is_kept_alike(&self, shard: &Shard, _schemas: &SchemaSet) -> Result<bool> {
+        match shard.row(Indexes::row_key().as_bytes())? {
+            Some(row) => Ok(self.rows.bytes(&row)? == self.indexes.fingerprint()),
+            None => Ok(false),
+        }
+    }
+
+    fn write(&self, writing: &mut Writing<Self>, entry: &Folded<'_>) -> Result<()> {
+        let Folded { schemas, applied, state, followed } = *entry;
+        let append_time = followed.append_time.unwrap_or(state.partition_time);
+        let offset = Offset(state.offset_applied.0.saturating_sub(1));
+        let mut bytes_before = bytes_stored(writing)?;
+        let (mut events, mut writes) = (Vec::new(), Vec::new());
+        let found_by = self.rows.row(Vec::new(), None)?;
+        for (position, event) in &applied.events {
+            let unknown = || Error::internal("an event of a definition that is not known");
+            let layout = &schemas.get(state.schema_version).ok_or_else(unknown)?.layout;
+            let at = EventAt { offset, place: position.place };
+            let time = self.time(event, append_time);
+            let row = encode(EventHead { time, append_time, bytes_before }, event, layout)?;
+            bytes_before += row.len() as u64;
+            events.push((at, row));
+            let entries = self.indexes.entries(event, Entry { time, at }).into_iter();
+            writes.extend(entries.map(|key| (key, Some(found_by.clone()))));
+        }
+        if writing.is_empty {
+            let row = self.rows.row(self.indexes.fingerprint(), None)?;
+            writes.push((Indexes::row_key(), Some(row)));
+        }
+        let folded = Applied {
+            writes,
+            clients: applied.clients.clone(),
+            sources: applied.sources.clone(),
+            skipped: applied.skipped.clone(),
+            ..Applied::default()
+        };
+        if !writing.writer.try_apply_events(&events, &folded, state, followed)? {
+            in_place(|| writing.writer.apply_events(&events, &folded, state, followed))?;
+        }
+        *writing.told.0.lock() = Some(bytes_before);
+        Ok(())
+    }
+}
+
+/// Bytes of all events that were written, those that are gone too.
+fn bytes_stored(writing: &Writing<EventRows>) -> Result<u64> {
+    let known = *writing.told.0.lock();
+    if let Some(known) = known {
+        return Ok(known);
+    }
+    let view = writing.writer.shard().view()?;
+    let last = EventAt { offset: Offset(u64::MAX), place: u16::MAX };
+    let mut events = view.scan_events(last, Direction::Backward)?;
+    let Some((_, row)) = events.next()? else { return Ok(0) };
+    Ok(StoredEvent::decode(row)?.head.bytes_before + row.len() as u64)
+}

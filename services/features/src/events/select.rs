@@ -1,0 +1,339 @@
+//! A select of retained events in one partition: entries of an index in its order, the events that
+//! they are of, and of those the first ones by what is asked for.
+
+use std::cmp::Ordering;
+use std::collections::BinaryHeap;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{FieldId, PartitionId};
+use forebay_core::key_order::{Direction, KeyRange};
+use forebay_core::limits::{SELECT_BYTES_MAX, SELECT_READ_MAX, SELECT_SCANNED_MAX};
+use forebay_core::merge::compare;
+use forebay_core::row::{Document, row_schema_version};
+use forebay_core::schema::ColumnIndex;
+use forebay_core::value::Value;
+use forebay_core::{Error, Result};
+use forebay_index::SchemaSet;
+use forebay_shard::{EventAt, Shard, View};
+
+use super::keys::{Entry, Span, between};
+use super::stored::StoredEvent;
+
+/// Events that are read at once.
+const READ_AT_ONCE: usize = 64;
+
+/// How events are found.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) enum By {
+    /// By when they happened.
+    Time,
+    /// By identity bytes of their key.
+    Key(Vec<u8>),
+    /// By a column's value.
+    Equal(FieldId, ColumnIndex, Value),
+    /// By a column's value: from one on, up to another one.
+    Between(FieldId, Option<Value>, Option<Value>),
+}
+
+/// Which events are selected, and what of them.
+#[derive(Clone, Debug)]
+pub(crate) struct Selection {
+    pub(crate) by: By,
+    /// The first time, and the first one behind.
+    pub(crate) span: (Option<i64>, Option<i64>),
+    /// All, where there are none.
+    pub(crate) columns: Vec<FieldId>,
+    /// What they are ordered by; by when they happened without it.
+    pub(crate) order_by: Option<FieldId>,
+    pub(crate) is_descending: bool,
+    pub(crate) limit: usize,
+}
+
+/// An event that was selected.
+#[derive(Clone, Debug)]
+pub(crate) struct Selected {
+    pub(crate) partition: PartitionId,
+    pub(crate) at: EventAt,
+    pub(crate) time: Timestamp,
+    pub(crate) append_time: Timestamp,
+    /// Identity bytes.
+    pub(crate) key: Vec<u8>,
+    /// Those that are wanted, and what it is ordered by, as the newest definition has them.
+    pub(crate) columns: Document,
+}
+
+impl Selection {
+    /// The events of a partition, in the order that is asked for.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for more than a select may look at or answer; those of the shard.
+    pub(crate) fn run(
+        &self,
+        shard: &Shard,
+        view: &View<'_>,
+        schemas: &SchemaSet,
+    ) -> Result<Vec<Selected>> {
+        let partition = shard.partition().partition;
+        let reading = Reading { selection: self, shard, view, schemas, partition };
+        match (&self.by, self.order_by) {
+            (_, Some(_)) => reading.all_ordered(),
+            (By::Between(..), None) => reading.found_ordered(),
+            (_, None) => reading.in_order(),
+        }
+    }
+
+    /// Puts the events of several partitions in order, and leaves out those behind the limit.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for more bytes than a select may answer.
+    pub(crate) fn merge(&self, events: Vec<Selected>) -> Result<Vec<Selected>> {
+        let events = self.first(events);
+        events.iter().try_fold(0, weigh)?;
+        Ok(events)
+    }
+
+    /// The first events, in their order.
+    fn first(&self, mut events: Vec<Selected>) -> Vec<Selected> {
+        events.sort_by(|a, b| self.order(a, b));
+        events.truncate(self.limit);
+        events
+    }
+
+    /// Values in their order, those that are missing behind; then by time, and by place.
+    fn order(&self, a: &Selected, b: &Selected) -> Ordering {
+        let turned = |order: Ordering| if self.is_descending { order.reverse() } else { order };
+        let column = self.order_by.unwrap_or_default();
+        let by_value = match (a.columns.value(column), b.columns.value(column)) {
+            (Some(a), Some(b)) => turned(compare_all(a, b)),
+            (a, b) => b.is_some().cmp(&a.is_some()),
+        };
+        let place = |it: &Selected| (it.time, it.partition, it.at);
+        by_value.then_with(|| turned(place(a).cmp(&place(b))))
+    }
+
+    fn span(&self) -> Span {
+        Span { from: self.span.0, to: self.span.1 }
+    }
+
+    fn range(&self) -> KeyRange {
+        match &self.by {
+            By::Time => self.span().all(),
+            By::Key(key) => self.span().of_key(key),
+            By::Equal(column, index, value) => self.span().of_value(*column, *index, value),
+            By::Between(column, from, to) => between(*column, from.as_ref(), to.as_ref()),
+        }
+    }
+}
+
+/// The order of two values of one column; NaN is above all.
+fn compare_all(a: &Value, b: &Value) -> Ordering {
+    compare(a, b).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}
+
+/// A selection that is read of one partition.
+struct Reading<'r> {
+    selection: &'r Selection,
+    shard: &'r Shard,
+    view: &'r View<'r>,
+    schemas: &'r SchemaSet,
+    partition: PartitionId,
+}
+
+impl Reading<'_> {
+    /// The entries have the order that is asked for.
+    fn in_order(&self) -> Result<Vec<Selected>> {
+        let (mut events, mut bytes, mut read) = (Vec::new(), 0, 0);
+        self.entries(|batch| {
+            read += batch.len();
+            for event in self.read(batch)? {
+                bytes = weigh(bytes, &event)?;
+                events.push(event);
+            }
+            check_read(read.saturating_sub(events.len()))?;
+            Ok(events.len() < self.selection.limit)
+        })?;
+        events.truncate(self.selection.limit);
+        Ok(events)
+    }
+
+    /// All entries tell when their events happened: those that are wanted are read alone.
+    fn found_ordered(&self) -> Result<Vec<Selected>> {
+        let mut first: BinaryHeap<Turned> = BinaryHeap::new();
+        let is_descending = self.selection.is_descending;
+        self.entries(|batch| {
+            for entry in batch {
+                first.push(Turned { entry: *entry, is_descending });
+                if first.len() > self.selection.limit {
+                    first.pop();
+                }
+            }
+            Ok(true)
+        })?;
+        let entries: Vec<_> = first.into_sorted_vec().into_iter().map(|it| it.entry).collect();
+        let (mut events, mut bytes) = (Vec::new(), 0);
+        for batch in entries.chunks(READ_AT_ONCE) {
+            for event in self.read(batch)? {
+                bytes = weigh(bytes, &event)?;
+                events.push(event);
+            }
+        }
+        Ok(events)
+    }
+
+    /// All events are read, and the first ones are kept.
+    fn all_ordered(&self) -> Result<Vec<Selected>> {
+        let (mut events, mut bytes, mut read) = (Vec::new(), 0, 0);
+        let most = 2 * self.selection.limit.max(READ_AT_ONCE);
+        self.entries(|batch| {
+            read += batch.len();
+            check_read(read)?;
+            let mut more = self.read(batch)?;
+            bytes += more.iter().map(bytes_of).sum::<usize>();
+            events.append(&mut more);
+            if events.len() >= most || bytes > 2 * SELECT_BYTES_MAX {
+                events = self.selection.merge(std::mem::take(&mut events))?;
+                bytes = events.iter().map(bytes_of).sum();
+            }
+            Ok(true)
+        })?;
+        self.selection.merge(events)
+    }
+
+    /// Hands on the entries of the selection, some at once, until it is enough.
+    fn entries(&self, mut take: impl FnMut(&[Entry]) -> Result<bool>) -> Result<()> {
+        let is_backward = self.selection.is_descending && self.selection.order_by.is_none();
+        let direction = if is_backward { Direction::Backward } else { Direction::Forward };
+        let mut found = self.view.scan(&self.selection.range(), direction);
+        let (mut batch, mut scanned) = (Vec::with_capacity(READ_AT_ONCE), 0);
+        // More than are answered are read at once only where the order takes all of them.
+        let is_in_order =
+            self.selection.order_by.is_none() && !matches!(self.selection.by, By::Between(..));
+        let most = if is_in_order { self.selection.limit } else { READ_AT_ONCE };
+        let at_once = READ_AT_ONCE.min(most);
+        while let Some((key, _)) = found.next()? {
+            scanned += 1;
+            if scanned > SELECT_SCANNED_MAX {
+                let message = "the select looks at too many entries; narrow its values or times";
+                let limit = SELECT_SCANNED_MAX as u64;
+                return Err(Error::limit_exceeded(message, limit, scanned as u64));
+            }
+            let entry = Entry::of_key(key.as_bytes())?;
+            if !self.selection.span().has(entry.time) {
+                continue;
+            }
+            batch.push(entry);
+            if batch.len() == at_once {
+                if !take(&batch)? {
+                    return Ok(());
+                }
+                batch.clear();
+            }
+        }
+        if batch.is_empty() { Ok(()) } else { take(&batch).map(drop) }
+    }
+
+    /// The events of some entries, but for those that only look alike.
+    fn read(&self, entries: &[Entry]) -> Result<Vec<Selected>> {
+        let places: Vec<_> = entries.iter().map(|entry| entry.at).collect();
+        let rows = self.view.events(&places)?;
+        let mut events = Vec::with_capacity(rows.len());
+        for (entry, row) in entries.iter().zip(rows) {
+            let Some(row) = row else {
+                // It may have gone since the entry was found.
+                if entry.at.offset < self.shard.events_from() {
+                    continue;
+                }
+                let error = Error::corrupt("an index has an entry of an event that is lost");
+                return Err(error.with_partition(self.partition));
+            };
+            events.extend(self.event(entry.at, &row)?);
+        }
+        Ok(events)
+    }
+
+    fn event(&self, at: EventAt, row: &[u8]) -> Result<Option<Selected>> {
+        let stored = StoredEvent::decode(row)?;
+        let version = row_schema_version(stored.row).unwrap_or_default();
+        let unknown = || Error::corrupt("an event of a definition that is not known");
+        let schema = self.schemas.get(version).ok_or_else(unknown)?;
+        let columns = self.widened(Document::decode(stored.row, &schema.layout)?);
+        let is_it = match &self.selection.by {
+            By::Time | By::Between(..) => true,
+            By::Key(key) => stored.key == key,
+            By::Equal(column, _, value) => columns
+                .value(*column)
+                .is_some_and(|found| compare(found, value).is_some_and(Ordering::is_eq)),
+        };
+        if !is_it {
+            return Ok(None);
+        }
+        let Selection { columns: wanted, order_by, .. } = self.selection;
+        let is_wanted = |field: FieldId| {
+            wanted.is_empty() || wanted.contains(&field) || *order_by == Some(field)
+        };
+        let columns = columns.copied_where(|cell| is_wanted(cell.field));
+        Ok(Some(Selected {
+            partition: self.partition,
+            at,
+            time: stored.head.time,
+            append_time: stored.head.append_time,
+            key: stored.key.to_vec(),
+            columns,
+        }))
+    }
+
+    /// The columns that there are by now, of the types that they have by now.
+    fn widened(&self, columns: Document) -> Document {
+        let newest = &self.schemas.newest().definition;
+        let mut widened = Document::new(None, None);
+        for cell in columns.cells() {
+            let Some(column) = newest.field_by_id(cell.field) else { continue };
+            let value = cell.value.clone().map(|value| value.widened_to(column.field_type));
+            widened.set(cell.field, value, None);
+        }
+        widened
+    }
+}
+
+fn bytes_of(event: &Selected) -> usize {
+    let columns = event.columns.cells().iter().filter_map(|cell| cell.value.as_ref());
+    columns.map(Value::encoded_bytes).sum::<u64>() as usize + event.key.len()
+}
+
+/// Bytes of events with one more.
+fn weigh(bytes: usize, event: &Selected) -> Result<usize> {
+    let bytes = bytes + bytes_of(event);
+    if bytes > SELECT_BYTES_MAX {
+        let message = "the select answers too many bytes; name fewer columns, or a lower limit";
+        return Err(Error::limit_exceeded(message, SELECT_BYTES_MAX as u64, bytes as u64));
+    }
+    Ok(bytes)
+}
+
+fn check_read(read: usize) -> Result<()> {
+    if read > SELECT_READ_MAX {
+        let message = "the select reads too many events; narrow its values or times";
+        return Err(Error::limit_exceeded(message, SELECT_READ_MAX as u64, read as u64));
+    }
+    Ok(())
+}
+
+/// An entry among those that are kept, of which the last one by what is asked for goes first.
+#[derive(PartialEq, Eq)]
+struct Turned {
+    entry: Entry,
+    is_descending: bool,
+}
+
+impl Ord for Turned {
+    fn cmp(&self, other: &Self) -> Ordering {
+        let order = self.entry.cmp(&other.entry);
+        if self.is_descending { order.reverse() } else { order }
+    }
+}
+
+impl PartialOrd for Turned {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}

@@ -1,0 +1,304 @@
+//! The gRPC face of the retained events: what is asked for is checked against the stream, read of
+//! the partitions that are here, and asked of those processes that have the others.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::fit::fit;
+use forebay_core::id::{FieldId, Offset, PartitionId};
+use forebay_core::key_order::KeyOrder;
+use forebay_core::limits::{
+    INDEX_VALUE_BYTES_MAX, MESSAGE_BYTES_MAX, SELECT_LIMIT, SELECT_LIMIT_MAX,
+};
+use forebay_core::partition::partition_of;
+use forebay_core::row::Document;
+use forebay_core::schema::{ColumnIndex, Definition, Field};
+use forebay_core::value::{FieldType, Value};
+use forebay_core::{Error, Result};
+use forebay_reader::Read;
+use forebay_serve::{Owner, forwarded, is_forwarded};
+use forebay_shard::EventAt;
+use forebay_wire::document::{fields_message, set_fields};
+use forebay_wire::status::{error_of_status, status_of_error};
+use forebay_wire::token::Token;
+use forebay_wire::v1;
+use forebay_wire::v1::events_client::EventsClient;
+use forebay_wire::v1::events_server::{Events as Served, EventsServer};
+use forebay_wire::v1::select_request;
+use futures::future::try_join_all;
+use tokio::sync::Semaphore;
+use tonic::metadata::MetadataMap;
+use tonic::transport::Channel;
+use tonic::{Request, Response, Status};
+
+use super::select::By;
+use super::{Selected, Selection};
+use crate::values::Features;
+
+/// Selects that a process answers at once; others wait for their turn.
+const SELECTS_AT_ONCE: usize = 32;
+
+/// The retained events as a gRPC service.
+#[derive(Clone)]
+pub struct EventsService {
+    features: Arc<Features>,
+    /// Of selects that are answered at once.
+    turns: Arc<Semaphore>,
+}
+
+impl EventsService {
+    /// Over the streams of these features.
+    pub fn new(features: Arc<Features>) -> Self {
+        Self { features, turns: Arc::new(Semaphore::new(SELECTS_AT_ONCE)) }
+    }
+
+    /// The service to serve.
+    pub fn into_server(self) -> EventsServer<Self> {
+        EventsServer::new(self)
+    }
+
+    async fn answer(
+        &self,
+        request: v1::SelectRequest,
+        came_with: &MetadataMap,
+    ) -> Result<v1::SelectResponse> {
+        let stream = self.features.stream(&request.stream)?;
+        // Never closed. What another process sends on holds its turn there.
+        let _turn = match is_forwarded(came_with) {
+            true => None,
+            false => self.turns.acquire().await.ok(),
+        };
+        let definition = &stream.schema.definition;
+        let asked = Asked::of(&request, definition)?;
+        let mut ours = Vec::new();
+        let mut theirs = Vec::new();
+        for partition in &asked.partitions {
+            let at = definition.written().at(*partition);
+            match self.features.peers().owner(at, came_with).await? {
+                Owner::Here => ours.push(*partition),
+                Owner::Peer(peer) => theirs.push(ask(peer, asked.of_peer(&request, *partition))),
+            }
+        }
+        let here = stream.select(&asked.selection, &asked.read, &ours);
+        let (here, theirs) = futures::future::try_join(here, try_join_all(theirs)).await?;
+        let (mut events, mut token) = here;
+        for answer in theirs {
+            token.merge(&Token::decode(&answer.token)?)?;
+            for event in answer.events {
+                events.push(event.try_into()?);
+            }
+        }
+        let events = asked.selection.merge(events)?;
+        Ok(v1::SelectResponse {
+            events: events.into_iter().map(|event| asked.message(event)).collect(),
+            columns: asked.columns.iter().map(column_message).collect(),
+            token: token.encode(),
+        })
+    }
+}
+
+/// Asks another process for what is its own.
+async fn ask(peer: Channel, request: v1::SelectRequest) -> Result<v1::SelectResponse> {
+    let mut peer = EventsClient::new(peer).max_decoding_message_size(MESSAGE_BYTES_MAX);
+    let answer = peer.select(forwarded(request)).await;
+    answer.map(Response::into_inner).map_err(|status| error_of_status(&status))
+}
+
+/// What a request asks for, checked against the stream.
+struct Asked {
+    selection: Selection,
+    read: Read,
+    partitions: BTreeSet<PartitionId>,
+    /// Those that are answered.
+    columns: Vec<Field>,
+}
+
+impl Asked {
+    fn of(request: &v1::SelectRequest, definition: &Definition) -> Result<Self> {
+        let limit = match request.limit {
+            0 => SELECT_LIMIT,
+            limit if limit <= SELECT_LIMIT_MAX => limit,
+            limit => {
+                let message = "ask for fewer events, or for several spans of time";
+                let (most, limit) = (SELECT_LIMIT_MAX.into(), limit.into());
+                return Err(Error::limit_exceeded(message, most, limit));
+            }
+        };
+        let named = request.columns.iter().map(|name| column(definition, name).cloned());
+        let named: Vec<Field> = named.collect::<Result<_>>()?;
+        let order_by = request.order_by.as_ref();
+        let order_by = order_by.map(|name| ordering_column(definition, name)).transpose()?;
+        let selection = Selection {
+            by: by(request, definition)?,
+            span: (request.from_us, request.to_us),
+            columns: named.iter().map(|column| column.id).collect(),
+            order_by: order_by.map(|column| column.id),
+            is_descending: request.is_descending,
+            limit: limit as usize,
+        };
+        let columns = if named.is_empty() { definition.fields.clone() } else { named };
+        let partitions = partitions(request, definition, &selection.by)?;
+        Ok(Self { selection, read: Read::asked(request.read.clone())?, partitions, columns })
+    }
+
+    /// The request for a partition that another process has. What events are ordered by comes with
+    /// them.
+    fn of_peer(&self, request: &v1::SelectRequest, partition: PartitionId) -> v1::SelectRequest {
+        let mut request = v1::SelectRequest { partitions: vec![partition.0], ..request.clone() };
+        if !request.columns.is_empty() {
+            request.columns.extend(request.order_by.clone());
+        }
+        request
+    }
+
+    fn message(&self, event: Selected) -> v1::SelectedEvent {
+        let is_answered = |column: FieldId| self.columns.iter().any(|it| it.id == column);
+        v1::SelectedEvent {
+            key: event.key.into(),
+            time_us: event.time.as_micros(),
+            append_time_us: event.append_time.as_micros(),
+            partition: event.partition.0,
+            offset: event.at.offset.0,
+            place: event.at.place.into(),
+            columns: fields_message(&event.columns, is_answered),
+        }
+    }
+}
+
+impl TryFrom<v1::SelectedEvent> for Selected {
+    type Error = Error;
+
+    fn try_from(wire: v1::SelectedEvent) -> Result<Self> {
+        let mut columns = Document::new(None, None);
+        set_fields(&mut columns, wire.columns)?;
+        let place = u16::try_from(wire.place);
+        let place = place.map_err(|_| Error::corrupt("an event has no such place"))?;
+        Ok(Self {
+            partition: PartitionId(wire.partition),
+            at: EventAt { offset: Offset(wire.offset), place },
+            time: Timestamp::from_micros(wire.time_us),
+            append_time: Timestamp::from_micros(wire.append_time_us),
+            key: wire.key.into(),
+            columns,
+        })
+    }
+}
+
+fn column_message(column: &Field) -> v1::SelectedColumn {
+    let (id, name) = (column.id.0, column.name.clone());
+    v1::SelectedColumn { id, name, r#type: Some(column.field_type.into()) }
+}
+
+fn column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Field> {
+    let unknown = || Error::not_found("the stream has no such column; describe it");
+    definition.field(name).ok_or_else(|| unknown().with_field(name))
+}
+
+fn ordering_column<'d>(definition: &'d Definition, name: &str) -> Result<&'d Field> {
+    let column = column(definition, name)?;
+    match column.field_type {
+        FieldType::Scalar(_) => Ok(column),
+        other => {
+            let message = format!("events are ordered by a scalar, not by a {other}");
+            Err(Error::invalid_argument(message).with_field(name))
+        }
+    }
+}
+
+/// How events are found.
+fn by(request: &v1::SelectRequest, definition: &Definition) -> Result<By> {
+    let indexed = |name: &str| {
+        let column = column(definition, name)?;
+        let advice = "the column has no index; alter the stream to find events by it";
+        let none = || Error::invalid_argument(advice).with_field(name);
+        Ok::<_, Error>((column, column.rules.index.ok_or_else(none)?))
+    };
+    match &request.by {
+        None => Ok(By::Time),
+        Some(select_request::By::Key(key)) => {
+            let refused = |error: Error| Error::invalid_argument(error.message());
+            KeyOrder::of(definition).stored(key).map_err(refused)?;
+            Ok(By::Key(key.to_vec()))
+        }
+        Some(select_request::By::Equal(equal)) => {
+            let (column, index) = indexed(&equal.column)?;
+            let none = || Error::invalid_argument("name the value").with_field(&column.name);
+            let value = fitted(column, equal.value.as_ref().ok_or_else(none)?)?;
+            Ok(By::Equal(column.id, index, value))
+        }
+        Some(select_request::By::Between(between)) => {
+            let (column, index) = indexed(&between.column)?;
+            if index != ColumnIndex::Range {
+                let advice = "the column has an exact index, which finds one value; alter it to a \
+                              range index";
+                return Err(Error::invalid_argument(advice).with_field(&column.name));
+            }
+            let bound = |value: &Option<v1::Value>| {
+                value.as_ref().map(|value| bound(column, value)).transpose()
+            };
+            Ok(By::Between(column.id, bound(&between.from)?, bound(&between.to)?))
+        }
+    }
+}
+
+fn fitted(column: &Field, value: &v1::Value) -> Result<Value> {
+    let value = Value::try_from(value.clone()).and_then(|value| fit(value, column.field_type));
+    let value = value.map_err(|error| error.with_field(&column.name))?;
+    if value.is_nan() {
+        let error = Error::invalid_argument("NaN equals nothing, and lies nowhere");
+        return Err(error.with_field(&column.name));
+    }
+    Ok(value)
+}
+
+fn bound(column: &Field, value: &v1::Value) -> Result<Value> {
+    let value = fitted(column, value)?;
+    let bytes = match &value {
+        Value::String(text) => text.len(),
+        Value::Bytes(bytes) => bytes.len(),
+        _ => 0,
+    };
+    if bytes >= INDEX_VALUE_BYTES_MAX {
+        let (limit, actual) = (INDEX_VALUE_BYTES_MAX as u64, bytes as u64);
+        let error = Error::limit_exceeded("name a shorter bound", limit, actual);
+        return Err(error.with_field(&column.name));
+    }
+    Ok(value)
+}
+
+/// The partitions that may have such events, of those that are asked.
+fn partitions(
+    request: &v1::SelectRequest,
+    definition: &Definition,
+    by: &By,
+) -> Result<BTreeSet<PartitionId>> {
+    let count = definition.written().partitions;
+    let mut asked: BTreeSet<_> = request.partitions.iter().copied().map(PartitionId).collect();
+    if let Some(unknown) = asked.iter().find(|partition| partition.0 >= count.0) {
+        let error = Error::invalid_argument(format!("the stream has {count} partitions"));
+        return Err(error.with_partition(*unknown));
+    }
+    if asked.is_empty() {
+        asked = count.partitions().collect();
+    }
+    if let By::Key(key) = by {
+        let of_key = partition_of(key, count);
+        asked.retain(|partition| *partition == of_key);
+    }
+    Ok(asked)
+}
+
+#[tonic::async_trait]
+impl Served for EventsService {
+    async fn select(
+        &self,
+        request: Request<v1::SelectRequest>,
+    ) -> Result<Response<v1::SelectResponse>, Status> {
+        let (came_with, _, request) = request.into_parts();
+        let stream = request.stream.clone();
+        let answer = self.answer(request, &came_with).await;
+        let answer = answer.map_err(|error| status_of_error(&error.with_store(&stream)))?;
+        Ok(Response::new(answer))
+    }
+}

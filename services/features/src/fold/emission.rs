@@ -1,0 +1,142 @@
+//! What the shard of a view that emits has beside tiles: rows of groups whose values are to be
+//! emitted, and of moments at which a window's values change though nothing comes.
+
+use std::collections::BTreeMap;
+
+use forebay_core::Result;
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::PartitionState;
+use forebay_core::id::{PartitionId, Position};
+use forebay_core::key::Key;
+use forebay_core::key_order::Direction;
+use forebay_shard::Shard;
+
+use super::ViewFold;
+use super::keys::{changed_group, changed_key, moment_and_group, moment_key, moments_until};
+use crate::emit::{Changed, Pending, Settled};
+
+/// Moments that one entry passes at most; what is left passes with the next one.
+const MOMENTS_MAX: usize = 10_000;
+
+/// The rows of one entry.
+pub(super) struct EmissionRows<'f> {
+    view: &'f ViewFold,
+    shard: &'f Shard,
+    pending: &'f Pending,
+    /// Groups whose values change with this entry.
+    changed: BTreeMap<Vec<u8>, Changed>,
+    writes: Vec<(Key, Option<Vec<u8>>)>,
+    at: Changed,
+}
+
+impl<'f> EmissionRows<'f> {
+    pub(super) fn new(
+        view: &'f ViewFold,
+        shard: &'f Shard,
+        pending: &'f Pending,
+        state: &PartitionState,
+    ) -> Self {
+        let at = Changed { position: state.position, since: state.partition_time };
+        Self { view, shard, pending, changed: BTreeMap::new(), writes: Vec::new(), at }
+    }
+
+    /// The values of a group change.
+    pub(super) fn change(&mut self, group: &[u8]) {
+        self.changed.insert(group.to_vec(), self.at);
+    }
+
+    /// Takes in what was emitted, and lets time pass.
+    ///
+    /// # Errors
+    /// Those of the shard.
+    pub(super) fn pass(&mut self) -> Result<()> {
+        for settled in self.pending.take_settled() {
+            self.settle(settled)?;
+        }
+        let view = self.shard.view()?;
+        let mut moments = view.scan(&moments_until(self.at.since), Direction::Forward);
+        for _ in 0..MOMENTS_MAX {
+            let Some((key, _)) = moments.next()? else { break };
+            let (_, group) = moment_and_group(key.as_bytes())?;
+            self.changed.insert(group.to_vec(), self.at);
+            self.writes.push((key, None));
+        }
+        Ok(())
+    }
+
+    fn settle(&mut self, settled: Settled) -> Result<()> {
+        let Settled { group, position, next } = settled;
+        let key = changed_key(&group);
+        let held = self.shard.row(key.as_bytes())?;
+        let held = held.map(|row| self.view.rows.changed(&row)).transpose()?;
+        if held.is_some_and(|held| held.position <= position) {
+            self.writes.push((key, None));
+        }
+        match next {
+            Some(next) if next > self.at.since => {
+                let row = self.view.rows.moment()?;
+                self.writes.push((moment_key(next, &group), Some(row)));
+            }
+            Some(_) => self.change(&group),
+            None => {}
+        }
+        Ok(())
+    }
+
+    /// Adds all rows to what an entry writes, the last of a key behind those before it.
+    ///
+    /// # Errors
+    /// Those of the codec.
+    pub(super) fn write(mut self, writes: &mut Vec<(Key, Option<Vec<u8>>)>) -> Result<Told> {
+        writes.append(&mut self.writes);
+        for (group, changed) in &self.changed {
+            writes.push((changed_key(group), Some(self.view.rows.of_changed(*changed)?)));
+        }
+        Ok(Told(self.changed))
+    }
+}
+
+/// Groups that changed, to be told of once the shard has that.
+pub(super) struct Told(BTreeMap<Vec<u8>, Changed>);
+
+impl Told {
+    pub(super) fn tell(self, pending: &Pending) {
+        self.0.iter().for_each(|(group, changed)| pending.note(group, *changed));
+    }
+}
+
+impl super::ViewShards {
+    /// Some of the groups that are to be emitted, behind this one, as the shard's rows tell.
+    ///
+    /// # Errors
+    /// As [`super::ViewShards::group`].
+    pub(crate) fn changed_groups(
+        &self,
+        partition: PartitionId,
+        behind: &[u8],
+        at_most: usize,
+    ) -> Result<Vec<(Vec<u8>, Changed)>> {
+        let shard = self.shard(partition)?;
+        let view = shard.view()?;
+        let mut rows = view.scan(&super::keys::changed_behind(behind), Direction::Forward);
+        let mut found = Vec::new();
+        while found.len() < at_most {
+            let Some((key, row)) = rows.next()? else { break };
+            found.push((changed_group(key.as_bytes())?.to_vec(), self.keeps().rows.changed(row)?));
+        }
+        Ok(found)
+    }
+}
+
+/// Where a change stands, as a row has it.
+pub(super) fn changed_bytes(changed: Changed) -> Vec<u8> {
+    let Changed { position, since } = changed;
+    [&position.to_bytes()[..], &since.as_micros().to_le_bytes()].concat()
+}
+
+/// The change that a row has; `None` for bytes of none.
+pub(super) fn changed_of(bytes: &[u8]) -> Option<Changed> {
+    let (position, since) = bytes.split_at_checked(Position::default().to_bytes().len())?;
+    let since = Timestamp::from_micros(i64::from_le_bytes(since.try_into().ok()?));
+    Some(Changed { position: Position::from_bytes(position.try_into().ok()?), since })
+}

@@ -1,0 +1,165 @@
+//! The keys of a view's shard. The first byte says what a row is of; `proto/spec/views.md` has
+//! them all.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::key::Key;
+use forebay_core::key_order::{DOCUMENTS, KeyRange};
+use forebay_core::{Error, Result};
+use forebay_sketch::TileId;
+
+const VERSION: u8 = b'v';
+const TILE: u8 = b't';
+const CHANGED: u8 = b'c';
+const MOMENT: u8 = b'm';
+
+const LIFETIME: u8 = 0;
+const HOP: u8 = 1;
+/// Behind a group's bytes.
+const HOP_BYTES: usize = 1 + 8 + 8;
+/// Turned over, numbers are ordered as their bytes are.
+const SIGN: u64 = 1 << 63;
+
+/// The key of the row that says by which version a view was folded.
+pub(super) fn version_key() -> Key {
+    Key::from_identity_bytes(&[VERSION])
+}
+
+/// The key of a group's tile.
+pub(super) fn tile_key(group: &[u8], tile: TileId) -> Key {
+    let mut key = Vec::with_capacity(1 + group.len() + HOP_BYTES);
+    key.push(TILE);
+    key.extend_from_slice(group);
+    match tile {
+        TileId::Lifetime => key.push(LIFETIME),
+        TileId::Hop { hop_us, start } => {
+            key.push(HOP);
+            key.extend_from_slice(&ordered(hop_us));
+            key.extend_from_slice(&ordered(start.as_micros()));
+        }
+    }
+    Key::from_identity_bytes(&key)
+}
+
+/// The keys of all tiles of a group: no group's bytes are the beginning of another one's.
+pub(super) fn tiles_of(group: &[u8]) -> KeyRange {
+    KeyRange::of_prefix([&[DOCUMENTS, TILE], group].concat())
+}
+
+/// The tile of a group that a key names.
+///
+/// # Errors
+/// `Corrupt` for one that names none.
+pub(super) fn tile_of(key: &[u8], group: &[u8]) -> Result<TileId> {
+    let hop = |bytes: &[u8]| {
+        let (hop_us, start) = bytes.split_first_chunk::<8>()?;
+        let start = Timestamp::from_micros(number_of(start.try_into().ok()?));
+        Some(TileId::Hop { hop_us: number_of(*hop_us), start })
+    };
+    let found = match key.strip_prefix(&[TILE]).and_then(|key| key.strip_prefix(group)) {
+        Some([LIFETIME]) => Some(TileId::Lifetime),
+        Some([HOP, bytes @ ..]) => hop(bytes),
+        _ => None,
+    };
+    found.ok_or_else(|| Error::corrupt("a row of a view is of no tile"))
+}
+
+/// The key of the row that says that a group is to be emitted.
+pub(super) fn changed_key(group: &[u8]) -> Key {
+    Key::from_identity_bytes(&[&[CHANGED], group].concat())
+}
+
+/// The keys of all such rows behind a group's.
+pub(super) fn changed_behind(group: &[u8]) -> KeyRange {
+    let KeyRange { from, to } = KeyRange::of_prefix(vec![DOCUMENTS, CHANGED]);
+    match group {
+        [] => KeyRange { from, to },
+        group => KeyRange { from: [&from[..], group, &[0]].concat(), to },
+    }
+}
+
+/// The group of such a key.
+///
+/// # Errors
+/// `Corrupt` for another one.
+pub(super) fn changed_group(key: &[u8]) -> Result<&[u8]> {
+    key.strip_prefix(&[CHANGED]).ok_or_else(|| Error::corrupt("a row of a view is of no group"))
+}
+
+/// The key of the row of a moment at which the values of a group change.
+pub(super) fn moment_key(moment: Timestamp, group: &[u8]) -> Key {
+    Key::from_identity_bytes(&[&[MOMENT], &ordered(moment.as_micros())[..], group].concat())
+}
+
+/// The keys of all moments up to this one.
+pub(super) fn moments_until(moment: Timestamp) -> KeyRange {
+    let KeyRange { from, to } = KeyRange::of_prefix(vec![DOCUMENTS, MOMENT]);
+    match moment.as_micros().checked_add(1) {
+        Some(behind) => KeyRange { to: [&from[..], &ordered(behind)].concat(), from },
+        None => KeyRange { from, to },
+    }
+}
+
+/// Moment and group of such a key.
+///
+/// # Errors
+/// `Corrupt` for another one.
+pub(super) fn moment_and_group(key: &[u8]) -> Result<(Timestamp, &[u8])> {
+    let found = key.strip_prefix(&[MOMENT]).and_then(|key| key.split_first_chunk::<8>());
+    let (moment, group) = found.ok_or_else(|| Error::corrupt("a row of a view is of no moment"))?;
+    Ok((Timestamp::from_micros(number_of(*moment)), group))
+}
+
+/// Bytes that are ordered as the numbers are.
+fn ordered(number: i64) -> [u8; 8] {
+    (number as u64 ^ SIGN).swap_bytes().to_le_bytes()
+}
+
+fn number_of(ordered: [u8; 8]) -> i64 {
+    (u64::from_le_bytes(ordered).swap_bytes() ^ SIGN) as i64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn time(micros: i64) -> Timestamp {
+        Timestamp::from_micros(micros)
+    }
+
+    #[test]
+    fn keys_of_tiles_are_read_back_and_ordered_by_their_starts() {
+        let hop = |start| TileId::Hop { hop_us: 60, start: time(start) };
+        let tiles = [TileId::Lifetime, hop(i64::MIN), hop(-60), hop(0), hop(i64::MAX)];
+        let keys = tiles.map(|tile| tile_key(b"group", tile));
+        assert!(keys.is_sorted());
+        for (key, tile) in keys.iter().zip(tiles) {
+            assert_eq!(tile_of(key.as_bytes(), b"group").unwrap(), tile);
+        }
+        for broken in [&b""[..], b"tgroup", b"tgroup\x02", b"tgroup\x01short", b"tgroup\x00long"] {
+            assert!(tile_of(broken, b"group").is_err());
+        }
+    }
+
+    #[test]
+    fn moments_are_passed_in_their_order_with_the_last_one() {
+        let is_passed = |moment, now| {
+            let range = moments_until(time(now));
+            let stored = [&[DOCUMENTS], moment_key(time(moment), b"group").as_bytes()].concat();
+            range.from <= stored && stored < range.to
+        };
+        assert!(is_passed(7, 7) && is_passed(-7, 7) && is_passed(i64::MAX, i64::MAX));
+        assert!(!is_passed(8, 7) && !is_passed(7, -7));
+        let key = moment_key(time(-9), b"group");
+        assert_eq!(moment_and_group(key.as_bytes()).unwrap(), (time(-9), &b"group"[..]));
+        assert!(moment_and_group(b"mshort").is_err() && changed_group(b"t").is_err());
+    }
+
+    #[test]
+    fn what_is_behind_a_group_begins_with_the_next_one() {
+        let stored = |group: &[u8]| [&[DOCUMENTS], changed_key(group).as_bytes()].concat();
+        let range = changed_behind(b"b");
+        let has = |group: &[u8]| range.from <= stored(group) && stored(group) < range.to;
+        assert!(!has(b"a") && !has(b"b") && has(b"c"));
+        assert!(changed_behind(b"").from <= stored(b"\0"));
+    }
+}

@@ -1,0 +1,139 @@
+//! The fold of a view's events: the shards that hold its tiles, which move by whole entries of the
+//! view's own logs, tiles and position in one step.
+
+mod emission;
+mod entry;
+mod keys;
+mod tiles;
+
+use std::sync::Arc;
+
+use forebay_core::Result;
+use forebay_core::catalog::SchemaAt;
+use forebay_core::clock::Timestamp;
+use forebay_core::fold::Applied;
+use forebay_core::id::PartitionId;
+use forebay_core::key_order::{Direction, KeyOrder};
+use forebay_index::SchemaSet;
+use forebay_shard::{Shard, ShardDirectory, View};
+use forebay_sketch::GroupTiles;
+use forebay_snapshot::in_place;
+use tokio::sync::Notify;
+
+use self::emission::EmissionRows;
+use self::entry::EntryFold;
+use self::keys::{tile_of, tiles_of, version_key};
+use self::tiles::TileRows;
+use crate::counts::Counters;
+use crate::emit::Pending;
+use crate::plan::Plan;
+use crate::shards::{Folded, Keeps, Shards, Writing};
+
+/// What is kept of a view: its tiles, and what of them is to be emitted.
+pub(crate) struct ViewFold {
+    plan: Plan,
+    rows: TileRows,
+    counters: Arc<Counters>,
+}
+
+/// The shards of one view in this process.
+pub(crate) type ViewShards = Shards<ViewFold>;
+
+impl ViewShards {
+    /// The shards of the view of these definitions in a folder; none is open yet.
+    ///
+    /// # Errors
+    /// `InvalidArgument` without a definition, or for one of no view.
+    pub(crate) fn of_view(
+        versions: Vec<Arc<SchemaAt>>,
+        directory: ShardDirectory,
+        counters: Arc<Counters>,
+        reopen: Arc<Notify>,
+    ) -> Result<Self> {
+        let fold = |newest: &SchemaAt| {
+            let plan = Plan::of(&newest.definition)?;
+            Ok(ViewFold { plan, rows: TileRows::new()?, counters })
+        };
+        let order = |newest: &SchemaAt| KeyOrder::of(&newest.definition);
+        Self::new(fold, versions, (directory, order), reopen)
+    }
+
+    /// What it folds.
+    pub(crate) fn plan(&self) -> &Plan {
+        &self.keeps().plan
+    }
+
+    /// The tiles of a group at one position, and the partition's time there.
+    ///
+    /// # Errors
+    /// `Unavailable` for a partition that is not open here, or a disk that refuses; `Corrupt`.
+    pub(crate) fn group(
+        &self,
+        partition: PartitionId,
+        group: &[u8],
+    ) -> Result<(GroupTiles, Timestamp)> {
+        let shard = self.shard(partition)?;
+        let view = shard.view()?;
+        Ok((self.tiles(&view, group)?, view.partition_time()))
+    }
+
+    /// The tiles of a group in a view of its shard.
+    ///
+    /// # Errors
+    /// As [`ViewShards::group`].
+    pub(crate) fn tiles(&self, view: &View<'_>, group: &[u8]) -> Result<GroupTiles> {
+        let ViewFold { plan, rows, .. } = self.keeps();
+        let mut tiles = GroupTiles::default();
+        let mut found = view.scan(&tiles_of(group), Direction::Forward);
+        while let Some((key, row)) = found.next()? {
+            let tile = tile_of(key.as_bytes(), group)?;
+            tiles.put(tile, rows.tile(&plan.fold, row)?);
+        }
+        Ok(tiles)
+    }
+}
+
+impl Keeps for ViewFold {
+    /// What is to be emitted.
+    type Told = Pending;
+
+    fn is_kept_alike(&self, shard: &Shard, schemas: &SchemaSet) -> Result<bool> {
+        let Some(row) = shard.row(version_key().as_bytes())? else { return Ok(false) };
+        let version = self.rows.version(&row)?;
+        let of_version = |schema: &&Arc<SchemaAt>| schema.definition.version == version;
+        let folded = schemas.all().find(of_version);
+        Ok(folded.is_some_and(|folded| self.plan.folds_as(&folded.definition)))
+    }
+
+    fn write(&self, writing: &mut Writing<Self>, entry: &Folded<'_>) -> Result<()> {
+        let Folded { applied, state, followed, .. } = *entry;
+        let mut fold = EntryFold::new(self, writing.writer.shard(), state.partition_time);
+        fold.fold(applied)?;
+        let (mut writes, mut told) = (Vec::new(), None);
+        if self.plan.view.emission.is_some() {
+            let (shard, pending) = (writing.writer.shard(), &writing.told);
+            let mut rows = EmissionRows::new(self, shard, pending, state);
+            rows.pass()?;
+            fold.changed().for_each(|group| rows.change(group));
+            told = Some(rows.write(&mut writes)?);
+        }
+        writes.append(&mut fold.into_writes()?);
+        if writing.is_empty {
+            writes.push((version_key(), Some(self.rows.of_version(self.plan.version)?)));
+        }
+        let folded = Applied {
+            writes,
+            clients: applied.clients.clone(),
+            sources: applied.sources.clone(),
+            skipped: applied.skipped.clone(),
+            ..Applied::default()
+        };
+        if !writing.writer.try_apply(&folded, state, followed)? {
+            in_place(|| writing.writer.apply(&folded, state, followed))?;
+        }
+        if let Some(told) = told {
+            told.tell(&writing.told);
+        }
+        Ok(())
+    }
+}

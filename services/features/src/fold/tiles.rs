@@ -1,0 +1,94 @@
+//! The rows of a view's shard: one for each tile of a group, which goes by itself once no window
+//! is made of it any more, and those that go with them. Bytes: `proto/spec/views.md`.
+
+use forebay_core::id::SchemaVersion;
+use forebay_core::{Error, Result};
+use forebay_sketch::{FoldPlan, Tile, TileId};
+
+use super::emission::{changed_bytes, changed_of};
+use crate::emit::Changed;
+use crate::rows::ValueRows;
+
+/// How rows are written.
+#[derive(Debug)]
+pub(crate) struct TileRows(ValueRows);
+
+impl TileRows {
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Self(ValueRows::new()?))
+    }
+
+    /// The row that a tile is kept as.
+    ///
+    /// # Errors
+    /// Those of the codecs.
+    pub(crate) fn of_tile(&self, plan: &FoldPlan, id: TileId, tile: &Tile) -> Result<Vec<u8>> {
+        let mut bytes = Vec::new();
+        tile.encode(&mut bytes)?;
+        self.0.row(bytes, plan.windows().drops(id))
+    }
+
+    /// The tile that a row keeps.
+    ///
+    /// # Errors
+    /// `Corrupt`, `UpgradeNeeded`.
+    pub(crate) fn tile(&self, plan: &FoldPlan, row: &[u8]) -> Result<Tile> {
+        Tile::decode(plan.aggregates(), self.0.bytes(row)?)
+    }
+
+    /// The row of a group that is to be emitted.
+    ///
+    /// # Errors
+    /// Those of the codec.
+    pub(crate) fn of_changed(&self, changed: Changed) -> Result<Vec<u8>> {
+        self.0.row(changed_bytes(changed), None)
+    }
+
+    /// What such a row says.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn changed(&self, row: &[u8]) -> Result<Changed> {
+        let damaged = || Error::corrupt("a row of a view says of no change");
+        changed_of(self.0.bytes(row)?).ok_or_else(damaged)
+    }
+
+    /// The row of a moment, which its key says all of.
+    ///
+    /// # Errors
+    /// Those of the codec.
+    pub(crate) fn moment(&self) -> Result<Vec<u8>> {
+        self.0.row(Vec::new(), None)
+    }
+
+    /// The row that says by which version a view was folded.
+    ///
+    /// # Errors
+    /// Those of the codec.
+    pub(crate) fn of_version(&self, version: SchemaVersion) -> Result<Vec<u8>> {
+        self.0.row(version.0.to_le_bytes().to_vec(), None)
+    }
+
+    /// The version that a row says.
+    ///
+    /// # Errors
+    /// `Corrupt`.
+    pub(crate) fn version(&self, row: &[u8]) -> Result<SchemaVersion> {
+        let version = self.0.bytes(row)?.try_into();
+        let version = version.map_err(|_| Error::corrupt("a view's row names no version"))?;
+        Ok(SchemaVersion(u32::from_le_bytes(version)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_says_by_which_version_a_view_was_folded() {
+        let rows = TileRows::new().unwrap();
+        let row = rows.of_version(SchemaVersion(7)).unwrap();
+        assert_eq!(rows.version(&row).unwrap(), SchemaVersion(7));
+        assert!(rows.version(&row[..2]).is_err());
+    }
+}

@@ -1,0 +1,87 @@
+//! `forebay-features`: the features service as a process of its own, over Kafka. Several share the
+//! partitions of all views and of their streams: each derives and folds those that the brokers
+//! assign to it. Loopback only.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use forebay_core::Result;
+use forebay_core::clock::SystemClock;
+use forebay_core::entropy::SystemEntropy;
+use forebay_core::limits::SHARD_MEMORY_MIB;
+use forebay_features_service::events::service::EventsService;
+use forebay_features_service::service::FeaturesService;
+use forebay_features_service::{FeatureParts, FeatureShards, Features};
+use forebay_log::{CatalogFollower, ChangeLog, KafkaGroup, KafkaLog};
+use forebay_serve::{DataDir, KafkaSettings, Signals, bind, check_loopback, serve};
+use forebay_shard::Resources;
+use forebay_snapshot::SnapshotStore;
+use tonic::service::Routes;
+use tracing_subscriber::EnvFilter;
+
+const PROGRAM: &str = "forebay-features";
+
+/// Derives the events of feature views and folds them; stores the events of streams.
+#[derive(Parser)]
+#[command(name = PROGRAM, version)]
+struct Settings {
+    #[command(flatten)]
+    kafka: KafkaSettings,
+    /// Address to listen on; loopback only. Port 0 takes a free one.
+    #[arg(long, env = "FOREBAY_LISTEN", default_value = "127.0.0.1:7074")]
+    listen: SocketAddr,
+    /// Where it keeps what it knows of views and streams.
+    #[arg(long, env = "FOREBAY_DATA_DIR", default_value = "forebay-data")]
+    data_dir: PathBuf,
+    /// MiB of memory for blocks of its files and for writes that are not on disk yet.
+    #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB", default_value_t = SHARD_MEMORY_MIB)]
+    shard_memory_mib: u32,
+    /// Reads and writes its files past the cache of the operating system.
+    #[arg(long, env = "FOREBAY_DIRECT_IO")]
+    direct_io: bool,
+    /// Where the snapshots lie that looked-up stores are begun with: file:///…, s3://…, az://… or
+    /// gs://….
+    #[arg(long, env = "FOREBAY_SNAPSHOTS", value_name = "URL")]
+    snapshots: Option<String>,
+}
+
+async fn run(settings: Settings) -> Result<()> {
+    check_loopback(PROGRAM, settings.listen)?;
+    let (listener, address) = bind(settings.listen).await?;
+    let options = settings.kafka.options()?;
+    let log: Arc<dyn ChangeLog> = Arc::new(KafkaLog::open(options.clone()).await?);
+    let (clock, entropy) = (Arc::new(SystemClock), Arc::new(SystemEntropy));
+    let held = DataDir::lock(&settings.data_dir, &*entropy)?;
+    let name = format!("{PROGRAM}@{address}");
+    let membership = Arc::new(KafkaGroup::join(&options, "features", &name, held.instance())?);
+    let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
+    let resources = Resources::new((settings.shard_memory_mib as usize) << 20)?;
+    let resources = resources.with_direct_io(settings.direct_io);
+    let shards = FeatureShards::new(settings.data_dir.join("features"), resources);
+    let snapshots = settings.snapshots.as_deref().map(SnapshotStore::open).transpose()?;
+    let parts = FeatureParts { log, catalog, clock, entropy, membership, shards, snapshots };
+    let features = Arc::new(Features::start(parts));
+    let routes = Routes::new(FeaturesService::new(Arc::clone(&features)).into_server())
+        .add_service(EventsService::new(Arc::clone(&features)).into_server());
+    let signals = Signals::listen()?;
+    println!("{PROGRAM} ready http://{address}");
+    let served = serve(listener, routes, signals.received(), || {}).await;
+    features.stop();
+    served
+}
+
+fn main() -> ExitCode {
+    let settings = Settings::parse();
+    let filter = EnvFilter::try_from_env("FOREBAY_LOG").unwrap_or_else(|_| EnvFilter::new("info"));
+    tracing_subscriber::fmt().with_writer(std::io::stderr).with_env_filter(filter).init();
+    match forebay_serve::run(run(settings)) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("{PROGRAM}: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}

@@ -1,0 +1,111 @@
+//! What a view folds, by one version of its definition.
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{FieldId, SchemaVersion};
+use forebay_core::row::decode_value;
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, Value};
+use forebay_core::view::View;
+use forebay_core::{Error, Result};
+use forebay_sketch::{Aggregates, FoldPlan, Windows};
+
+/// What a view folds.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// The version that it is of.
+    pub(crate) version: SchemaVersion,
+    pub(crate) view: View,
+    pub(crate) fold: FoldPlan,
+    event_time: FieldId,
+    /// Types of the columns that it groups by.
+    group_types: Vec<FieldType>,
+}
+
+impl Plan {
+    /// The plan of a view's definition.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for one that is no view.
+    pub(crate) fn of(definition: &Definition) -> Result<Self> {
+        let not_one =
+            || Error::invalid_argument("a stream that is no view").with_store(&definition.name);
+        let view = definition.view().ok_or_else(not_one)?.clone();
+        let event_time = definition.event_time().ok_or_else(not_one)?.id;
+        let specs = view.features.iter().map(|feature| feature.aggregate.clone()).collect();
+        let windows = view.windows.iter().map(|named| named.window).collect();
+        let windows = Windows::new(windows, view.lateness_us)?;
+        let fold = FoldPlan::new(Aggregates::new(specs)?, windows)?;
+        let group_types = view.group_by.iter().map(|id| definition.field_by_id(*id));
+        let group_types = group_types.map(|column| column.map(|column| column.field_type));
+        let group_types = group_types.collect::<Option<_>>().ok_or_else(not_one)?;
+        Ok(Self { version: definition.version, view, fold, event_time, group_types })
+    }
+
+    /// The values that a group's bytes name, of the columns that it groups by.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that name none.
+    pub(crate) fn group_values(&self, mut name: &[u8]) -> Result<Vec<Value>> {
+        let damaged = || Error::corrupt("bytes that name no group of the view");
+        let mut values = Vec::with_capacity(self.group_types.len());
+        for field_type in &self.group_types {
+            let FieldType::Scalar(scalar) = field_type else { return Err(damaged()) };
+            let width = match scalar.width() {
+                Some(width) => width,
+                None => {
+                    let (length, rest) = name.split_first_chunk().ok_or_else(damaged)?;
+                    name = rest;
+                    u32::from_le_bytes(*length) as usize
+                }
+            };
+            let (value, rest) = name.split_at_checked(width).ok_or_else(damaged)?;
+            values.push(decode_value(value, *field_type)?);
+            name = rest;
+        }
+        if name.is_empty() { Ok(values) } else { Err(damaged()) }
+    }
+
+    /// The value of one of the columns that it groups by.
+    pub(crate) fn group_value<'v>(
+        &self,
+        values: &'v [Value],
+        column: FieldId,
+    ) -> Option<&'v Value> {
+        let place = self.view.group_by.iter().position(|of| *of == column)?;
+        values.get(place)
+    }
+
+    /// Whether the tiles of another version are as this one would have folded them, and what is to
+    /// be emitted of them was noted beside.
+    pub(crate) fn folds_as(&self, other: &Definition) -> bool {
+        let folded = |view: &View| {
+            let features: Vec<_> =
+                view.features.iter().map(|it| (it.aggregate.clone(), it.input)).collect();
+            let windows: Vec<_> = view.windows.iter().map(|named| named.window).collect();
+            let emitted = view.emission.as_ref().map(|emission| emission.fields.clone());
+            (features, windows, view.lateness_us, emitted)
+        };
+        other.view().is_some_and(|other| folded(other) == folded(&self.view))
+    }
+
+    /// When an event happened; `appended` where it does not say.
+    pub(crate) fn time<'v>(
+        &self,
+        value: &impl Fn(FieldId) -> Option<&'v Value>,
+        appended: Timestamp,
+    ) -> Timestamp {
+        match value(self.event_time) {
+            Some(Value::Timestamp(micros)) => Timestamp::from_micros(*micros),
+            _ => appended,
+        }
+    }
+
+    /// What each feature takes in of an event.
+    pub(crate) fn inputs<'v>(
+        &self,
+        value: &impl Fn(FieldId) -> Option<&'v Value>,
+    ) -> Vec<Option<Value>> {
+        let features = self.view.features.iter();
+        features.map(|feature| feature.input.and_then(value).cloned()).collect()
+    }
+}

@@ -1,0 +1,114 @@
+//! The copy of one partition in a shard, and the one that is built beside it.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use forebay_core::Result;
+use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::state_rows::Followed;
+use forebay_index::{Following, PartitionPhase};
+use forebay_reader::CopyWriter;
+use forebay_shard::ShardWriter;
+use forebay_snapshot::in_place;
+use tracing::{debug, warn};
+
+use super::{Folded, Keeps, Shards, Writing};
+
+/// Writes what is kept of each entry.
+pub(super) struct Copy<K: Keeps> {
+    shards: Shards<K>,
+    followed: Followed,
+    served: Writing<K>,
+    /// One that is built beside it.
+    rebuilt: Option<Writing<K>>,
+}
+
+impl<K: Keeps> Copy<K> {
+    pub(super) fn new(
+        shards: Shards<K>,
+        writer: ShardWriter,
+        followed: Followed,
+        is_empty: bool,
+    ) -> Self {
+        let served = Writing { writer, is_empty, told: Arc::default() };
+        shards.show(&served);
+        Self { shards, followed, served, rebuilt: None }
+    }
+
+    fn write(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
+        let inner = &*self.shards.0;
+        let followed = Followed { is_served: self.rebuilt.is_none(), ..self.followed };
+        let target = self.rebuilt.as_mut().unwrap_or(&mut self.served);
+        let entry = Folded { schemas: &inner.schemas, applied, state, followed };
+        inner.keeps.write(target, &entry)?;
+        target.is_empty = false;
+        Ok(())
+    }
+
+    fn remove(&self, writing: Writing<K>) {
+        let removed = in_place(|| self.shards.0.directory.remove(writing.writer));
+        if let Err(error) = removed {
+            // It goes when the shards are opened again.
+            debug!(%error, "an older copy of a partition was not removed");
+        }
+    }
+}
+
+impl<K: Keeps> Documents for Copy<K> {
+    fn row(&self, _key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(None)
+    }
+}
+
+impl<K: Keeps> CopyWriter for Copy<K> {
+    fn start_rebuild(&mut self) -> Result<()> {
+        let at = self.served.writer.shard().partition();
+        let writer = self.shards.0.directory.create(at, self.shards.0.order)?;
+        self.abandon_rebuild()?;
+        self.rebuilt = Some(Writing { writer, is_empty: true, told: Arc::default() });
+        Ok(())
+    }
+
+    fn abandon_rebuild(&mut self) -> Result<()> {
+        if let Some(rebuilt) = self.rebuilt.take() {
+            self.remove(rebuilt);
+        }
+        Ok(())
+    }
+
+    fn publish_rebuild(&mut self) -> Result<()> {
+        let Some(rebuilt) = &mut self.rebuilt else { return Ok(()) };
+        // On disk before the old one goes.
+        rebuilt.writer.mark_served()?;
+        rebuilt.writer.shard().flush()?;
+        self.shards.show(rebuilt);
+        if let Some(rebuilt) = self.rebuilt.take() {
+            let before = std::mem::replace(&mut self.served, rebuilt);
+            self.remove(before);
+        }
+        Ok(())
+    }
+
+    // Whether a partition answers is asked of those who follow it.
+    fn set_phase(&mut self, _phase: PartitionPhase) {}
+
+    fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
+        self.write(applied, state).inspect_err(|error| self.shards.note_failure(error))
+    }
+
+    fn note_following(&mut self, following: Following) {
+        let Following { append_time, opened, copy, .. } = following;
+        self.followed = Followed { append_time, opened, copy, ..self.followed };
+    }
+}
+
+impl<K: Keeps> Drop for Copy<K> {
+    fn drop(&mut self) {
+        let shard = self.served.writer.shard();
+        self.shards.0.open.write().remove(&shard.partition().partition);
+        if let Err(error) = shard.flush() {
+            let at = shard.partition();
+            warn!(%at, %error, "a shard was not put on disk; its log is read again");
+        }
+    }
+}

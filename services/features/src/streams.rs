@@ -1,0 +1,133 @@
+//! The streams of this process: their events stored, selected and let go of for as long as each
+//! lives.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::id::{PartitionId, SchemaVersion, StoreId};
+use forebay_core::{Error, Result};
+use forebay_reader::{PartitionFilter, Read, ReaderOptions, StoreFollower};
+use forebay_shard::OwnedView;
+use forebay_snapshot::in_place;
+use forebay_wire::token::Token;
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tracing::warn;
+
+use crate::events::{DerivedUpTo, EventShards, Selected, Selection, retain};
+use crate::parts::FeatureParts;
+use crate::shards::keep_on_disk;
+
+/// How long what stores events may take to end.
+const END_WAIT: Duration = Duration::from_secs(60);
+
+/// One stream, as selects see it. Cheap to clone.
+#[derive(Clone)]
+pub(crate) struct Stream {
+    pub(crate) schema: Arc<SchemaAt>,
+    pub(crate) follower: StoreFollower,
+    shards: EventShards,
+}
+
+/// One stream, as this process has it.
+pub(crate) struct OpenStream {
+    version: SchemaVersion,
+    /// The partitions that are stored here.
+    assigned: BTreeSet<PartitionId>,
+    pub(crate) stream: Stream,
+    /// They end with it.
+    tasks: JoinSet<()>,
+}
+
+/// All streams by their ids.
+pub(crate) type OpenStreams = Arc<Mutex<BTreeMap<StoreId, OpenStream>>>;
+
+impl Stream {
+    /// The events of these partitions, in the order that is asked for, and the positions that were
+    /// read.
+    ///
+    /// # Errors
+    /// `Unavailable` for a partition that is not here; those of the read's wait and of the
+    /// selection.
+    pub(crate) async fn select(
+        &self,
+        selection: &Selection,
+        read: &Read,
+        partitions: &[PartitionId],
+    ) -> Result<(Vec<Selected>, Token)> {
+        let mut token = Token::new(self.schema.definition.versions.home());
+        if let Some(elsewhere) = partitions.iter().find(|it| !self.follower.follows(**it)) {
+            let message = "the partition's events are not stored here at the moment; ask again";
+            return Err(Error::unavailable(message).with_partition(*elsewhere));
+        }
+        if !partitions.is_empty() {
+            self.follower.admit(read, partitions).await?;
+        }
+        let mut events = Vec::new();
+        for partition in partitions {
+            let shard = self.shards.shard(*partition)?;
+            let found = in_place(|| {
+                let view = OwnedView::open(Arc::clone(&shard))?;
+                let (log_id, position) = (view.view().log_id(), view.view().position());
+                let found = selection.run(&shard, view.view(), self.shards.known())?;
+                Ok::<_, Error>((found, log_id, position))
+            });
+            let (mut found, log_id, position) = found?;
+            if let Some(log_id) = log_id {
+                token.advance(*partition, log_id, position)?;
+            }
+            events.append(&mut found);
+            events = selection.merge(events)?;
+        }
+        Ok((events, token))
+    }
+}
+
+impl OpenStream {
+    /// Opens a stream: its events are stored, and go when they were retained long enough.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn open(
+        parts: &FeatureParts,
+        schema: &Arc<SchemaAt>,
+        assigned: BTreeSet<PartitionId>,
+        (derived, reopen): (DerivedUpTo, Arc<Notify>),
+    ) -> Result<Self> {
+        let definition = &schema.definition;
+        let versions = parts.versions(definition.store);
+        let shards = EventShards::of_stream(versions, parts.shards.events(), reopen)?;
+        let mut options = ReaderOptions::new(&definition.name);
+        options.partitions = PartitionFilter::Only(assigned.clone());
+        let storage = Arc::new(shards.clone());
+        let follower =
+            in_place(|| StoreFollower::start(options, parts.reader_parts(), schema, storage))?;
+        let mut tasks = JoinSet::new();
+        tasks.spawn(retain(parts.clone(), definition.clone(), shards.clone(), derived));
+        tasks.spawn(keep_on_disk(shards.clone()));
+        let (version, schema) = (definition.version, Arc::clone(schema));
+        Ok(Self { version, assigned, stream: Stream { schema, follower, shards }, tasks })
+    }
+
+    /// Whether it is as it would be opened now.
+    pub(crate) fn stays(&self, schema: &SchemaAt, assigned: &BTreeSet<PartitionId>) -> bool {
+        self.version == schema.definition.version
+            && self.assigned == *assigned
+            && !self.stream.shards.have_failed()
+    }
+
+    /// Ends it, and waits until its shards are closed, so that others may open them.
+    pub(crate) async fn ended(mut self) {
+        self.tasks.shutdown().await;
+        let Stream { schema, follower, shards } = self.stream;
+        follower.close();
+        if let Err(error) = follower.shut_down(END_WAIT).await {
+            let name = &schema.definition.name;
+            warn!(stream = %name, %error, "what stores a stream's events has not ended");
+        }
+        in_place(|| drop((follower, shards)));
+    }
+}

@@ -1,0 +1,198 @@
+//! The service without its sockets: the views and streams of this process, and what they answer.
+
+use std::sync::Arc;
+
+use forebay_core::clock::Timestamp;
+use forebay_core::id::{FieldId, PartitionId, PartitionRef};
+use forebay_core::partition::partition_of;
+use forebay_core::schema::Definition;
+use forebay_core::value::Value;
+use forebay_core::{Error, Result};
+use forebay_log::{CatalogFollower, Membership};
+use forebay_reader::{Read, StoreFollower};
+use forebay_serve::Peers;
+use forebay_snapshot::in_place;
+use tokio::sync::Notify;
+use tokio::task::JoinHandle;
+
+use crate::counts::ViewCounts;
+use crate::events::DerivedUpTo;
+use crate::fold::ViewShards;
+use crate::keeper::Keeper;
+use crate::parts::FeatureParts;
+use crate::plan::Plan;
+use crate::streams::{OpenStream, OpenStreams, Stream};
+use crate::views::{OpenView, OpenViews};
+
+/// The views and streams of this process. Dropping it ends them.
+pub struct Features {
+    views: OpenViews,
+    streams: OpenStreams,
+    membership: Arc<dyn Membership>,
+    catalog: Arc<CatalogFollower>,
+    peers: Peers,
+    keeper: JoinHandle<()>,
+}
+
+/// What a group has at one position of its partition.
+#[derive(Clone, Debug, PartialEq)]
+pub struct GroupValues {
+    /// Name and value of each output, in the order of the view's; `None` where the aggregate has
+    /// none.
+    pub values: Vec<(String, Option<Value>)>,
+    /// The partition's time that the windows end at; [`Timestamp::MIN`] before its first entry.
+    pub partition_time: Timestamp,
+}
+
+impl Features {
+    /// Keeps all views and streams from now on, on the current runtime.
+    pub fn start(parts: FeatureParts) -> Self {
+        let (views, streams) = (OpenViews::default(), OpenStreams::default());
+        let membership = Arc::clone(&parts.membership);
+        let (peers, catalog) = (Peers::new(Arc::clone(&membership)), Arc::clone(&parts.catalog));
+        let keeper = Keeper {
+            parts,
+            views: Arc::clone(&views),
+            streams: Arc::clone(&streams),
+            derived: DerivedUpTo::default(),
+            reopen: Arc::<Notify>::default(),
+        };
+        Self { views, streams, membership, catalog, peers, keeper: tokio::spawn(keeper.run()) }
+    }
+
+    /// The other processes that share the partitions.
+    pub(crate) fn peers(&self) -> &Peers {
+        &self.peers
+    }
+
+    /// A stream that is open here.
+    ///
+    /// # Errors
+    /// `Unavailable` for one that is not yet, `NotFound` and `InvalidArgument` for what is none.
+    pub(crate) fn stream(&self, name: &str) -> Result<Stream> {
+        let found = {
+            let streams = self.streams.lock();
+            let is_it = |open: &&OpenStream| open.stream.schema.definition.name == name;
+            streams.values().find(is_it).map(|open| open.stream.clone())
+        };
+        found.ok_or_else(|| {
+            let catalog = self.catalog.catalog();
+            let error = match catalog.by_name(name).map(|schema| &schema.definition) {
+                Err(error) => error,
+                Ok(store) if store.stream.is_none() => {
+                    Error::invalid_argument("the store is no stream of events")
+                }
+                Ok(store) if store.view().is_some() => {
+                    Error::invalid_argument("select the events of the view's stream")
+                }
+                Ok(_) => Error::unavailable("the stream is not open here yet; ask again"),
+            };
+            error.with_store(name)
+        })
+    }
+
+    /// The values of one group of a view, named by a value for each column that it groups by; those
+    /// of no events where it has none.
+    ///
+    /// Reads all tiles of the group, and merges those of each window.
+    ///
+    /// # Errors
+    /// `NotFound` for a view that is not open here; `InvalidArgument` for values that are none of
+    /// its columns'; `Unavailable` where another process folds the group, which is named, while its
+    /// events are folded again, and for a disk that refuses.
+    pub async fn values(&self, view: &str, group: &[Value]) -> Result<GroupValues> {
+        let (definition, follower, shards) = self.find(view, |open| {
+            let definition = open.schema.definition.clone();
+            (definition, open.follower.clone(), open.shards.clone())
+        })?;
+        let read = async {
+            let (partition, name) = named_group(&definition, shards.plan(), group)?;
+            if !follower.follows(partition) {
+                return Err(self.elsewhere(definition.written().at(partition)).await);
+            }
+            read(&follower, &shards, partition, name).await
+        };
+        read.await.map_err(|error: Error| error.with_store(view))
+    }
+
+    async fn elsewhere(&self, at: PartitionRef) -> Error {
+        let message = match self.membership.owner(at).await {
+            Ok(Some(owner)) => format!("the group is folded by {owner}; ask there"),
+            _ => "the group is folded by another process, or by none yet; ask again".to_owned(),
+        };
+        Error::unavailable(message).with_partition(at.partition)
+    }
+
+    /// What became of a view's events here.
+    ///
+    /// # Errors
+    /// `NotFound` for a view that is not open here.
+    pub fn counts(&self, view: &str) -> Result<ViewCounts> {
+        self.find(view, |open| open.counters.now())
+    }
+
+    fn find<T>(&self, name: &str, take: impl FnOnce(&OpenView) -> T) -> Result<T> {
+        let views = self.views.lock();
+        let found = views.values().find(|open| open.schema.definition.name == name);
+        let message = "no such view is open here; apply its declaration, or ask again";
+        found.map(take).ok_or_else(|| Error::not_found(message).with_store(name))
+    }
+
+    /// Ends all views and streams: what was made of them is in their logs.
+    pub fn stop(&self) {
+        self.keeper.abort();
+        for stream in std::mem::take(&mut *self.streams.lock()).into_values() {
+            stream.stream.follower.close();
+        }
+        for view in std::mem::take(&mut *self.views.lock()).into_values() {
+            view.follower.close();
+        }
+    }
+}
+
+impl Drop for Features {
+    fn drop(&mut self) {
+        self.stop();
+    }
+}
+
+/// Where a group is, and its name there.
+fn named_group(
+    definition: &Definition,
+    plan: &Plan,
+    group: &[Value],
+) -> Result<(PartitionId, Vec<u8>)> {
+    let view = &plan.view;
+    if group.len() != view.group_by.len() {
+        let message = format!("give a value for each of {} columns", view.group_by.len());
+        return Err(Error::invalid_argument(message));
+    }
+    for (column, value) in view.group_by.iter().zip(group) {
+        let Some(column) = definition.field_by_id(*column) else { continue };
+        value.check(column.field_type).map_err(|error| error.with_field(&column.name))?;
+    }
+    let value = |column: FieldId| plan.group_value(group, column);
+    let missing = || Error::internal("a group without a value");
+    let name = view.group_key(&value).ok_or_else(missing)?;
+    let key = view.partition_key(&value).ok_or_else(missing)?;
+    Ok((partition_of(&key, definition.written().partitions), name))
+}
+
+async fn read(
+    follower: &StoreFollower,
+    shards: &ViewShards,
+    partition: PartitionId,
+    name: Vec<u8>,
+) -> Result<GroupValues> {
+    follower.admit(&Read::local(), &[partition]).await?;
+    in_place(|| {
+        let (tiles, partition_time) = shards.group(partition, &name)?;
+        let plan = shards.plan();
+        let mut values = Vec::new();
+        for named in &plan.view.windows {
+            values.append(&mut tiles.values(&plan.fold, named.window, partition_time)?);
+        }
+        let names = plan.view.outputs().into_iter().map(|output| output.name);
+        Ok(GroupValues { values: names.zip(values).collect(), partition_time })
+    })
+}

@@ -1,0 +1,156 @@
+//! `forebayd select`: ask a running node for events of a stream that are retained.
+
+mod text;
+
+use forebay_core::schema::{Definition, Field};
+use forebay_core::{Error, Result};
+use forebay_wire::v1;
+use forebay_wire::v1::events_client::EventsClient;
+use forebay_wire::v1::select_request::{self, Between, Equal};
+use forebay_wire::v1::writer_client::WriterClient;
+
+use crate::asked::{self, NodeAt, channel, print};
+
+/// Most bytes of an answer: of the events that a select answers, and of what is told around them.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// Which events.
+#[derive(clap::Args)]
+pub(crate) struct SelectSettings {
+    #[command(flatten)]
+    node: NodeAt,
+    #[command(flatten)]
+    by: BySettings,
+    /// They happened at this time or later: RFC 3339, or microseconds since the Unix epoch.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = text::time_of)]
+    from: Option<i64>,
+    /// They happened before this time.
+    #[arg(long, value_name = "TIME", allow_negative_numbers = true, value_parser = text::time_of)]
+    to: Option<i64>,
+    /// Columns that are printed, joined by commas [default: all].
+    #[arg(long, value_delimiter = ',', value_name = "COLUMN")]
+    columns: Vec<String>,
+    /// Scalar column that they are ordered by [default: when they happened].
+    #[arg(long, value_name = "COLUMN")]
+    order_by: Option<String>,
+    /// The last ones first.
+    #[arg(long)]
+    descending: bool,
+    /// The first of them, at most so many, up to 10,000.
+    #[arg(long, default_value_t = 1_000, value_name = "EVENTS")]
+    limit: u32,
+    /// An object for each event, a line each, or a table.
+    #[arg(long, value_enum, default_value_t = Format::Json)]
+    format: Format,
+    /// The stream.
+    stream: String,
+}
+
+/// How they are found; without any of these by when they happened alone. Bytes are hex digits.
+#[derive(clap::Args)]
+#[group(multiple = false)]
+struct BySettings {
+    /// Events of this key.
+    #[arg(long, allow_negative_numbers = true)]
+    key: Option<String>,
+    /// Events with this value in a column that has an index.
+    #[arg(long, value_name = "COLUMN=VALUE")]
+    equal: Option<String>,
+    /// Events from one value on, up to another one, in a column with an index of ranges; either
+    /// may be left out.
+    #[arg(long, value_name = "COLUMN=FROM..TO")]
+    between: Option<String>,
+}
+
+/// How events are printed.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// One JSON object for each, by lines.
+    Json,
+    /// A line of names, and one for each event.
+    Csv,
+}
+
+/// Selects, and prints.
+///
+/// # Errors
+/// `NotFound` for a stream or a column that is not there; `InvalidArgument` for a value that is
+/// none of its column; those of the node.
+pub(crate) fn run(settings: SelectSettings) -> Result<()> {
+    forebay_serve::run(select(settings))
+}
+
+fn told(status: tonic::Status) -> Error {
+    asked::told(status, "it selects no events; name a node of this version")
+}
+
+async fn select(settings: SelectSettings) -> Result<()> {
+    let way = channel(&settings.node.address)?;
+    let describe = v1::DescribeStoreRequest { name: settings.stream.clone(), version: 0 };
+    let described = WriterClient::new(way.clone()).describe_store(describe).await;
+    let definition = described.map_err(told)?.into_inner().definition.unwrap_or_default();
+    let definition = Definition::try_from(definition)?;
+    let format = settings.format;
+    let request = settings.request(&definition);
+    let request = request.map_err(|error| error.with_store(&definition.name))?;
+    let mut events = EventsClient::new(way).max_decoding_message_size(ANSWER_BYTES_MAX);
+    let answer = events.select(request).await.map_err(told)?.into_inner();
+    let lines = match format {
+        Format::Json => text::json(answer, definition.key_type),
+        Format::Csv => text::csv(answer, definition.key_type),
+    };
+    lines?.into_iter().for_each(print);
+    Ok(())
+}
+
+impl SelectSettings {
+    fn request(self, definition: &Definition) -> Result<v1::SelectRequest> {
+        Ok(v1::SelectRequest {
+            by: self.by.message(definition)?,
+            stream: self.stream,
+            from_us: self.from,
+            to_us: self.to,
+            columns: self.columns,
+            order_by: self.order_by,
+            is_descending: self.descending,
+            limit: self.limit,
+            read: None,
+            partitions: Vec::new(),
+        })
+    }
+}
+
+impl BySettings {
+    fn message(&self, definition: &Definition) -> Result<Option<select_request::By>> {
+        if let Some(key) = &self.key {
+            let key = text::key_of(key, definition.key_type)?;
+            return Ok(Some(select_request::By::Key(key.into())));
+        }
+        if let Some(equal) = &self.equal {
+            let (column, value) = named(equal, definition)?;
+            let value = Some(text::value_of(value, column)?);
+            let equal = Equal { column: column.name.clone(), value };
+            return Ok(Some(select_request::By::Equal(equal)));
+        }
+        let Some(between) = &self.between else { return Ok(None) };
+        let (column, range) = named(between, definition)?;
+        let (from, to) = range.split_once("..").ok_or_else(|| {
+            let message = format!("`{range}` is no range; name it as FROM..TO");
+            Error::invalid_argument(message).with_field(&column.name)
+        })?;
+        let bound =
+            |text: &str| (!text.is_empty()).then(|| text::value_of(text, column)).transpose();
+        let (from, to) = (bound(from)?, bound(to)?);
+        let column = column.name.clone();
+        Ok(Some(select_request::By::Between(Between { column, from, to })))
+    }
+}
+
+/// The column that stands before `=`, and what stands behind it.
+fn named<'t, 'd>(text: &'t str, definition: &'d Definition) -> Result<(&'d Field, &'t str)> {
+    let (name, value) = text.split_once('=').ok_or_else(|| {
+        Error::invalid_argument(format!("`{text}` names no column; begin it with COLUMN="))
+    })?;
+    let unknown = || Error::not_found("the stream has no such column").with_field(name);
+    Ok((definition.field(name).ok_or_else(unknown)?, value))
+}

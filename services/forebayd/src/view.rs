@@ -1,0 +1,159 @@
+//! `forebayd view`: ask a running node, or `forebay-writer`, to make a feature view what a file
+//! declares, and what there is.
+
+mod text;
+
+use std::io::Read;
+
+use forebay_core::limits::VIEW_DECLARATION_BYTES_MAX;
+use forebay_core::schema::Definition;
+use forebay_core::{Error, Result};
+use forebay_wire::v1;
+use forebay_wire::v1::apply_view_response::Result as Applied;
+use forebay_wire::v1::writer_client::WriterClient;
+use tonic::transport::Channel;
+
+use crate::asked::{self, NodeAt, channel, print};
+
+/// What is done about feature views.
+#[derive(clap::Subcommand)]
+pub(crate) enum ViewCommand {
+    /// Create the view that a file declares, or make it what the file says now.
+    Apply(ApplySettings),
+    /// Say what a view is made of, and the values that it answers.
+    Describe(NamedSettings),
+    /// List all views.
+    List(NodeAt),
+    /// Drop a view, with its events and all that was made of them.
+    Drop(NamedSettings),
+}
+
+/// A declaration.
+#[derive(clap::Args)]
+pub(crate) struct ApplySettings {
+    #[command(flatten)]
+    node: NodeAt,
+    /// Only say what would become of the view.
+    #[arg(long)]
+    dry_run: bool,
+    /// A file with one declaration in YAML, or - for what comes in.
+    file: String,
+}
+
+/// One view.
+#[derive(clap::Args)]
+pub(crate) struct NamedSettings {
+    #[command(flatten)]
+    node: NodeAt,
+    /// Its name.
+    name: String,
+}
+
+/// Applies, describes, lists or drops.
+///
+/// # Errors
+/// `NotFound` for a file or a view that is not there; those of the node, those of a declaration
+/// with their line and column.
+pub(crate) fn run(command: ViewCommand) -> Result<()> {
+    forebay_serve::run(async {
+        match command {
+            ViewCommand::Apply(settings) => apply(settings).await,
+            ViewCommand::Describe(settings) => describe(settings).await,
+            ViewCommand::List(node) => list(&node).await,
+            ViewCommand::Drop(settings) => drop_view(settings).await,
+        }
+    })
+}
+
+fn client(node: &NodeAt) -> Result<WriterClient<Channel>> {
+    Ok(WriterClient::new(channel(&node.address)?))
+}
+
+fn told(status: tonic::Status) -> Error {
+    asked::told(
+        status,
+        "it administers no views; name a node, or a forebay-writer, of this version",
+    )
+}
+
+async fn apply(settings: ApplySettings) -> Result<()> {
+    let ApplySettings { node, dry_run, file } = settings;
+    let request = v1::ApplyViewRequest { declaration: read(&file)?, dry_run };
+    let answer = client(&node)?.apply_view(request).await.map_err(told)?.into_inner();
+    let (done, would) = match answer.result() {
+        Applied::Created => ("created", "would create"),
+        Applied::Altered => ("altered", "would alter"),
+        Applied::Unchanged => ("left as it was:", "would leave as it is:"),
+        Applied::Unspecified => {
+            let message = "the node did something that this build does not know; describe the view";
+            return Err(Error::upgrade_needed(message));
+        }
+    };
+    let definition = answer.definition.unwrap_or_default();
+    let done = if dry_run { would } else { done };
+    print(format!("{done} {}, version {}", definition.name, definition.version));
+    Ok(())
+}
+
+async fn describe(NamedSettings { node, name }: NamedSettings) -> Result<()> {
+    let all = definitions(&mut client(&node)?).await?;
+    let definition = find(&all, &name)?;
+    text::lines(definition, &all).into_iter().for_each(print);
+    Ok(())
+}
+
+async fn list(node: &NodeAt) -> Result<()> {
+    let all = definitions(&mut client(node)?).await?;
+    let views = all.iter().filter_map(|definition| Some((definition, definition.view()?)));
+    for (definition, view) in views {
+        let (name, version) = (&definition.name, definition.version);
+        let (stream, features) = (text::name_of(&all, view.source), view.features.len());
+        print(format!("{name}  version {version}  of {stream}  {features} features"));
+    }
+    Ok(())
+}
+
+async fn drop_view(NamedSettings { node, name }: NamedSettings) -> Result<()> {
+    let mut client = client(&node)?;
+    find(&definitions(&mut client).await?, &name)?;
+    let request = v1::DeleteStoreRequest { name: name.clone() };
+    client.delete_store(request).await.map_err(told)?;
+    print(format!("dropped {name}"));
+    Ok(())
+}
+
+/// All streams and stores: a view names others by their ids.
+async fn definitions(client: &mut WriterClient<Channel>) -> Result<Vec<Definition>> {
+    let answer = client.list_stores(v1::ListStoresRequest {}).await.map_err(told)?.into_inner();
+    answer.definitions.into_iter().map(Definition::try_from).collect()
+}
+
+fn find<'d>(all: &'d [Definition], name: &str) -> Result<&'d Definition> {
+    let found = all.iter().find(|definition| definition.name == name);
+    let found = found.ok_or_else(|| Error::not_found("no such view; `view list` names them"));
+    let found = found.map_err(|error| error.with_store(name))?;
+    if found.view().is_none() {
+        let message = "this is no feature view; `view list` names them";
+        return Err(Error::invalid_argument(message).with_store(name));
+    }
+    Ok(found)
+}
+
+/// The text of a file, or of what comes in; of too long a one as much as is refused for that.
+fn read(file: &str) -> Result<String> {
+    let missing = |error| Error::not_found(format!("`{file}`: {error}; name a file, or -"));
+    let from: Box<dyn Read> = match file {
+        "-" => Box::new(std::io::stdin()),
+        path => Box::new(std::fs::File::open(path).map_err(missing)?),
+    };
+    let mut bytes = Vec::new();
+    let some = from.take(VIEW_DECLARATION_BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
+    some.map_err(missing)?;
+    if bytes.len() > VIEW_DECLARATION_BYTES_MAX {
+        let (limit, actual) = (VIEW_DECLARATION_BYTES_MAX as u64, bytes.len() as u64);
+        return Err(Error::limit_exceeded("shorten the declaration", limit, actual));
+    }
+    String::from_utf8(bytes).map_err(|_| {
+        Error::invalid_argument(format!("`{file}` is no text; write the declaration in UTF-8"))
+    })
+}

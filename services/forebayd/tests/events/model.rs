@@ -1,0 +1,183 @@
+//! What selects should answer, of all events by brute force.
+
+use std::cmp::Ordering;
+
+use forebay::Value;
+use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_core::merge::compare;
+use forebay_wire::v1;
+use forebay_wire::v1::select_request::{Between, By, Equal};
+
+pub const USERS: u64 = 20;
+pub const CITIES: u64 = 7;
+pub const SPAN_US: i64 = 3_600_000_000;
+
+/// An order as it was inserted.
+#[derive(Clone, Debug)]
+pub struct Order {
+    pub n: i64,
+    pub user: String,
+    /// Of one that says when it happened.
+    pub at: Option<i64>,
+    /// When it did, once that is known.
+    pub time: i64,
+    pub city: Option<String>,
+    pub price: Option<i32>,
+    pub weight: Option<f64>,
+    pub note: String,
+}
+
+pub fn below(entropy: &dyn Entropy, bound: u64) -> u64 {
+    entropy.next_u64().unwrap() % bound
+}
+
+/// Orders that lie about this time; some columns of some have no value.
+pub fn some_orders(seed: u64, first: i64, count: i64, about: i64) -> Vec<Order> {
+    let entropy = SeededEntropy::new(seed);
+    let is_there = || below(&entropy, 10) > 0;
+    let order = |n| Order {
+        n,
+        user: format!("user-{}", below(&entropy, USERS)),
+        at: is_there().then(|| about - below(&entropy, SPAN_US as u64) as i64),
+        time: 0,
+        city: is_there().then(|| format!("city-{}", below(&entropy, CITIES))),
+        price: is_there().then(|| below(&entropy, 100) as i32 - 50),
+        weight: is_there().then(|| (below(&entropy, 200) as f64 - 100.0) / 8.0),
+        note: format!("note-{}", below(&entropy, 5)),
+    };
+    (first..first + count).map(order).collect()
+}
+
+/// A select, and what it answers.
+pub struct Case {
+    pub ask: v1::SelectRequest,
+    by: Found,
+    order_by: Option<&'static str>,
+}
+
+/// How its events are found.
+#[derive(Clone, Debug)]
+enum Found {
+    All,
+    User(String),
+    Is(&'static str, Value),
+    Lies(&'static str, Option<Value>, Option<Value>),
+}
+
+impl Case {
+    /// Any select; by a note only where that is found.
+    pub fn random(entropy: &dyn Entropy, about: i64, notes_are_found: bool) -> Self {
+        let kinds = if notes_are_found { 6 } else { 5 };
+        let by = match below(entropy, kinds) {
+            0 => Found::All,
+            1 => Found::User(format!("user-{}", below(entropy, USERS + 1))),
+            2 => Found::Is("city", format!("city-{}", below(entropy, CITIES + 1)).into()),
+            3 => price(entropy),
+            4 => Found::Lies("weight", weight(entropy), weight(entropy)),
+            _ => Found::Is("note", format!("note-{}", below(entropy, 6)).into()),
+        };
+        let time = || {
+            let is_bound = below(entropy, 3) > 0;
+            is_bound.then(|| about - below(entropy, SPAN_US as u64) as i64)
+        };
+        let columns = ["price", "weight", "city", "n"];
+        let order_by = columns.get(below(entropy, 8) as usize).copied();
+        let ask = v1::SelectRequest {
+            stream: "orders".to_owned(),
+            by: by.message(),
+            from_us: time(),
+            to_us: time(),
+            columns: if below(entropy, 2) == 0 { vec!["n".to_owned()] } else { Vec::new() },
+            order_by: order_by.map(str::to_owned),
+            is_descending: below(entropy, 2) == 0,
+            limit: [1, 3, 100, 10_000][below(entropy, 4) as usize],
+            ..Default::default()
+        };
+        Self { ask, by, order_by }
+    }
+
+    /// The orders that it answers, in their order but for those that are alike: those of one time
+    /// lie in the order of their places, which nobody here knows.
+    pub fn expected<'o>(&self, orders: &'o [Order]) -> Vec<&'o Order> {
+        let is_in = |order: &&Order| {
+            self.ask.from_us.is_none_or(|from| from <= order.time)
+                && self.ask.to_us.is_none_or(|to| order.time < to)
+                && self.by.has(order)
+        };
+        let mut found: Vec<_> = orders.iter().filter(is_in).collect();
+        found.sort_by(|a, b| self.order(a, b));
+        found.truncate(self.ask.limit as usize);
+        found
+    }
+
+    /// The order of two orders.
+    pub fn order(&self, a: &Order, b: &Order) -> Ordering {
+        let turned = |order: Ordering| if self.ask.is_descending { order.reverse() } else { order };
+        let by_value = match self.order_by {
+            None => Ordering::Equal,
+            Some(column) => match (a.value(column), b.value(column)) {
+                (Some(a), Some(b)) => turned(compare(&a, &b).unwrap()),
+                (a, b) => b.is_some().cmp(&a.is_some()),
+            },
+        };
+        by_value.then_with(|| turned(a.time.cmp(&b.time)))
+    }
+}
+
+fn price(entropy: &dyn Entropy) -> Found {
+    let price = || Value::Int64(below(entropy, 110) as i64 - 55);
+    match below(entropy, 3) {
+        0 => Found::Is("price", price()),
+        1 => Found::Lies("price", None, Some(price())),
+        _ => Found::Lies("price", Some(price()), Some(price())),
+    }
+}
+
+fn weight(entropy: &dyn Entropy) -> Option<Value> {
+    let is_bound = below(entropy, 4) > 0;
+    is_bound.then(|| Value::Float64(below(entropy, 220) as f64 / 8.0 - 13.0))
+}
+
+impl Found {
+    fn message(&self) -> Option<By> {
+        let column = |name: &str| name.to_owned();
+        Some(match self {
+            Self::All => return None,
+            Self::User(user) => By::Key(user.clone().into()),
+            Self::Is(name, value) => {
+                By::Equal(Equal { column: column(name), value: Some(value.into()) })
+            }
+            Self::Lies(name, from, to) => By::Between(Between {
+                column: column(name),
+                from: from.as_ref().map(Into::into),
+                to: to.as_ref().map(Into::into),
+            }),
+        })
+    }
+
+    fn has(&self, order: &Order) -> bool {
+        match self {
+            Self::All => true,
+            Self::User(user) => order.user == *user,
+            Self::Is(column, value) => {
+                order.value(column).is_some_and(|own| compare(&own, value).unwrap().is_eq())
+            }
+            Self::Lies(column, from, to) => order.value(column).is_some_and(|own| {
+                from.as_ref().is_none_or(|from| compare(from, &own).unwrap().is_le())
+                    && to.as_ref().is_none_or(|to| compare(&own, to).unwrap().is_lt())
+            }),
+        }
+    }
+}
+
+impl Order {
+    fn value(&self, column: &str) -> Option<Value> {
+        match column {
+            "n" => Some(self.n.into()),
+            "city" => self.city.clone().map(Into::into),
+            "price" => self.price.map(|price| Value::Int64(price.into())),
+            "weight" => self.weight.map(Value::Float64),
+            _ => Some(self.note.clone().into()),
+        }
+    }
+}

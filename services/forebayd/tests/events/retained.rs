@@ -1,0 +1,184 @@
+//! How long events stay: by their age and by their bytes, but for as long as a view needs them.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use forebay::{Alteration, Client, Store, StoreOptions, Value};
+use forebay_wire::v1;
+use forebay_wire::v1::features_client::FeaturesClient;
+use forebay_wire::v1::writer_client::WriterClient;
+use tonic::transport::Endpoint;
+
+use crate::daemon::LONG;
+use crate::{LOOK_EVERY, World, after, all_of, client, orders, select};
+
+/// Of each event that is selected its number, and the offset at which its partition has it.
+async fn numbers(address: &str, ask: &v1::SelectRequest) -> BTreeMap<i64, (u32, u64)> {
+    let answer = select(address, ask).await.unwrap();
+    let id = answer.columns.iter().find(|column| column.name == "n").unwrap().id;
+    let number = |event: &v1::SelectedEvent| {
+        let field = event.columns.iter().find(|field| field.field == id).unwrap();
+        match field.value.clone().unwrap().try_into().unwrap() {
+            Value::Int64(n) => (n, (event.partition, event.offset)),
+            other => panic!("{other:?}"),
+        }
+    };
+    answer.events.iter().map(number).collect()
+}
+
+async fn insert(store: &Store, numbers: std::ops::Range<i64>) -> forebay::Token {
+    let mut batch = store.batch();
+    for n in numbers {
+        let event = store.insert(&*format!("user-{}", n % 50)).set("n", n);
+        batch.add(event.set("city", "Rome").set("price", 1_i32)).unwrap();
+    }
+    let sent = batch.send().await.unwrap();
+    assert!(sent.results.iter().all(Result::is_ok), "{:?}", sent.results);
+    sent.token
+}
+
+async fn retain(client: &Client, window_us: Option<i64>, bytes: Option<u64>) {
+    let options =
+        StoreOptions { log_window_us: window_us, log_bytes: bytes, ..StoreOptions::default() };
+    client.alter_store("orders", None, &[Alteration::SetOptions(options)]).await.unwrap();
+}
+
+/// Waits until what is selected is as wanted.
+async fn numbers_once(
+    address: &str,
+    ask: &v1::SelectRequest,
+    is_wanted: impl Fn(&BTreeMap<i64, (u32, u64)>) -> bool,
+) -> BTreeMap<i64, (u32, u64)> {
+    let mut last = BTreeMap::new();
+    let wait = async {
+        loop {
+            last = numbers(address, ask).await;
+            if is_wanted(&last) {
+                return;
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let is_over = tokio::time::timeout(LONG, wait).await.is_err();
+    assert!(!is_over, "{} stay, from {:?} on", last.len(), last.first_key_value());
+    last
+}
+
+fn by_city() -> v1::SelectRequest {
+    let value = Some((&Value::String("Rome".to_owned())).into());
+    let equal = v1::select_request::Equal { column: "city".to_owned(), value };
+    let by = Some(v1::select_request::By::Equal(equal));
+    v1::SelectRequest { by, ..all_of("orders") }
+}
+
+/// What a view counts of all events that there ever were.
+async fn counted(address: &str) -> Option<i64> {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let mut features = FeaturesClient::new(endpoint.connect_lazy());
+    let group = vec![(&Value::String("Rome".to_owned())).into()];
+    let request = v1::ViewValuesRequest { view: "by_city".to_owned(), group };
+    let answer = features.values(request).await.ok()?.into_inner();
+    let count = answer.values.into_iter().find(|named| named.name == "orders_all")?;
+    match Value::try_from(count.value?).unwrap() {
+        Value::Int64(count) => Some(count),
+        other => panic!("{other:?}"),
+    }
+}
+
+async fn counted_once(address: &str, wanted: i64) {
+    let wait = async {
+        while counted(address).await != Some(wanted) {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    let waited = tokio::time::timeout(LONG, wait).await;
+    waited.unwrap_or_else(|_| panic!("the view does not come to {wanted}"));
+}
+
+async fn apply_view(address: &str) {
+    let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+    let declaration = "view: by_city\nstream: orders\ngroup_by: [city]\nwindows:\n  all: \
+                       lifetime\nfeatures:\n  orders: count\n";
+    let request = v1::ApplyViewRequest { declaration: declaration.to_owned(), dry_run: false };
+    WriterClient::new(endpoint.connect_lazy()).apply_view(request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_go_by_their_age_and_what_was_made_of_them_stays() {
+    let world = World::new();
+    let daemon = world.start(&[]);
+    let client_of = client(&daemon.address).await;
+    let store = client_of.create_store(&orders()).await.unwrap();
+    apply_view(&daemon.address).await;
+    let token = insert(&store, 0..1_000).await;
+    let waiting = v1::SelectRequest { read: after(&token), ..all_of("orders") };
+    assert_eq!(numbers(&daemon.address, &waiting).await.len(), 1_000);
+    counted_once(&daemon.address, 1_000).await;
+
+    retain(&client_of, Some(1_000_000), None).await;
+    for ask in [all_of("orders"), by_city()] {
+        numbers_once(&daemon.address, &ask, BTreeMap::is_empty).await;
+    }
+    retain(&client_of, Some(3_600_000_000), None).await;
+    let store = client_of.store("orders").await.unwrap();
+    let token = insert(&store, 1_000..1_100).await;
+    let waiting = v1::SelectRequest { read: after(&token), ..by_city() };
+    let is_whole = |found: &BTreeMap<i64, _>| found.keys().copied().eq(1_000..1_100);
+    let kept = numbers(&daemon.address, &waiting).await;
+    assert!(is_whole(&kept), "{kept:?}");
+    counted_once(&daemon.address, 1_100).await;
+
+    daemon.kill();
+    let daemon = world.start(&[]);
+    assert_eq!(numbers_once(&daemon.address, &by_city(), is_whole).await, kept);
+    counted_once(&daemon.address, 1_100).await;
+
+    // Where all that was stored is lost it is what the log has, which goes by whole segments.
+    daemon.kill();
+    std::fs::remove_dir_all(world.data().join("features/events")).unwrap();
+    std::fs::remove_dir_all(world.data().join("features/derived")).unwrap();
+    let daemon = world.start(&[]);
+    let has_all = |found: &BTreeMap<i64, _>| kept.iter().all(|(n, at)| found.get(n) == Some(at));
+    numbers_once(&daemon.address, &by_city(), has_all).await;
+    let store = client(&daemon.address).await.store("orders").await.unwrap();
+    insert(&store, 1_100..1_150).await;
+    // Nothing is derived again of what had been derived before it went.
+    counted_once(&daemon.address, 1_150).await;
+    tokio::time::sleep(Duration::from_millis(1_500)).await;
+    assert_eq!(counted(&daemon.address).await, Some(1_150));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_go_by_their_bytes_from_the_oldest_on() {
+    const BYTES: u64 = 20_000;
+    let world = World::new();
+    let daemon = world.start(&[]);
+    let client_of = client(&daemon.address).await;
+    let mut spec = orders();
+    spec.options.log_bytes = Some(BYTES);
+    let store = client_of.create_store(&spec).await.unwrap();
+    for round in 0..20 {
+        insert(&store, round * 200..(round + 1) * 200).await;
+    }
+    let last = 20 * 200;
+    let of = |found: &BTreeMap<i64, (u32, u64)>, partition| {
+        found.values().filter(|(of, _)| *of == partition).count() as u64
+    };
+    // An event takes from 40 to 400 bytes.
+    let is_bounded =
+        |found: &BTreeMap<i64, _>| (0..3).all(|partition| of(found, partition) * 40 < BYTES);
+    let ask = all_of("orders");
+    let kept = numbers_once(&daemon.address, &ask, is_bounded).await;
+    // Of each partition the newest ones, about as many as fit.
+    for partition in 0..3 {
+        let of = kept.iter().filter(|(_, (of, _))| *of == partition);
+        let of: Vec<_> = of.map(|(n, (_, offset))| (*offset, *n)).collect();
+        let mine = (0..last).filter(|n| of.iter().any(|(_, kept)| kept % 50 == n % 50));
+        let newest: Vec<_> = mine.rev().take(of.len()).collect();
+        let mut found: Vec<_> = of.iter().map(|(_, n)| *n).collect();
+        found.sort_unstable_by_key(|n| std::cmp::Reverse(*n));
+        assert_eq!(found, newest, "of partition {partition} others than the newest stay");
+        assert!(of.len() as u64 * 400 > BYTES, "{}", of.len());
+    }
+    assert_eq!(numbers(&daemon.address, &by_city()).await, kept);
+}

@@ -1,0 +1,155 @@
+//! What readers hold of a view: its values as fields of documents, which fall as time passes, and
+//! are none where nobody emits them any more.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use forebay::{Client, ClientOptions, Reader, ReaderOptions, Store, Value};
+use forebay_core::clock::SystemClock;
+use forebay_log::{ChangeLog, MemoryLog};
+
+use crate::daemon::LONG;
+use crate::overlap::Beside;
+use crate::{Asked, World, client, orders};
+
+const VIEW: &str = "\
+view: spending
+stream: orders
+group_by: [key]
+lateness: 1m
+windows:
+  2s: {sliding: 2s, hop: 1s}
+  5m: {sliding: 5m, hop: 10s}
+  1h: {sliding: 1h, hop: 1m}
+  1d: {sliding: 1d, hop: 30m}
+  30d: {sliding: 30d, hop: 12h}
+  ever: lifetime
+features:
+  orders: count
+  spent: {sum: price}
+emit:
+  store: users
+  cadence: 20ms
+  grace: 1s
+";
+
+async fn reader(address: &str) -> Reader {
+    let reader = Reader::open(address, ReaderOptions::new("users")).await.unwrap();
+    reader.await_ready(LONG).await.unwrap();
+    reader
+}
+
+/// A field of a user's document, as the reader holds it.
+fn field(reader: &Reader, user: &str, name: &str) -> Option<Value> {
+    let id = reader.schema().definition.field(name).unwrap().id;
+    reader.get(user).unwrap()?.value(id).cloned()
+}
+
+async fn eventually(what: &str, is_true: impl Fn() -> bool) {
+    let wait = async {
+        while !is_true() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.unwrap_or_else(|_| panic!("never happened: {what}"));
+}
+
+async fn insert(orders: &Store, user: &str, price: i64) {
+    orders.insert(user).set("price", price).send().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_document_has_the_values_of_all_windows_and_they_fall_by_themselves() {
+    let world = World::new();
+    let daemon = world.start("127.0.0.1:0");
+    let client = client(&daemon.address).await;
+    let orders = orders(&client).await;
+    let asked = Asked::at(&daemon.address);
+    asked.apply(VIEW).await;
+    let reader = reader(&daemon.address).await;
+    insert(&orders, "ann", 5).await;
+    insert(&orders, "ann", 7).await;
+    let number = |number| Some(Value::Int64(number));
+    let spent = |window: &str| field(&reader, "ann", &format!("spent_{window}"));
+    eventually("the last value comes", || spent("ever") == number(12)).await;
+    for window in ["5m", "1h", "1d", "30d", "ever"] {
+        assert_eq!(spent(window), number(12), "{window}");
+    }
+    // Nothing comes, and the shortest window passes: a count of nothing is 0, a sum is none.
+    let short = |name: &str| field(&reader, "ann", name);
+    eventually("the window passes", || short("orders_2s") == number(0)).await;
+    assert_eq!(spent("2s"), None);
+    assert_eq!(spent("ever"), number(12));
+    let counts = asked.counts("spending").await.unwrap();
+    assert!(counts.emitted >= 2 && counts.emitted_p50_us > 0, "{counts:?}");
+    assert!(counts.emitted_p50_us <= counts.emitted_p99_us);
+    assert!(counts.emitted_p99_us <= counts.emitted_max_us);
+    assert_eq!(field(&reader, "bob", "spent_ever"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn where_nobody_emits_any_more_windows_are_none_and_never_wrong() {
+    let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+    let data = tempfile::tempdir().unwrap();
+    let node = Beside::start(&log, data.path()).await;
+    let client = Client::connect(&node.address, ClientOptions::default()).await.unwrap();
+    let orders = orders(&client).await;
+    // Long enough that its node has ended before it passes.
+    let view = VIEW.replace("{sliding: 2s, hop: 1s}", "{sliding: 6s, hop: 3s}");
+    Asked::at(&node.address).apply(&view).await;
+    insert(&orders, "ann", 5).await;
+    let first = reader(&node.address).await;
+    let five = Some(Value::Int64(5));
+    eventually("the value comes", || field(&first, "ann", "spent_ever") == five).await;
+    first.close();
+    node.stop();
+    // The same without its views.
+    let node = Beside::start_as(&log, data.path(), false).await;
+    let reader = reader(&node.address).await;
+    eventually("the window is none", || field(&reader, "ann", "orders_2s").is_none()).await;
+    for _ in 0..200 {
+        tokio::time::sleep(Duration::from_millis(10)).await;
+        assert_eq!(field(&reader, "ann", "orders_2s"), None, "somebody emits still");
+    }
+    assert_eq!(field(&reader, "ann", "spent_ever"), five, "no window cuts it");
+    reader.close();
+    node.stop();
+    // They come back with the next one, from where it was left.
+    let node = Beside::start(&log, data.path()).await;
+    let again = Reader::open(&node.address, ReaderOptions::new("users")).await.unwrap();
+    again.await_ready(LONG).await.unwrap();
+    eventually("the window is told again", || {
+        field(&again, "ann", "orders_2s") == Some(Value::Int64(0))
+    })
+    .await;
+    again.close();
+    node.stop();
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_altered_view_has_its_new_values_in_all_documents() {
+    let world = World::new();
+    let daemon = world.start("127.0.0.1:0");
+    let client = client(&daemon.address).await;
+    let orders = orders(&client).await;
+    let asked = Asked::at(&daemon.address);
+    asked.apply(VIEW).await;
+    for user in ["ann", "bob"] {
+        insert(&orders, user, 3).await;
+        insert(&orders, user, 4).await;
+    }
+    let three = Some(Value::Int64(3));
+    asked.apply(&VIEW.replace("  orders: count\n", "  least: {min: price}\n")).await;
+    let wait = async {
+        while client.describe_store("users", None).await.unwrap().field("least_ever").is_none() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.unwrap();
+    let reader = reader(&daemon.address).await;
+    for user in ["ann", "bob"] {
+        eventually("the new value comes", || field(&reader, user, "least_ever") == three).await;
+        assert_eq!(field(&reader, user, "spent_ever"), Some(Value::Int64(7)));
+    }
+    assert!(reader.schema().definition.field("orders_ever").is_none(), "nobody emits it");
+}

@@ -1,0 +1,155 @@
+//! A view from its declaration to its end: what it leaves out, what it looks up, how it is altered
+//! and dropped.
+
+use forebay::{KeyType, ScalarType, StoreSpec, Value};
+use forebay_core::clock::{Clock, SystemClock};
+use tonic::Code;
+
+use crate::daemon::LONG;
+use crate::{Asked, World, client, number, orders, scalar};
+
+const TOTALS: &str = "\
+view: totals
+stream: orders
+group_by: [country]
+lookups:
+  - store: cities
+    key: city
+    columns:
+      country: {field: country, default: nowhere}
+keep: [price]
+features:
+  orders: count
+";
+
+fn group(name: &str) -> [Value; 1] {
+    [Value::String(name.to_owned())]
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_looked_up_is_kept_with_the_event() {
+    let world = World::new();
+    let daemon = world.start("127.0.0.1:0");
+    let client = client(&daemon.address).await;
+    let spec = StoreSpec::documents("cities", KeyType::String, 2)
+        .field("country", scalar(ScalarType::String));
+    let cities = client.create_store(&spec).await.unwrap();
+    cities.upsert("Rome").set("country", "Italy").send().await.unwrap();
+    let orders = orders(&client).await;
+    let asked = Asked::at(&daemon.address);
+    asked.apply(TOTALS).await;
+    let required = TOTALS
+        .replace("view: totals", "view: known")
+        .replace("    key: city\n", "    key: city\n    required: true\n");
+    asked.apply(&required).await;
+    for city in ["Rome", "Rome", "Atlantis"] {
+        orders.insert("user").set("city", city).set("price", 5).send().await.unwrap();
+    }
+    orders.insert("user").set("price", 5).send().await.unwrap();
+    let two = |answer: &_| number(answer, "orders") == Some(2);
+    for view in ["totals", "known"] {
+        asked.values_once(view, &group("Italy"), two).await;
+    }
+    asked.values_once("totals", &group("nowhere"), two).await;
+    let (values, _) = asked.values("known", &group("nowhere")).await.unwrap();
+    assert_eq!(values["orders"], Some(Value::Int64(0)));
+    assert_eq!(asked.counts("known").await.unwrap().not_found, 2);
+
+    // The store says something else by now, and the view is folded again of what it has.
+    cities.upsert("Rome").set("country", "Roman Empire").send().await.unwrap();
+    asked.apply(&format!("{TOTALS}  spent: {{sum: price}}\n")).await;
+    let again = |answer: &_| number(answer, "spent") == Some(10);
+    let (values, _) = asked.values_once("totals", &group("Italy"), again).await;
+    assert_eq!(values["orders"], Some(Value::Int64(2)));
+    let (values, _) = asked.values("totals", &group("Roman Empire")).await.unwrap();
+    assert_eq!(values["spent"], None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn late_and_groupless_events_are_counted_and_nothing_else() {
+    let world = World::new();
+    let daemon = world.start("127.0.0.1:0");
+    let client = client(&daemon.address).await;
+    let orders = orders(&client).await;
+    let asked = Asked::at(&daemon.address);
+    let declaration = "view: cities\nstream: orders\ngroup_by: [city]\nlateness: 10m\n\
+                       features: {orders: count}\n";
+    asked.apply(declaration).await;
+    let now = SystemClock.now().as_micros();
+    let minute = 60_000_000;
+    for ago in [0, 5 * minute, 30 * minute] {
+        let at = Value::Timestamp(now - ago);
+        orders.insert("user").set("city", "Rome").set("at", at).send().await.unwrap();
+    }
+    orders.insert("user").set("price", 1).send().await.unwrap();
+    orders.insert("user").set("city", "Oslo").send().await.unwrap();
+    let one = |answer: &_| number(answer, "orders") == Some(1);
+    asked.values_once("cities", &group("Oslo"), one).await;
+    let two = |answer: &_| number(answer, "orders") == Some(2);
+    asked.values_once("cities", &group("Rome"), two).await;
+    let wait = async {
+        loop {
+            let counts = asked.counts("cities").await.unwrap();
+            if counts.folded + counts.late == 4 {
+                return counts;
+            }
+            tokio::time::sleep(crate::LOOK_EVERY).await;
+        }
+    };
+    let counts = tokio::time::timeout(LONG, wait).await.unwrap();
+    assert_eq!((counts.seen, counts.folded, counts.late), (5, 3, 1));
+    assert_eq!((counts.ungrouped, counts.refused, counts.ahead), (1, 0, 0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_view_has_the_events_from_before_it_and_goes_with_all_that_it_kept() {
+    let world = World::new();
+    let daemon = world.start("127.0.0.1:0");
+    let client = client(&daemon.address).await;
+    let orders = orders(&client).await;
+    for price in 0..50_i64 {
+        orders.insert("user").set("price", price).send().await.unwrap();
+    }
+    let asked = Asked::at(&daemon.address);
+    let declaration = "view: spent\nstream: orders\ngroup_by: [key]\nlateness: 1h\n\
+                       features: {spent: {sum: price}}\n";
+    asked.apply(declaration).await;
+    let all = |answer: &_| number(answer, "spent") == Some(49 * 25);
+    asked.values_once("spent", &group("user"), all).await;
+    let unknown = asked.values("spent", &[Value::Int64(1)]).await.unwrap_err();
+    assert_eq!(unknown.code(), Code::InvalidArgument, "{unknown}");
+    let tiles = world.data().join("features").join("tiles");
+    let kept = || std::fs::read_dir(&tiles).unwrap().count();
+    assert!(kept() > 0);
+    client.delete_store("spent").await.unwrap();
+    let wait = async {
+        while kept() > 0 {
+            tokio::time::sleep(crate::LOOK_EVERY).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("what was kept of the view stays");
+    let gone = asked.values("spent", &group("user")).await.unwrap_err();
+    assert_eq!(gone.code(), Code::NotFound, "{gone}");
+    // Another one of the same name begins anew.
+    asked.apply(declaration).await;
+    asked.values_once("spent", &group("user"), all).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_window_goes_on_though_no_event_comes() {
+    let world = World::new();
+    let daemon = world.start("127.0.0.1:0");
+    let client = client(&daemon.address).await;
+    let orders = orders(&client).await;
+    let asked = Asked::at(&daemon.address);
+    let declaration = "view: recent\nstream: orders\ngroup_by: [key]\nlateness: 1m\n\
+                       windows:\n  2s: {sliding: 2s, hop: 1s}\n  all: lifetime\n\
+                       features: {orders: count}\n";
+    asked.apply(declaration).await;
+    orders.insert("user").set("price", 1).send().await.unwrap();
+    let is_in = |answer: &_| number(answer, "orders_2s") == Some(1);
+    asked.values_once("recent", &group("user"), is_in).await;
+    let has_left = |answer: &_| number(answer, "orders_2s") == Some(0);
+    let answer = asked.values_once("recent", &group("user"), has_left).await;
+    assert_eq!(number(&answer, "orders_all"), Some(1));
+}

@@ -1,0 +1,133 @@
+//! Feature views of a node as a process: their values are those of the events that were
+//! acknowledged, each once, whatever was killed, altered or looked up meanwhile.
+
+#[path = "../daemon/mod.rs"]
+mod daemon;
+mod emission;
+mod kills;
+mod life;
+mod oracle;
+mod overlap;
+mod rounds;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::Duration;
+
+use forebay::{
+    Client, ClientOptions, FieldType, KeyType, ScalarType, Store, StoreSpec, StreamSpec, Value,
+};
+use forebay_wire::v1;
+use forebay_wire::v1::features_client::FeaturesClient;
+use forebay_wire::v1::writer_client::WriterClient;
+use tonic::Status;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::daemon::{Daemon, LONG};
+
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+
+/// A node's folder.
+struct World(tempfile::TempDir);
+
+impl World {
+    fn new() -> Self {
+        Self(tempfile::tempdir().unwrap())
+    }
+
+    fn data(&self) -> &Path {
+        self.0.path()
+    }
+
+    fn start(&self, listen: &str) -> Daemon {
+        Daemon::start(&["--data-dir", self.data().to_str().unwrap()], listen)
+    }
+}
+
+async fn client(address: &str) -> Client {
+    let options = ClientOptions { deadline: LONG, ..ClientOptions::default() };
+    Client::connect(address, options).await.unwrap()
+}
+
+fn scalar(scalar: ScalarType) -> FieldType {
+    FieldType::Scalar(scalar)
+}
+
+/// Orders by user: when, a city, a price, a weight.
+async fn orders(client: &Client) -> Store {
+    let mut spec = StoreSpec::stream("orders", KeyType::String, 4)
+        .field("at", scalar(ScalarType::Timestamp))
+        .field("city", scalar(ScalarType::String))
+        .field("price", scalar(ScalarType::Int64))
+        .field("weight", scalar(ScalarType::Float64));
+    spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
+    client.create_store(&spec).await.unwrap()
+}
+
+/// What asks a node about its views.
+struct Asked {
+    writer: WriterClient<Channel>,
+    features: FeaturesClient<Channel>,
+}
+
+/// The values of a group, by name, and the time that they are of.
+type Answer = (BTreeMap<String, Option<Value>>, i64);
+
+impl Asked {
+    fn at(address: &str) -> Self {
+        let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
+        let channel = endpoint.connect_lazy();
+        Self { writer: WriterClient::new(channel.clone()), features: FeaturesClient::new(channel) }
+    }
+
+    async fn apply(&self, declaration: &str) {
+        let declaration = declaration.to_owned();
+        let request = v1::ApplyViewRequest { declaration, dry_run: false };
+        self.writer.clone().apply_view(request).await.unwrap();
+    }
+
+    async fn values(&self, view: &str, group: &[Value]) -> Result<Answer, Status> {
+        let group = group.iter().map(Into::into).collect();
+        let request = v1::ViewValuesRequest { view: view.to_owned(), group };
+        let answer = self.features.clone().values(request).await?.into_inner();
+        let value = |named: v1::view_values_response::Named| {
+            (named.name, named.value.map(|value| value.try_into().unwrap()))
+        };
+        let values = answer.values.into_iter().map(value).collect();
+        Ok((values, answer.partition_time_us.unwrap_or(i64::MIN)))
+    }
+
+    async fn counts(&self, view: &str) -> Result<v1::ViewCountsResponse, Status> {
+        let request = v1::ViewCountsRequest { view: view.to_owned() };
+        Ok(self.features.clone().counts(request).await?.into_inner())
+    }
+
+    /// The values of a group as soon as they are as wanted.
+    async fn values_once(
+        &self,
+        view: &str,
+        group: &[Value],
+        is_wanted: impl Fn(&Answer) -> bool,
+    ) -> Answer {
+        let mut last = None;
+        let wait = async {
+            loop {
+                let answer = self.values(view, group).await;
+                if let Some(answer) = answer.as_ref().ok().filter(|answer| is_wanted(answer)) {
+                    return answer.clone();
+                }
+                last = Some(answer);
+                tokio::time::sleep(LOOK_EVERY).await;
+            }
+        };
+        let found = tokio::time::timeout(LONG, wait).await;
+        found.unwrap_or_else(|_| panic!("{view} of {group:?} stays {last:?}"))
+    }
+}
+
+fn number(answer: &Answer, name: &str) -> Option<i64> {
+    match answer.0.get(name) {
+        Some(Some(Value::Int64(number))) => Some(*number),
+        _ => None,
+    }
+}

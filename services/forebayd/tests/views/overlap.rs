@@ -1,0 +1,102 @@
+//! Two nodes that derive and fold the same views of one log at once, as owners do while they
+//! change: what both append comes once.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use forebay::{Client, ClientOptions, Value};
+use forebay_core::clock::SystemClock;
+use forebay_core::entropy::SystemEntropy;
+use forebay_features_service::FeatureShards;
+use forebay_log::{ChangeLog, MemoryLog};
+use forebay_shard::{Resources, ShardDirectory};
+use forebayd::{Node, NodeParts};
+use tokio::net::TcpListener;
+use tokio::task::JoinHandle;
+use tonic::transport::Server;
+use tonic::transport::server::TcpIncoming;
+
+use crate::{Asked, number, orders};
+
+const EVENTS: i64 = 4_000;
+const USERS: i64 = 7;
+const VIEW: &str = "view: by_city\nstream: orders\ngroup_by: [city]\nlateness: 1h\n\
+                    features: {orders: count, spent: {sum: price}}\n";
+
+/// A node in this process.
+pub struct Beside {
+    node: Node,
+    server: JoinHandle<()>,
+    pub address: String,
+}
+
+impl Beside {
+    pub async fn start(log: &Arc<dyn ChangeLog>, data: &Path) -> Self {
+        Self::start_as(log, data, true).await
+    }
+
+    /// One that makes its views, or has none.
+    pub async fn start_as(log: &Arc<dyn ChangeLog>, data: &Path, has_views: bool) -> Self {
+        let resources = Resources::new(64 << 20).unwrap();
+        let features = FeatureShards::new(data.join("features"), resources.clone());
+        let parts = NodeParts {
+            log: Arc::clone(log),
+            clock: Arc::new(SystemClock),
+            entropy: Arc::new(SystemEntropy),
+            shards: Some(ShardDirectory::new(data.join("shards"), resources)),
+            snapshots: None,
+            features: has_views.then_some(features),
+        };
+        let node = Node::start(parts).await.unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap().to_string();
+        let server = Server::builder().add_routes(node.routes());
+        let serving = server.serve_with_incoming(TcpIncoming::from(listener));
+        let server = tokio::spawn(async { drop(serving.await) });
+        Self { node, server, address }
+    }
+
+    pub fn stop(self) {
+        self.node.stop();
+        self.server.abort();
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_two_owners_derive_comes_once() {
+    let log: Arc<dyn ChangeLog> = Arc::new(MemoryLog::new(Arc::new(SystemClock)));
+    let data: Vec<_> = (0..3).map(|_| tempfile::tempdir().unwrap()).collect();
+    let one = Beside::start(&log, data[0].path()).await;
+    let other = Beside::start(&log, data[1].path()).await;
+    let client = Client::connect(&one.address, ClientOptions::default()).await.unwrap();
+    let store = orders(&client).await;
+    Asked::at(&one.address).apply(VIEW).await;
+    let mut all = vec![(0, 0); USERS as usize];
+    for first in (0..EVENTS).step_by(50) {
+        let mut batch = store.batch();
+        for event in first..first + 50 {
+            let (user, city) = (event % USERS, event * 31 % USERS);
+            let user = format!("user-{user}");
+            let event_of = store.insert(&user).set("city", format!("city-{city}"));
+            batch.add(event_of.set("price", event)).unwrap();
+            let of_city = &mut all[city as usize];
+            *of_city = (of_city.0 + 1, of_city.1 + event);
+        }
+        batch.send().await.unwrap();
+    }
+    // A third one begins with nothing but the log.
+    let third = Beside::start(&log, data[2].path()).await;
+    for node in [&one, &other, &third] {
+        let asked = Asked::at(&node.address);
+        for (city, (count, sum)) in all.iter().enumerate() {
+            let group = [Value::String(format!("city-{city}"))];
+            let is_all = |answer: &_| number(answer, "orders").is_some_and(|of| of >= *count);
+            let answer = asked.values_once("by_city", &group, is_all).await;
+            let found = (number(&answer, "orders"), number(&answer, "spent"));
+            assert_eq!(found, (Some(*count), Some(*sum)), "city {city}");
+        }
+    }
+    one.stop();
+    other.stop();
+    third.stop();
+}

@@ -1,0 +1,107 @@
+//! What a feature view keeps others from: its events are its own, and what it is made of stays, as
+//! does what it emits to.
+
+use forebay_core::catalog::Catalog;
+use forebay_core::id::{FieldId, StoreId};
+use forebay_core::schema::{Alteration, Definition};
+use forebay_core::view::View;
+use forebay_core::{Error, Result};
+
+/// Refuses what a client would write into a view.
+///
+/// # Errors
+/// `InvalidArgument`, naming the stream that the view is of.
+pub(crate) fn check_write(catalog: &Catalog, definition: &Definition) -> Result<()> {
+    let Some(view) = definition.view() else { return Ok(()) };
+    let stream = catalog.store(view.source).and_then(|history| history.newest());
+    let stream = stream.map_or("its stream", |stream| &stream.definition.name);
+    let message =
+        format!("a feature view's events are derived of its stream's: insert into `{stream}`");
+    Err(Error::invalid_argument(message))
+}
+
+/// Refuses to alter of a view what its declaration says.
+///
+/// # Errors
+/// `InvalidArgument` for anything but options.
+pub(crate) fn check_alterations(definition: &Definition, alterations: &[Alteration]) -> Result<()> {
+    let is_option = |alteration: &Alteration| matches!(alteration, Alteration::SetOptions(_));
+    if definition.view().is_none() || alterations.iter().all(is_option) {
+        return Ok(());
+    }
+    let message = "of a feature view only options are altered so; apply its declaration instead";
+    Err(Error::invalid_argument(message).with_store(&definition.name))
+}
+
+/// Refuses the next definition of a stream or store that drops or widens what a view is made of, or
+/// emits to. Another name is none of its business: it knows columns by their ids.
+///
+/// # Errors
+/// `InvalidArgument`, naming the column and the views that need it.
+pub(crate) fn check_next(catalog: &Catalog, now: &Definition, next: &Definition) -> Result<()> {
+    for field in &now.fields {
+        let then = next.field_by_id(field.id);
+        if then.is_some_and(|then| then.field_type == field.field_type) {
+            continue;
+        }
+        let done = if then.is_some() { "widened" } else { "dropped" };
+        let refused = |message| {
+            let error = Error::invalid_argument(message).with_store(&now.name);
+            Err(error.with_field(&field.name))
+        };
+        let views = names(catalog, |view| needs(view, now.store, field.id));
+        if !views.is_empty() {
+            return refused(format!(
+                "what feature views need is not {done}; drop these first: {views}"
+            ));
+        }
+        let views = names(catalog, |view| emits(view, now.store, field.id));
+        if !views.is_empty() {
+            return refused(format!(
+                "what a feature view emits to is not {done}; apply this one without that value, or \
+                 drop it: {views}"
+            ));
+        }
+    }
+    Ok(())
+}
+
+/// Refuses to delete a stream or store that views are made of, or emit to.
+///
+/// # Errors
+/// `InvalidArgument`, naming the views.
+pub(crate) fn check_delete(catalog: &Catalog, definition: &Definition) -> Result<()> {
+    let store = definition.store;
+    let looks_up = |view: &View| view.lookups.iter().any(|lookup| lookup.store == store);
+    let views = names(catalog, |view| view.source == store || looks_up(view));
+    let refused = |message| Err(Error::invalid_argument(message).with_store(&definition.name));
+    if !views.is_empty() {
+        return refused(format!("feature views are made of it; drop these first: {views}"));
+    }
+    let emits = |view: &View| view.emission.as_ref().is_some_and(|it| it.store == store);
+    let views = names(catalog, emits);
+    if !views.is_empty() {
+        return refused(format!(
+            "feature views emit to it; apply these without `emit`, or drop them, first: {views}"
+        ));
+    }
+    Ok(())
+}
+
+/// Whether a view emits to a field of a store.
+pub(super) fn emits(view: &View, store: StoreId, field: FieldId) -> bool {
+    view.emission.as_ref().is_some_and(|emission| emission.is_to(store, field))
+}
+
+/// Whether a view needs a column of its stream, or a field of a store that it looks up.
+fn needs(view: &View, store: StoreId, column: FieldId) -> bool {
+    let is_of_source = view.source == store && view.columns_of_source().contains(&column);
+    is_of_source || view.fields_of(store).contains(&column)
+}
+
+/// The names of living views that are so.
+fn names(catalog: &Catalog, is_so: impl Fn(&View) -> bool) -> String {
+    let living = catalog.living().map(|schema| &schema.definition);
+    let views = living.filter(|definition| definition.view().is_some_and(&is_so));
+    views.map(|definition| definition.name.as_str()).collect::<Vec<_>>().join(", ")
+}

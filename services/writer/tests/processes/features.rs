@@ -1,0 +1,131 @@
+//! Feature views that two `forebay-features` share on Kafka: over kills and over partitions that
+//! change their owner, each event is folded once, and selected of whichever is asked.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use forebay::{FieldType, KeyType, ScalarType, Store, StoreSpec, Value};
+use forebay_wire::v1;
+use forebay_wire::v1::events_client::EventsClient;
+use forebay_wire::v1::features_client::FeaturesClient;
+use forebay_wire::v1::writer_client::WriterClient;
+use tonic::transport::{Channel, Endpoint};
+
+use crate::service::{LONG, Service, client};
+
+const PREFIX: &str = "features";
+const ROUNDS: i64 = 4;
+const EVENTS: i64 = 500;
+const USERS: i64 = 11;
+const VIEW: &str = "view: spending\nstream: orders\ngroup_by: [user]\nlateness: 1h\n\
+                    features: {orders: count, spent: {sum: price}}\n";
+
+fn channel(address: &str) -> Channel {
+    Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy()
+}
+
+/// Count and sum of a group, from whichever process folds it.
+async fn values(processes: &[Option<Service>], user: i64) -> Option<(i64, i64)> {
+    for process in processes.iter().flatten() {
+        let group = vec![(&Value::Int64(user)).into()];
+        let request = v1::ViewValuesRequest { view: "spending".into(), group };
+        let answer = FeaturesClient::new(channel(&process.address)).values(request).await;
+        let Ok(answer) = answer else { continue };
+        let number = |named: &v1::view_values_response::Named| match named
+            .value
+            .clone()
+            .map(|value| Value::try_from(value).unwrap())
+        {
+            Some(Value::Int64(number)) => number,
+            _ => 0,
+        };
+        let values: Vec<_> = answer.into_inner().values.iter().map(number).collect();
+        return Some((values[0], values[1]));
+    }
+    None
+}
+
+/// Waits until all groups have as many events; answers whether they are the right ones.
+async fn assert_all(processes: &[Option<Service>], expected: &[(i64, i64)]) {
+    for (user, expected) in expected.iter().enumerate() {
+        let mut last = None;
+        let wait = async {
+            while last.is_none_or(|(count, _)| count < expected.0) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                last = values(processes, user as i64).await;
+            }
+        };
+        let came = tokio::time::timeout(2 * LONG, wait).await;
+        assert!(came.is_ok(), "user {user}: {last:?} of {expected:?}");
+        assert_eq!(last, Some(*expected), "user {user}");
+    }
+}
+
+async fn insert(store: &Store, events: std::ops::Range<i64>, all: &mut [(i64, i64)]) {
+    for first in events.clone().step_by(50) {
+        let mut batch = store.batch();
+        for price in first..first + 50 {
+            let user = price * 7 % USERS;
+            batch.add(store.insert(price).set("user", user).set("price", price)).unwrap();
+            let of_user = &mut all[user as usize];
+            *of_user = (of_user.0 + 1, of_user.1 + price);
+        }
+        let sent = batch.send().await.unwrap();
+        assert!(sent.results.iter().all(Result::is_ok));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn views_are_exact_while_their_partitions_change_owners() {
+    let replicator = Service::replicator(PREFIX, "127.0.0.1:0");
+    let writer = Service::writer(PREFIX, "127.0.0.1:0", &replicator);
+    let number = FieldType::Scalar(ScalarType::Int64);
+    let spec =
+        StoreSpec::stream("orders", KeyType::Int64, 3).field("user", number).field("price", number);
+    let store = client(&writer.address).await.create_store(&spec).await.unwrap();
+    let request = v1::ApplyViewRequest { declaration: VIEW.to_owned(), dry_run: false };
+    WriterClient::new(channel(&writer.address)).apply_view(request).await.unwrap();
+    let data = [(); 2].map(|()| tempfile::tempdir().unwrap());
+    let start = |place: usize| Some(Service::features(PREFIX, data[place].path()));
+    let mut processes = [start(0), None];
+    let mut all = vec![(0, 0); USERS as usize];
+    for round in 0..ROUNDS {
+        insert(&store, round * EVENTS..round * EVENTS + EVENTS / 2, &mut all).await;
+        let (comes, goes) = if round % 2 == 0 { (1, 0) } else { (0, 1) };
+        processes[comes] = start(comes);
+        insert(&store, round * EVENTS + EVENTS / 2..(round + 1) * EVENTS, &mut all).await;
+        if round + 1 < ROUNDS {
+            // Killed, so that the other one has to take over.
+            processes[goes] = None;
+        }
+    }
+    assert_all(&processes, &all).await;
+    // Whichever is asked, the other one's partitions are in the answer.
+    for process in processes.iter().flatten() {
+        let mut found = Err("nothing was asked".to_owned());
+        let wait = async {
+            while found.as_ref().map(BTreeSet::len) != Ok((ROUNDS * EVENTS) as usize) {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                found = keys(process).await;
+            }
+        };
+        let came = tokio::time::timeout(2 * LONG, wait).await;
+        let found = found.map(|found| found.len());
+        assert!(came.is_ok(), "{} of its stream: {found:?}", process.address);
+    }
+}
+
+/// The keys of all events of the stream, no two of which have one, as a process answers.
+async fn keys(process: &Service) -> Result<BTreeSet<Vec<u8>>, String> {
+    let request = v1::SelectRequest {
+        stream: "orders".to_owned(),
+        columns: vec!["price".to_owned()],
+        limit: 10_000,
+        ..Default::default()
+    };
+    let mut events = EventsClient::new(channel(&process.address));
+    let answer = events.select(request).await.map_err(|status| status.to_string())?.into_inner();
+    let keys: BTreeSet<_> = answer.events.iter().map(|event| event.key.to_vec()).collect();
+    assert_eq!(keys.len(), answer.events.len(), "an event twice");
+    Ok(keys)
+}

@@ -1,0 +1,477 @@
+//! Feature views at the writer: what is applied and answered, how two writers meet, what a view
+//! keeps others from, and the stores that views emit to.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use forebay_core::catalog::ControlRecord;
+use forebay_core::change::{Change, ClientBatch, EntryBody, FieldChange, FieldOp, Verb};
+use forebay_core::clock::{ManualClock, Timestamp};
+use forebay_core::entropy::SeededEntropy;
+use forebay_core::id::{
+    ClientId, FieldId, Offset, PartitionCount, PartitionRef, SchemaVersion, Sequence, StoreId,
+};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::schema::{Alteration, Definition, FieldSpec, StoreOptions, StoreSpec};
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_log::{Appended, Bounds, CatalogFollower, ChangeLog, MemoryLog, ReadLimit, Records};
+use forebay_wire::entry::decode_entry;
+use forebay_writer_service::{Applied, Claimed, NoOutcomes, Writer, WriterParts};
+use tokio::sync::Barrier;
+
+const WAIT: Duration = Duration::from_secs(1);
+const NEWEST: SchemaVersion = SchemaVersion(0);
+const TOTALS: &str = "view: totals\nstream: orders\ngroup_by: [key]\nfeatures: {n: count}\n";
+
+fn scalar(scalar: ScalarType) -> FieldType {
+    FieldType::Scalar(scalar)
+}
+
+fn memory() -> Arc<MemoryLog> {
+    Arc::new(MemoryLog::new(Arc::new(ManualClock::at(Timestamp::from_micros(1)))))
+}
+
+fn writer(log: Arc<dyn ChangeLog>, seed: u64) -> Writer {
+    let entropy = Arc::new(SeededEntropy::new(seed));
+    let catalog = Arc::new(CatalogFollower::start(Arc::clone(&log), entropy.clone()));
+    Writer::new(WriterParts { log, catalog, entropy, outcomes: Arc::new(NoOutcomes) })
+}
+
+/// The example of the page that says how views are declared.
+fn example() -> String {
+    let page = include_str!("../../../proto/spec/views.md");
+    let (_, example) = page.split_once("```yaml\n").unwrap();
+    example.split_once("```").unwrap().0.to_owned()
+}
+
+/// A writer with the stream and the store that the example is of.
+async fn shop(log: &Arc<MemoryLog>) -> Writer {
+    let writer = writer(log.clone(), 1);
+    let orders = StoreSpec::stream("orders", KeyType::String, 4)
+        .field("price", scalar(ScalarType::Int32))
+        .field("device", scalar(ScalarType::String))
+        .field("weight", scalar(ScalarType::Float32))
+        .field("note", scalar(ScalarType::Int32));
+    writer.create_store(&orders).await.unwrap();
+    let users = StoreSpec::documents("users", KeyType::String, 2)
+        .field("country", scalar(ScalarType::String))
+        .field("plan", scalar(ScalarType::String))
+        .field("age", scalar(ScalarType::Int32));
+    writer.create_store(&users).await.unwrap();
+    writer
+}
+
+async fn applied(writer: &Writer, declaration: &str) -> (Applied, Definition) {
+    writer.apply_view(declaration, false).await.unwrap()
+}
+
+async fn altered(writer: &Writer, name: &str, alteration: Alteration) -> Result<()> {
+    writer.alter_store(name, NEWEST, &[alteration]).await.map(drop)
+}
+
+fn widen(name: &str, to: ScalarType) -> Alteration {
+    Alteration::WidenField { name: name.to_owned(), to: scalar(to) }
+}
+
+fn rename(from: &str, to: &str) -> Alteration {
+    Alteration::RenameField { from: from.to_owned(), to: to.to_owned() }
+}
+
+/// Refused as what can never be, with this in its message.
+fn assert_refused<T: std::fmt::Debug>(result: Result<T>, said: &str) -> Error {
+    let error = result.unwrap_err();
+    assert_eq!(error.code(), ErrorCode::InvalidArgument, "{error}");
+    assert!(error.message().contains(said), "{error}");
+    error
+}
+
+#[tokio::test]
+async fn the_example_is_created_left_alone_and_altered() {
+    let writer = shop(&memory()).await;
+    let (would, dry) = writer.apply_view(&example(), true).await.unwrap();
+    assert_eq!((would, dry.name.as_str()), (Applied::Created, "spending"));
+    let missing = writer.describe_store("spending", NEWEST).await.unwrap_err();
+    assert_eq!(missing.code(), ErrorCode::NotFound);
+
+    let (how, created) = applied(&writer, &example()).await;
+    assert_eq!((how, created.version), (Applied::Created, SchemaVersion(1)));
+    let view = created.view().unwrap();
+    let names: Vec<_> = view.outputs().into_iter().map(|output| output.name).collect();
+    for name in ["spent_1h", "price_today_p99", "devices_ever_lower", "latest_1h"] {
+        assert!(names.iter().any(|found| found == name), "{name} is not among {names:?}");
+    }
+    assert_eq!(applied(&writer, &example()).await, (Applied::Unchanged, created.clone()));
+
+    let more = example().replace("orders: count", "orders: count\n  dearest: {max: price}");
+    let (would, _) = writer.apply_view(&more, true).await.unwrap();
+    assert_eq!(would, Applied::Altered);
+    let (how, next) = applied(&writer, &more).await;
+    assert_eq!((how, next.version), (Applied::Altered, SchemaVersion(2)));
+    assert_eq!(next.store, created.store);
+    let described = writer.describe_store("spending", NEWEST).await.unwrap();
+    assert_eq!(described.definition, next);
+    assert_eq!(next.view().unwrap().features.len(), 6);
+}
+
+#[tokio::test]
+async fn what_is_not_there_or_may_not_change_is_told_with_its_place() {
+    let writer = shop(&memory()).await;
+    let refused = async |from: &str, to: &str| {
+        let text = example().replacen(from, to, 1);
+        let error = writer.apply_view(&text, false).await.unwrap_err();
+        (error.code(), error.message().to_owned())
+    };
+    use ErrorCode::{InvalidArgument, NotFound};
+    for (from, to, code, place) in [
+        ("stream: orders", "stream: order", NotFound, "line 2, column 9"),
+        ("stream: orders", "stream: users", InvalidArgument, "line 2, column 9"),
+        ("price > 0", "prize > 0", NotFound, "line 3, column 9"),
+        ("price > 0", "price > 'x'", InvalidArgument, "line 3, column 9"),
+        ("store: users", "store: user", NotFound, "line 5, column 5"),
+        ("[country, key]", "[country, kee]", NotFound, "line 9, column 21"),
+        ("[weight", "[weigth", NotFound, "line 10, column 8"),
+        ("{sum: price}", "{sum: device}", InvalidArgument, "line 18, column 3"),
+        ("view: spending", "view: ''", InvalidArgument, "line 1, column 7"),
+        ("view: spending", "view: users", InvalidArgument, "line 1, column 7"),
+        ("view: spending", "view: orders", InvalidArgument, "line 1, column 7"),
+    ] {
+        let (found, message) = refused(from, to).await;
+        assert_eq!(found, code, "{to}: {message}");
+        assert!(message.starts_with(&format!("{place}: ")), "{to}: {message}");
+    }
+    applied(&writer, &example()).await;
+    for (from, to, place) in [
+        ("price > 0", "price > 1", "line 3, column 9"),
+        ("[country, key]", "[key, country]", "line 9, column 12"),
+        ("[weight", "[note", "line 10, column 8"),
+        ("keep:", "partitions: 8\nkeep:", "line 1, column 7"),
+    ] {
+        let (code, message) = refused(from, to).await;
+        assert_eq!(code, InvalidArgument, "{to}: {message}");
+        assert!(message.starts_with(&format!("{place}: ")), "{to}: {message}");
+    }
+}
+
+/// A log that takes two definitions of a view at a time: both are made before either is there.
+struct Together(Arc<MemoryLog>, Barrier);
+
+#[async_trait]
+impl ChangeLog for Together {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        self.0.create(store, partitions).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        self.0.delete(store).await
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        let decoded = decode_entry(&entry).map_err(|error| Error::internal(error.message()))?;
+        if let EntryBody::Control(ControlRecord::Define(definition)) = &decoded.body
+            && definition.view().is_some()
+        {
+            self.1.wait().await;
+        }
+        self.0.append(at, entry).await
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        self.0.read(at, from, limit).await
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        self.0.bounds(at).await
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        self.0.trim(at, before).await
+    }
+}
+
+#[tokio::test]
+async fn of_two_writers_that_apply_at_once_one_is_told_of_a_conflict() {
+    let memory = memory();
+    shop(&memory).await;
+    let log = Arc::new(Together(memory, Barrier::new(2)));
+    let (one, other) = (writer(log.clone(), 2), writer(log, 3));
+    let day = TOTALS.to_owned() + "windows: {day: {tumbling: 1d}}\n";
+    let late = TOTALS.to_owned() + "lateness: 1h\n";
+    // Both create it, then both alter it.
+    for (first, second) in [(TOTALS, TOTALS), (&day, &late)] {
+        let (first, second) =
+            tokio::join!(one.apply_view(first, false), other.apply_view(second, false));
+        assert_ne!(first.is_ok(), second.is_ok());
+        let loser = first.err().or(second.err()).unwrap();
+        assert_eq!(loser.code(), ErrorCode::Conflict, "{loser}");
+    }
+    let newest = other.describe_store("totals", NEWEST).await.unwrap();
+    assert_eq!(newest.definition.version, SchemaVersion(2));
+}
+
+#[tokio::test]
+async fn clients_insert_into_its_stream_and_not_into_a_view() {
+    let writer = shop(&memory()).await;
+    let (_, totals) = applied(&writer, TOTALS).await;
+    let insert = |definition: &Definition| {
+        let op = FieldOp::Set(Some(Value::Timestamp(1)));
+        let event = Change {
+            sequence: Sequence(1),
+            key: Key::plain(b"a").unwrap(),
+            verb: Verb::Insert,
+            fields: vec![FieldChange { field: FieldId(1), op, ttl_us: None }],
+            condition: None,
+            ttl_us: None,
+        };
+        let batch = ClientBatch { client: ClientId(1), changes: vec![event] };
+        writer.write(definition.store, definition.version, batch, Claimed::default(), WAIT)
+    };
+    let error = assert_refused(insert(&totals).await, "insert into `orders`");
+    assert_eq!(error.context().store.as_deref(), Some("totals"));
+}
+
+#[tokio::test]
+async fn of_a_view_only_options_are_altered_otherwise_than_by_its_declaration() {
+    let writer = shop(&memory()).await;
+    applied(&writer, TOTALS).await;
+    for alteration in [
+        Alteration::AddField(FieldSpec::new("more", scalar(ScalarType::Int64))),
+        rename("key", "user"),
+        Alteration::DropField("key".to_owned()),
+        Alteration::DropAll,
+    ] {
+        assert_refused(altered(&writer, "totals", alteration).await, "apply its declaration");
+    }
+    let options = StoreOptions { heartbeat_ms: 500, ..StoreOptions::default() };
+    altered(&writer, "totals", Alteration::SetOptions(options.clone())).await.unwrap();
+    // The declaration says nothing of them.
+    let (how, totals) = applied(&writer, TOTALS).await;
+    assert_eq!((how, totals.options), (Applied::Unchanged, options));
+}
+
+#[tokio::test]
+async fn what_a_view_is_made_of_is_not_deleted_before_it() {
+    let writer = shop(&memory()).await;
+    applied(&writer, &example()).await;
+    applied(&writer, TOTALS).await;
+    assert_refused(writer.delete_store("orders").await, "spending, totals");
+    let error = assert_refused(writer.delete_store("users").await, "spending");
+    assert!(!error.message().contains("totals"), "{error}");
+    writer.delete_store("spending").await.unwrap();
+    writer.delete_store("users").await.unwrap();
+    assert_refused(writer.delete_store("orders").await, "totals");
+    writer.delete_store("totals").await.unwrap();
+    writer.delete_store("orders").await.unwrap();
+}
+
+#[tokio::test]
+async fn columns_that_a_view_needs_are_neither_dropped_nor_widened() {
+    use ScalarType::{Float64, Int64};
+    let writer = shop(&memory()).await;
+    applied(&writer, &example()).await;
+    let drop = |name: &str| Alteration::DropField(name.to_owned());
+    for (store, alteration, field) in [
+        ("orders", drop("price"), "price"),
+        ("orders", drop("device"), "device"),
+        ("orders", Alteration::DropFieldsByPrefix("we".to_owned()), "weight"),
+        ("orders", widen("price", Int64), "price"),
+        ("orders", widen("weight", Float64), "weight"),
+        ("users", drop("country"), "country"),
+        ("users", drop("plan"), "plan"),
+    ] {
+        let error = assert_refused(altered(&writer, store, alteration).await, "spending");
+        assert_eq!(error.context().field.as_deref(), Some(field));
+        assert_eq!(error.context().store.as_deref(), Some(store));
+    }
+    // What it does not need, and names.
+    for (store, alteration) in [
+        ("orders", widen("note", Int64)),
+        ("orders", drop("note")),
+        ("orders", rename("price", "cost")),
+        ("users", widen("age", Int64)),
+        ("users", drop("age")),
+        ("users", rename("country", "land")),
+        ("users", Alteration::DropAll),
+    ] {
+        altered(&writer, store, alteration).await.unwrap();
+    }
+    assert_refused(altered(&writer, "orders", drop("cost")).await, "spending");
+    writer.delete_store("spending").await.unwrap();
+    altered(&writer, "orders", drop("cost")).await.unwrap();
+}
+
+/// The totals, emitted to the store `features`, with a feature more.
+fn emitted(features: &str) -> String {
+    TOTALS.replace("{n: count}", features) + "emit: {store: features}\nkeep: [price]\n"
+}
+
+async fn described(writer: &Writer, store: &str) -> Definition {
+    writer.describe_store(store, NEWEST).await.unwrap().definition.clone()
+}
+
+fn names(definition: &Definition) -> Vec<&str> {
+    definition.fields.iter().map(|field| field.name.as_str()).collect()
+}
+
+/// The names of the fields that a view emits to.
+fn emitted_to<'d>(view: &Definition, store: &'d Definition) -> Vec<&'d str> {
+    let emission = view.view().unwrap().emission.as_ref().unwrap();
+    assert_eq!(emission.store, store.store);
+    let ids = emission.fields.iter().chain([&emission.position]);
+    ids.map(|id| store.field_by_id(*id).unwrap().name.as_str()).collect()
+}
+
+#[tokio::test]
+async fn a_store_is_there_before_the_view_that_emits_to_it_and_stays_behind_it() {
+    let writer = shop(&memory()).await;
+    let (would, dry) = writer.apply_view(&emitted("{n: count}"), true).await.unwrap();
+    assert!(would == Applied::Created && dry.view().unwrap().emission.is_some());
+    assert!(writer.describe_store("features", NEWEST).await.is_err(), "a dry run makes none");
+
+    let (_, view) = applied(&writer, &emitted("{n: count}")).await;
+    let store = described(&writer, "features").await;
+    assert_eq!((store.key_type, store.partitions), (KeyType::String, PartitionCount(4)));
+    assert_eq!(emitted_to(&view, &store), ["n", "totals_position"]);
+    assert_eq!(applied(&writer, &emitted("{n: count}")).await.0, Applied::Unchanged);
+
+    // Another view, and fields of people, beside it.
+    let age = FieldSpec::new("age", scalar(ScalarType::Int32));
+    altered(&writer, "features", Alteration::AddField(age)).await.unwrap();
+    let other = emitted("{m: count}").replace("totals", "others");
+    applied(&writer, &other).await;
+    let taken = writer.apply_view(&emitted("{n: count, age: count}"), false).await;
+    let taken = assert_refused(taken, "line 5, column 7: the store has a field of this name");
+    assert_eq!(taken.context().field.as_deref(), Some("age"));
+
+    // What it has no more goes, and what it has stays.
+    let (how, view) = applied(&writer, &emitted("{n: count, spent: {sum: price}}")).await;
+    let store = described(&writer, "features").await;
+    assert_eq!(how, Applied::Altered);
+    assert_eq!(emitted_to(&view, &store), ["n", "spent", "totals_position"]);
+    let n = store.field("n").unwrap().id;
+    applied(&writer, &emitted("{spent: {sum: price}, n: count}")).await;
+    assert_eq!(described(&writer, "features").await.field("n").unwrap().id, n);
+    let (_, view) = applied(&writer, &emitted("{spent: {sum: price}}")).await;
+    let store = described(&writer, "features").await;
+    assert_eq!(emitted_to(&view, &store), ["spent", "totals_position"]);
+    let of_all = ["totals_position", "age", "m", "others_position", "spent"];
+    assert_eq!(names(&store), of_all);
+
+    writer.delete_store("totals").await.unwrap();
+    let of_others = ["age", "m", "others_position"];
+    assert_eq!(names(&described(&writer, "features").await), of_others);
+    let (_, silent) = applied(&writer, &other.replace("emit: {store: features}\n", "")).await;
+    assert_eq!(silent.view().unwrap().emission, None);
+    assert_eq!(names(&described(&writer, "features").await), ["age"]);
+    applied(&writer, &other.replace("store: features", "store: users")).await;
+    assert!(described(&writer, "users").await.field("m").is_some());
+}
+
+#[tokio::test]
+async fn what_a_view_emits_to_is_neither_deleted_nor_dropped_nor_widened() {
+    let writer = shop(&memory()).await;
+    let both = emitted("{n: count, least: {min: price}}");
+    applied(&writer, &both).await;
+    assert_refused(writer.delete_store("features").await, "emit to it");
+    let drop = |name: &str| Alteration::DropField(name.to_owned());
+    for (alteration, field) in [
+        (drop("n"), "n"),
+        (drop("totals.n"), "n"),
+        (drop("totals_position"), "totals_position"),
+        (Alteration::DropFieldsByPrefix("totals_".to_owned()), "totals_position"),
+        (widen("least", ScalarType::Int64), "least"),
+    ] {
+        let error = assert_refused(altered(&writer, "features", alteration).await, "totals");
+        assert_eq!(error.context().field.as_deref(), Some(field));
+    }
+    altered(&writer, "features", rename("n", "orders")).await.unwrap();
+    assert_eq!(applied(&writer, &both).await.0, Applied::Unchanged);
+    let wider = emitted("{n: {avg: price}, least: {min: price}}");
+    assert_refused(writer.apply_view(&wider, false).await, "its field is a int64");
+    let elsewhere = both.replace("store: features", "store: users");
+    assert_refused(writer.apply_view(&elsewhere, false).await, "another store");
+    for (from, to, place) in [
+        ("store: features", "store: orders", "line 5, column 7"),
+        ("store: features", "store: totals", "line 5, column 7"),
+        ("store: features", "store: features, cadence: 1ms", "line 5, column 7"),
+    ] {
+        let error = writer.apply_view(&both.replace(from, to), false).await;
+        assert_refused(error, place);
+    }
+    writer.delete_store("totals").await.unwrap();
+    writer.delete_store("features").await.unwrap();
+}
+
+/// A log that takes no more of one definition: the writer that appends it dies there.
+struct Dying(Arc<MemoryLog>, &'static str);
+
+#[async_trait]
+impl ChangeLog for Dying {
+    async fn create(&self, store: StoreId, partitions: PartitionCount) -> Result<()> {
+        self.0.create(store, partitions).await
+    }
+
+    async fn delete(&self, store: StoreId) -> Result<()> {
+        self.0.delete(store).await
+    }
+
+    async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
+        let decoded = decode_entry(&entry).map_err(|error| Error::internal(error.message()))?;
+        if let EntryBody::Control(ControlRecord::Define(definition)) = &decoded.body
+            && definition.name == self.1
+        {
+            return Err(Error::invalid_argument("dead"));
+        }
+        self.0.append(at, entry).await
+    }
+
+    async fn read(&self, at: PartitionRef, from: Offset, limit: ReadLimit) -> Result<Records> {
+        self.0.read(at, from, limit).await
+    }
+
+    async fn bounds(&self, at: PartitionRef) -> Result<Bounds> {
+        self.0.bounds(at).await
+    }
+
+    async fn trim(&self, at: PartitionRef, before: Offset) -> Result<()> {
+        self.0.trim(at, before).await
+    }
+}
+
+#[tokio::test]
+async fn a_view_that_was_left_half_applied_is_applied_again() {
+    let log = memory();
+    let alive = shop(&log).await;
+    let dies_at = |definition, seed| writer(Arc::new(Dying(log.clone(), definition)), seed);
+    let one = emitted("{n: count}");
+    // The store is there, the view is not.
+    dies_at("totals", 2).apply_view(&one, false).await.unwrap_err();
+    assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);
+    let (how, view) = applied(&alive, &one).await;
+    assert_eq!(how, Applied::Created);
+    let store = described(&alive, "features").await;
+    assert_eq!(names(&store), ["n", "totals_position"]);
+    assert_eq!(emitted_to(&view, &store), ["n", "totals_position"]);
+    // The store has a field more, the view does not.
+    let two = emitted("{n: count, spent: {sum: price}}");
+    dies_at("totals", 3).apply_view(&two, false).await.unwrap_err();
+    assert!(described(&alive, "features").await.field("spent").is_some());
+    let (_, view) = applied(&alive, &two).await;
+    let store = described(&alive, "features").await;
+    assert_eq!(emitted_to(&view, &store), ["n", "spent", "totals_position"]);
+    assert_eq!(store.fields.len(), 3);
+    // The view has a value less, the store does not.
+    dies_at("features", 4).apply_view(&one, false).await.unwrap_err();
+    assert_eq!(described(&alive, "features").await.fields.len(), 3);
+    assert_eq!(applied(&alive, &one).await.0, Applied::Unchanged);
+    assert_eq!(names(&described(&alive, "features").await), ["n", "totals_position"]);
+    // The view is deleted, and its fields are not.
+    dies_at("features", 5).delete_store("totals").await.unwrap_err();
+    let left = described(&alive, "features").await.field("n").unwrap().id;
+    let (_, view) = applied(&alive, &one).await;
+    let store = described(&alive, "features").await;
+    assert_eq!(emitted_to(&view, &store), ["n", "totals_position"]);
+    assert_ne!(store.field("n").unwrap().id, left, "it would have values of the view before");
+}
