@@ -6,6 +6,7 @@ use std::fmt;
 use crate::error::{Error, Result};
 use crate::limits::KEY_BYTES_MAX;
 use crate::partition::xxh3_64;
+use crate::value::{FieldType, ScalarType, Value};
 
 /// The type of a store's primary key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -34,6 +35,38 @@ impl KeyType {
             Self::Bytes => "bytes",
             Self::Int64 => "int64",
         }
+    }
+
+    /// The type of a field that holds such a key.
+    pub fn field_type(self) -> FieldType {
+        FieldType::Scalar(match self {
+            Self::String => ScalarType::String,
+            Self::Bytes => ScalarType::Bytes,
+            Self::Int64 => ScalarType::Int64,
+        })
+    }
+
+    /// The value of a primary key in its byte form.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that are no key of this type.
+    ///
+    /// ```
+    /// use forebay_core::key::KeyType;
+    /// use forebay_core::value::Value;
+    ///
+    /// assert_eq!(KeyType::String.value(b"ada").unwrap(), Value::String("ada".to_owned()));
+    /// assert!(KeyType::Int64.value(b"ada").is_err());
+    /// ```
+    pub fn value(self, bytes: &[u8]) -> Result<Value> {
+        let value = match self {
+            Self::String => std::str::from_utf8(bytes).ok().map(|text| Value::String(text.into())),
+            Self::Bytes => Some(Value::Bytes(bytes.to_vec())),
+            Self::Int64 => {
+                bytes.try_into().ok().map(|bytes| Value::Int64(i64::from_le_bytes(bytes)))
+            }
+        };
+        value.ok_or_else(|| Error::corrupt(format!("bytes that are no key of {}", self.name())))
     }
 }
 

@@ -38,6 +38,14 @@ pub const SELECT_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const SELECT_SCANNED_MAX: usize = 1_000_000;
 /// Most events of one partition that a select reads and does not answer.
 pub const SELECT_READ_MAX: usize = 100_000;
+/// MiB of memory that statements of SQL may have together, unless configured otherwise.
+pub const SQL_MEMORY_MIB: u32 = 256;
+/// Bytes of a statement of SQL.
+pub const SQL_BYTES_MAX: usize = 64 * 1024;
+/// Words and operators of a statement of SQL; items of a list are not counted.
+pub const SQL_OPERATORS_MAX: usize = 2_000;
+/// Bytes that a function of SQL makes of strings, in one batch of rows.
+pub const SQL_JOINED_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Highest field id, retired ids included.
 pub const FIELD_ID_MAX: u32 = 65_535;
 /// Highest schema version of a store: it stands as 16 bits in every row.

@@ -34,6 +34,7 @@ mod image_state;
 mod loaded;
 mod log_segment;
 mod manifest;
+mod own_files;
 mod partition;
 mod past;
 mod remote;

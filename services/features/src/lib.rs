@@ -9,6 +9,7 @@
 //! hold what was looked up.
 //!
 //! The events of a stream that are retained are stored too, and found by what they have: `events`.
+//! Each stream is a table of SQL besides: `sql`. They go into files of Parquet: `export`.
 //!
 //! Any number of processes may do the same work for a while: what they append comes once, and the
 //! fold of a log is the same everywhere.
@@ -17,6 +18,7 @@ mod counts;
 mod derive;
 mod emit;
 pub mod events;
+pub mod export;
 mod fold;
 mod keeper;
 mod parts;
@@ -24,6 +26,7 @@ mod plan;
 mod rows;
 pub mod service;
 mod shards;
+pub mod sql;
 mod streams;
 mod values;
 mod views;

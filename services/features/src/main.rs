@@ -11,10 +11,11 @@ use clap::Parser;
 use forebay_core::Result;
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SystemEntropy;
-use forebay_core::limits::SHARD_MEMORY_MIB;
+use forebay_core::limits::{SHARD_MEMORY_MIB, SQL_MEMORY_MIB};
 use forebay_features_service::events::service::EventsService;
+use forebay_features_service::export::service::ExportsService;
 use forebay_features_service::service::FeaturesService;
-use forebay_features_service::{FeatureParts, FeatureShards, Features};
+use forebay_features_service::{FeatureParts, FeatureShards, Features, sql};
 use forebay_log::{CatalogFollower, ChangeLog, KafkaGroup, KafkaLog};
 use forebay_serve::{DataDir, KafkaSettings, Signals, bind, check_loopback, serve};
 use forebay_shard::Resources;
@@ -39,6 +40,9 @@ struct Settings {
     /// MiB of memory for blocks of its files and for writes that are not on disk yet.
     #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB", default_value_t = SHARD_MEMORY_MIB)]
     shard_memory_mib: u32,
+    /// MiB of memory that statements of SQL may have together.
+    #[arg(long, env = "FOREBAY_SQL_MEMORY_MIB", default_value_t = SQL_MEMORY_MIB)]
+    sql_memory_mib: u32,
     /// Reads and writes its files past the cache of the operating system.
     #[arg(long, env = "FOREBAY_DIRECT_IO")]
     direct_io: bool,
@@ -46,6 +50,9 @@ struct Settings {
     /// gs://….
     #[arg(long, env = "FOREBAY_SNAPSHOTS", value_name = "URL")]
     snapshots: Option<String>,
+    /// Where streams are exported to, a folder of its own; without it they are not.
+    #[arg(long, env = "FOREBAY_EXPORTS", value_name = "URL")]
+    exports: Option<String>,
 }
 
 async fn run(settings: Settings) -> Result<()> {
@@ -61,11 +68,15 @@ async fn run(settings: Settings) -> Result<()> {
     let resources = Resources::new((settings.shard_memory_mib as usize) << 20)?;
     let resources = resources.with_direct_io(settings.direct_io);
     let shards = FeatureShards::new(settings.data_dir.join("features"), resources);
+    let exports = settings.exports.as_deref().map(SnapshotStore::open).transpose()?;
+    let shards = shards.with_sql_memory_mib(settings.sql_memory_mib).with_exports(exports);
     let snapshots = settings.snapshots.as_deref().map(SnapshotStore::open).transpose()?;
     let parts = FeatureParts { log, catalog, clock, entropy, membership, shards, snapshots };
     let features = Arc::new(Features::start(parts));
     let routes = Routes::new(FeaturesService::new(Arc::clone(&features)).into_server())
-        .add_service(EventsService::new(Arc::clone(&features)).into_server());
+        .add_service(EventsService::new(Arc::clone(&features)).into_server())
+        .add_service(ExportsService::new(Arc::clone(&features)).into_server())
+        .add_service(sql::service(&features)?.into_server());
     let signals = Signals::listen()?;
     println!("{PROGRAM} ready http://{address}");
     let served = serve(listener, routes, signals.received(), || {}).await;

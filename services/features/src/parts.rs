@@ -10,13 +10,17 @@ use forebay_core::clock::Clock;
 use forebay_core::entropy::Entropy;
 use forebay_core::id::StoreId;
 use forebay_log::{CatalogFollower, ChangeLog, Membership};
+use forebay_query::SqlOptions;
 use forebay_reader::{LogBarriers, ReaderParts};
 use forebay_shard::{Resources, ShardDirectory};
 use forebay_snapshot::SnapshotStore;
 
+use crate::export::Exports;
+
 const TILES: &str = "tiles";
 const EVENTS: &str = "events";
 const DERIVED: &str = "derived";
+const SQL: &str = "sql";
 
 /// What the service is made of; the simulator brings its own.
 #[derive(Clone)]
@@ -43,12 +47,38 @@ pub struct FeatureParts {
 pub struct FeatureShards {
     dir: PathBuf,
     resources: Resources,
+    sql: SqlOptions,
+    exports: Option<Exports>,
 }
 
 impl FeatureShards {
     /// In a folder of its own, which need not exist yet.
     pub fn new(dir: impl AsRef<Path>, resources: Resources) -> Self {
-        Self { dir: dir.as_ref().to_owned(), resources }
+        let dir = dir.as_ref().to_owned();
+        let sql = SqlOptions::new(dir.join(SQL));
+        Self { dir, resources, sql, exports: None }
+    }
+
+    /// With so much memory for statements of SQL.
+    pub fn with_sql_memory_mib(mut self, mib: u32) -> Self {
+        self.sql.memory_bytes = (mib as usize) << 20;
+        self
+    }
+
+    /// With this folder for exports.
+    pub fn with_exports(mut self, exports: Option<SnapshotStore>) -> Self {
+        self.exports = exports.map(Exports::new);
+        self
+    }
+
+    /// Where exports are, if anywhere.
+    pub(crate) fn exports(&self) -> Option<&Exports> {
+        self.exports.as_ref()
+    }
+
+    /// What statements of SQL may take.
+    pub(crate) fn sql(&self) -> &SqlOptions {
+        &self.sql
     }
 
     /// The tiles of all views.

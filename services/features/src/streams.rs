@@ -6,10 +6,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
-use forebay_core::id::{PartitionId, SchemaVersion, StoreId};
+use forebay_core::id::{Offset, PartitionId, SchemaVersion, StoreId};
 use forebay_core::{Error, Result};
 use forebay_reader::{PartitionFilter, Read, ReaderOptions, StoreFollower};
-use forebay_shard::OwnedView;
+use forebay_shard::{OwnedView, Shard};
 use forebay_snapshot::in_place;
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
@@ -59,13 +59,7 @@ impl Stream {
         partitions: &[PartitionId],
     ) -> Result<(Vec<Selected>, Token)> {
         let mut token = Token::new(self.schema.definition.versions.home());
-        if let Some(elsewhere) = partitions.iter().find(|it| !self.follower.follows(**it)) {
-            let message = "the partition's events are not stored here at the moment; ask again";
-            return Err(Error::unavailable(message).with_partition(*elsewhere));
-        }
-        if !partitions.is_empty() {
-            self.follower.admit(read, partitions).await?;
-        }
+        self.admit(read, partitions).await?;
         let mut events = Vec::new();
         for partition in partitions {
             let shard = self.shards.shard(*partition)?;
@@ -83,6 +77,42 @@ impl Stream {
             events = selection.merge(events)?;
         }
         Ok((events, token))
+    }
+
+    /// The shard of a partition, once it has what is waited for.
+    ///
+    /// # Errors
+    /// `Unavailable` for a partition that is not here; those of the read's wait.
+    pub(crate) async fn read(&self, read: &Read, partition: PartitionId) -> Result<Arc<Shard>> {
+        self.admit(read, &[partition]).await?;
+        self.shards.shard(partition)
+    }
+
+    /// Hands on the events of a shard as they are now, some at once, until it is enough; where it
+    /// looks at all, those from an offset on. It waits for the disk.
+    ///
+    /// # Errors
+    /// Those of the shard, and of whoever takes them.
+    pub(crate) fn scan(
+        &self,
+        shard: &Arc<Shard>,
+        selection: &Selection,
+        first: Offset,
+        take: impl FnMut(Vec<Selected>) -> Result<bool>,
+    ) -> Result<()> {
+        let view = OwnedView::open(Arc::clone(shard))?;
+        selection.scan((shard, view.view(), self.shards.known()), first, take)
+    }
+
+    async fn admit(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
+        if let Some(elsewhere) = partitions.iter().find(|it| !self.follower.follows(**it)) {
+            let message = "the partition's events are not stored here at the moment; ask again";
+            return Err(Error::unavailable(message).with_partition(*elsewhere));
+        }
+        if !partitions.is_empty() {
+            self.follower.admit(read, partitions).await?;
+        }
+        Ok(())
     }
 }
 

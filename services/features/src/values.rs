@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use forebay_core::clock::Timestamp;
+use forebay_core::clock::{Clock, Timestamp};
+use forebay_core::entropy::Entropy;
 use forebay_core::id::{FieldId, PartitionId, PartitionRef};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use forebay_log::{CatalogFollower, Membership};
+use forebay_query::SqlOptions;
 use forebay_reader::{Read, StoreFollower};
 use forebay_serve::Peers;
 use forebay_snapshot::in_place;
@@ -17,9 +19,10 @@ use tokio::task::JoinHandle;
 
 use crate::counts::ViewCounts;
 use crate::events::DerivedUpTo;
+use crate::export::Exports;
 use crate::fold::ViewShards;
 use crate::keeper::Keeper;
-use crate::parts::FeatureParts;
+use crate::parts::{FeatureParts, FeatureShards};
 use crate::plan::Plan;
 use crate::streams::{OpenStream, OpenStreams, Stream};
 use crate::views::{OpenView, OpenViews};
@@ -31,6 +34,9 @@ pub struct Features {
     membership: Arc<dyn Membership>,
     catalog: Arc<CatalogFollower>,
     peers: Peers,
+    shards: FeatureShards,
+    clock: Arc<dyn Clock>,
+    entropy: Arc<dyn Entropy>,
     keeper: JoinHandle<()>,
 }
 
@@ -50,6 +56,8 @@ impl Features {
         let (views, streams) = (OpenViews::default(), OpenStreams::default());
         let membership = Arc::clone(&parts.membership);
         let (peers, catalog) = (Peers::new(Arc::clone(&membership)), Arc::clone(&parts.catalog));
+        let (shards, clock) = (parts.shards.clone(), Arc::clone(&parts.clock));
+        let entropy = Arc::clone(&parts.entropy);
         let keeper = Keeper {
             parts,
             views: Arc::clone(&views),
@@ -57,12 +65,44 @@ impl Features {
             derived: DerivedUpTo::default(),
             reopen: Arc::<Notify>::default(),
         };
-        Self { views, streams, membership, catalog, peers, keeper: tokio::spawn(keeper.run()) }
+        let keeper = tokio::spawn(keeper.run());
+        Self { views, streams, membership, catalog, peers, shards, clock, entropy, keeper }
+    }
+
+    /// What statements of SQL may take.
+    pub(crate) fn sql(&self) -> &SqlOptions {
+        self.shards.sql()
+    }
+
+    /// Where exports are.
+    ///
+    /// # Errors
+    /// `InvalidArgument` where there is no place for them.
+    pub(crate) fn exports(&self) -> Result<&Exports> {
+        let advice = "there is no place for exports; start the service with --exports URL";
+        self.shards.exports().ok_or_else(|| Error::invalid_argument(advice))
+    }
+
+    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
+        &self.clock
+    }
+
+    pub(crate) fn entropy(&self) -> &Arc<dyn Entropy> {
+        &self.entropy
     }
 
     /// The other processes that share the partitions.
     pub(crate) fn peers(&self) -> &Peers {
         &self.peers
+    }
+
+    /// The streams that are open here, in the order of their names.
+    pub(crate) fn stream_names(&self) -> Vec<String> {
+        let streams = self.streams.lock();
+        let name = |open: &OpenStream| open.stream.schema.definition.name.clone();
+        let mut names: Vec<_> = streams.values().map(name).collect();
+        names.sort();
+        names
     }
 
     /// A stream that is open here.

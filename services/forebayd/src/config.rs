@@ -5,7 +5,9 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use forebay_core::limits::{ROLLBACK_WINDOW_S, SHARD_MEMORY_MIB, SNAPSHOT_EVERY_S, SNAPSHOTS_KEPT};
+use forebay_core::limits::{
+    ROLLBACK_WINDOW_S, SHARD_MEMORY_MIB, SNAPSHOT_EVERY_S, SNAPSHOTS_KEPT, SQL_MEMORY_MIB,
+};
 use forebay_core::{Error, Result};
 use forebay_features_service::FeatureShards;
 use forebay_serve::KafkaSettings;
@@ -48,6 +50,8 @@ pub struct DevConfig {
     pub data_dir: PathBuf,
     /// MiB of memory for blocks of the shards' files and for writes that are not on disk yet.
     pub shard_memory_mib: u32,
+    /// MiB of memory that statements of SQL may have together.
+    pub sql_memory_mib: u32,
     /// Whether shards are read and written past the cache of the operating system.
     pub direct_io: bool,
     /// What an acknowledgement of the embedded log survives.
@@ -61,6 +65,8 @@ pub struct DevConfig {
     pub snapshots: Option<String>,
     /// Where backups go, a folder of their own; without it none are taken or restored.
     pub backups: Option<String>,
+    /// Where streams are exported to, a folder of its own; without it they are not.
+    pub exports: Option<String>,
     /// Seconds between two snapshots of a partition.
     pub snapshot_every_s: u64,
     /// Snapshots of a partition that are kept.
@@ -76,12 +82,14 @@ impl Default for DevConfig {
             log: LogKind::default(),
             data_dir: PathBuf::from("forebay-data"),
             shard_memory_mib: SHARD_MEMORY_MIB,
+            sql_memory_mib: SQL_MEMORY_MIB,
             direct_io: false,
             durability: Durability::default(),
             brokers: Vec::new(),
             topic_prefix: "forebay".to_owned(),
             snapshots: None,
             backups: None,
+            exports: None,
             snapshot_every_s: SNAPSHOT_EVERY_S,
             snapshots_kept: SNAPSHOTS_KEPT,
             rollback_window_s: ROLLBACK_WINDOW_S,
@@ -117,8 +125,13 @@ impl DevConfig {
     }
 
     /// Where it keeps what it knows of feature views and streams.
-    pub fn features(&self, resources: &Resources) -> FeatureShards {
-        FeatureShards::new(self.data_dir.join("features"), resources.clone())
+    ///
+    /// # Errors
+    /// `InvalidArgument` for exports at a URL that names no folder.
+    pub fn features(&self, resources: &Resources) -> Result<FeatureShards> {
+        let shards = FeatureShards::new(self.data_dir.join("features"), resources.clone());
+        let exports = self.exports.as_deref().map(SnapshotStore::open).transpose()?;
+        Ok(shards.with_sql_memory_mib(self.sql_memory_mib).with_exports(exports))
     }
 
     /// Where snapshots are kept, if anywhere.

@@ -30,7 +30,7 @@ async fn serve(config: DevConfig) -> Result<()> {
         entropy: Arc::new(SystemEntropy),
         shards: Some(config.shards(&resources)),
         snapshots: config.snapshot_store()?,
-        features: Some(config.features(&resources)),
+        features: Some(config.features(&resources)?),
     };
     let node = Node::start(parts).await?;
     let (listener, address) = forebay_serve::bind(config.listen).await?;

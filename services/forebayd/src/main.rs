@@ -7,6 +7,7 @@ mod copy;
 mod dev;
 mod push;
 mod select;
+mod sql;
 mod verify;
 mod view;
 
@@ -55,6 +56,10 @@ enum Command {
     },
     /// Print the retained events of a stream, at a running node.
     Select(select::SelectSettings),
+    /// Ask a node a statement of SQL over streams and their exports.
+    Sql(sql::SqlSettings),
+    /// Have a node export a stream as files of Parquet.
+    Export(sql::ExportSettings),
     /// Check and print the configuration that `dev` would run with.
     Config {
         #[command(subcommand)]
@@ -87,6 +92,9 @@ struct Settings {
     /// [default: 256].
     #[arg(long, env = "FOREBAY_SHARD_MEMORY_MIB")]
     shard_memory_mib: Option<u32>,
+    /// MiB of memory that statements of SQL may have together [default: 256].
+    #[arg(long, env = "FOREBAY_SQL_MEMORY_MIB")]
+    sql_memory_mib: Option<u32>,
     /// Reads and writes the shards' files past the cache of the operating system.
     #[arg(long, env = "FOREBAY_DIRECT_IO")]
     direct_io: bool,
@@ -105,6 +113,9 @@ struct Settings {
     /// Where backups go, a folder of their own; without it none are taken or restored.
     #[arg(long, env = "FOREBAY_BACKUPS", value_name = "URL")]
     backups: Option<String>,
+    /// Where streams are exported to, a folder of its own; without it they are not.
+    #[arg(long, env = "FOREBAY_EXPORTS", value_name = "URL")]
+    exports: Option<String>,
     /// Seconds between two snapshots of a partition [default: 900].
     #[arg(long, env = "FOREBAY_SNAPSHOT_EVERY_S")]
     snapshot_every_s: Option<u64>,
@@ -125,6 +136,7 @@ impl Settings {
         };
         config.listen = self.listen.unwrap_or(config.listen);
         config.data_dir = self.data_dir.unwrap_or(config.data_dir);
+        config.sql_memory_mib = self.sql_memory_mib.unwrap_or(config.sql_memory_mib);
         config.shard_memory_mib = self.shard_memory_mib.unwrap_or(config.shard_memory_mib);
         config.direct_io |= self.direct_io;
         config.durability = self.durability.unwrap_or(config.durability);
@@ -133,6 +145,7 @@ impl Settings {
         config.topic_prefix = self.topic_prefix.unwrap_or(config.topic_prefix);
         config.snapshots = self.snapshots.or(config.snapshots);
         config.backups = self.backups.or(config.backups);
+        config.exports = self.exports.or(config.exports);
         config.snapshot_every_s = self.snapshot_every_s.unwrap_or(config.snapshot_every_s);
         config.snapshots_kept = self.snapshots_kept.unwrap_or(config.snapshots_kept);
         config.rollback_window_s = self.rollback_window_s.unwrap_or(config.rollback_window_s);
@@ -160,6 +173,8 @@ fn main() -> ExitCode {
         Command::Verify(settings) => verify::run(settings),
         Command::View { command } => view::run(command),
         Command::Select(settings) => select::run(settings),
+        Command::Sql(settings) => sql::run(settings),
+        Command::Export(settings) => sql::run_export(settings),
         Command::Config { command: ConfigCommand::Check(settings) } => {
             settings.resolve().map(|config| println!("{config:#?}"))
         }

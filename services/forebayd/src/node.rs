@@ -13,9 +13,11 @@ use forebay_core::id::{ClientId, Epoch, PartitionRef, Position, SchemaVersion, S
 use forebay_core::limits::MESSAGE_BYTES_MAX;
 use forebay_core::outcome::Verdict;
 use forebay_features_service::events::service::EventsService;
+use forebay_features_service::export::service::ExportsService;
 use forebay_features_service::service::FeaturesService;
-use forebay_features_service::{FeatureParts, FeatureShards, Features};
+use forebay_features_service::{FeatureParts, FeatureShards, Features, sql};
 use forebay_log::{Alone, CatalogFollower, ChangeLog};
+use forebay_query::FlightSql;
 use forebay_replicator_service::{
     ChangeStreamService, CopySource, Heartbeats, ReplicaShards, Replicas, ReplicatorParts,
     ReplicatorService, ShardService, StoreMetrics, change_stream, health,
@@ -55,7 +57,7 @@ pub struct Node {
     parts: ReplicatorParts,
     /// Where there are shards.
     copies: Option<CopySource>,
-    features: Option<Arc<Features>>,
+    features: Option<ServedFeatures>,
     replicas: Arc<Replicas>,
 }
 
@@ -98,7 +100,7 @@ impl Node {
         });
         let replicator = ReplicatorService::new(parts.clone(), Arc::clone(&followed));
         writer.start_repairs().await?;
-        let features = features.map(|shards| features_of(&parts, shards));
+        let features = features.map(|shards| ServedFeatures::start(&parts, shards)).transpose()?;
         let writer = WriterService::new(writer);
         let replicas = followed;
         Ok(Self { writer, change_stream, replicator, ordered, parts, copies, features, replicas })
@@ -119,11 +121,11 @@ impl Node {
             None => routes,
         };
         match &self.features {
-            Some(features) => {
-                let routes =
-                    routes.add_service(FeaturesService::new(Arc::clone(features)).into_server());
-                routes.add_service(EventsService::new(Arc::clone(features)).into_server())
-            }
+            Some(ServedFeatures { features, sql }) => routes
+                .add_service(FeaturesService::new(Arc::clone(features)).into_server())
+                .add_service(EventsService::new(Arc::clone(features)).into_server())
+                .add_service(ExportsService::new(Arc::clone(features)).into_server())
+                .add_service(sql.clone().into_server()),
             None => routes,
         }
     }
@@ -180,18 +182,29 @@ impl Node {
 
     /// Stops following; what was acknowledged is in the log.
     pub fn stop(&self) {
-        if let Some(features) = &self.features {
-            features.stop();
+        if let Some(served) = &self.features {
+            served.features.stop();
         }
         self.replicas.stop();
     }
 }
 
-/// The views of a node that has these replicas.
-fn features_of(parts: &ReplicatorParts, shards: FeatureShards) -> Arc<Features> {
-    let ReplicatorParts { log, catalog, clock, entropy, membership, snapshots, .. } = parts.clone();
-    let parts = FeatureParts { log, catalog, clock, entropy, membership, shards, snapshots };
-    Arc::new(Features::start(parts))
+/// The views and streams of a node, and SQL over them.
+struct ServedFeatures {
+    features: Arc<Features>,
+    sql: FlightSql,
+}
+
+impl ServedFeatures {
+    /// Those of a node that has these replicas.
+    fn start(parts: &ReplicatorParts, shards: FeatureShards) -> Result<Self> {
+        let ReplicatorParts { log, catalog, clock, entropy, membership, snapshots, .. } =
+            parts.clone();
+        let parts = FeatureParts { log, catalog, clock, entropy, membership, shards, snapshots };
+        let features = Arc::new(Features::start(parts));
+        let sql = sql::service(&features)?;
+        Ok(Self { features, sql })
+    }
 }
 
 /// Heartbeats by the node's writer, which therefore sees each log move.

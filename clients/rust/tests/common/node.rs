@@ -138,7 +138,7 @@ impl Served {
         let address = listener.local_addr().unwrap();
         let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap();
         let data_dir = self.data.path().to_owned();
-        let features = DevConfig { data_dir, ..self.config.clone() }.features(&resources);
+        let features = DevConfig { data_dir, ..self.config.clone() }.features(&resources).unwrap();
         let parts = NodeParts {
             log,
             clock: Arc::new(SystemClock),

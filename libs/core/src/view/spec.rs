@@ -334,9 +334,10 @@ impl<'s> Making<'s> {
         let definition = store(&spec.store)?;
         definition.check_is_of_documents()?;
         let key = spec.key.as_ref().map(|name| source_column(self.source, name)).transpose()?;
-        let key_type = key.map_or_else(|| key_field_type(self.source), |column| column.field_type);
-        if key_type != key_field_type(&definition) {
-            let found = key_field_type(&definition);
+        let key_type =
+            key.map_or_else(|| self.source.key_type.field_type(), |column| column.field_type);
+        if key_type != definition.key_type.field_type() {
+            let found = definition.key_type.field_type();
             let message = format!("the store's keys are {found}s, and the column is a {key_type}");
             return Err(Error::invalid_argument(message).with_store(&spec.store));
         }
@@ -379,7 +380,7 @@ impl<'s> Making<'s> {
         }
         let (origin, field_type) = match self.source.field(name) {
             Some(column) => (Origin::Column(column.id), column.field_type),
-            None if name == KEY_COLUMN => (Origin::Key, key_field_type(self.source)),
+            None if name == KEY_COLUMN => (Origin::Key, self.source.key_type.field_type()),
             None => {
                 let message = "neither the stream nor a lookup has such a column";
                 return Err(Error::not_found(message).with_field(name));
@@ -406,15 +407,6 @@ fn id_of(definition: &Definition, name: &str) -> Option<FieldId> {
 fn source_column<'s>(source: &'s Definition, name: &str) -> Result<&'s Field> {
     let found = source.field(name);
     found.ok_or_else(|| Error::not_found("the stream has no such column").with_field(name))
-}
-
-/// The type of a field that holds a store's keys.
-fn key_field_type(definition: &Definition) -> FieldType {
-    FieldType::Scalar(match definition.key_type {
-        KeyType::String => ScalarType::String,
-        KeyType::Bytes => ScalarType::Bytes,
-        KeyType::Int64 => ScalarType::Int64,
-    })
 }
 
 /// A condition by the ids of the source's columns, with values of their types.

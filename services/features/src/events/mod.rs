@@ -11,4 +11,4 @@ mod stored;
 
 pub(crate) use self::kept::EventShards;
 pub(crate) use self::retain::{DerivedUpTo, retain};
-pub(crate) use self::select::{Selected, Selection};
+pub(crate) use self::select::{By, Selected, Selection};

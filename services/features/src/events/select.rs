@@ -5,7 +5,7 @@ use std::cmp::Ordering;
 use std::collections::BinaryHeap;
 
 use forebay_core::clock::Timestamp;
-use forebay_core::id::{FieldId, PartitionId};
+use forebay_core::id::{FieldId, Offset, PartitionId};
 use forebay_core::key_order::{Direction, KeyRange};
 use forebay_core::limits::{SELECT_BYTES_MAX, SELECT_READ_MAX, SELECT_SCANNED_MAX};
 use forebay_core::merge::compare;
@@ -62,6 +62,14 @@ pub(crate) struct Selected {
     pub(crate) columns: Document,
 }
 
+impl Selected {
+    /// Bytes of its key and its columns.
+    pub(crate) fn bytes(&self) -> usize {
+        let columns = self.columns.cells().iter().filter_map(|cell| cell.value.as_ref());
+        columns.map(Value::encoded_bytes).sum::<u64>() as usize + self.key.len()
+    }
+}
+
 impl Selection {
     /// The events of a partition, in the order that is asked for.
     ///
@@ -74,11 +82,33 @@ impl Selection {
         schemas: &SchemaSet,
     ) -> Result<Vec<Selected>> {
         let partition = shard.partition().partition;
-        let reading = Reading { selection: self, shard, view, schemas, partition };
+        let reading =
+            Reading { selection: self, shard, view, schemas, partition, scans: SELECT_SCANNED_MAX };
         match (&self.by, self.order_by) {
             (_, Some(_)) => reading.all_ordered(),
             (By::Between(..), None) => reading.found_ordered(),
             (_, None) => reading.in_order(),
+        }
+    }
+
+    /// Hands on the events of a partition, some at once, until it is enough: in the order in which
+    /// they are found, and however many there are. Where all are looked at, those from an offset
+    /// on.
+    ///
+    /// # Errors
+    /// Those of the shard, and of whoever takes them.
+    pub(crate) fn scan(
+        &self,
+        (shard, view, schemas): (&Shard, &View<'_>, &SchemaSet),
+        first: Offset,
+        mut take: impl FnMut(Vec<Selected>) -> Result<bool>,
+    ) -> Result<()> {
+        let partition = shard.partition().partition;
+        let reading =
+            Reading { selection: self, shard, view, schemas, partition, scans: usize::MAX };
+        match (&self.by, self.span) {
+            (By::Time, (None, None)) => reading.all(first, take),
+            _ => reading.entries(|entries| take(reading.read(entries)?)),
         }
     }
 
@@ -137,9 +167,29 @@ struct Reading<'r> {
     view: &'r View<'r>,
     schemas: &'r SchemaSet,
     partition: PartitionId,
+    /// Most entries that are looked at.
+    scans: usize,
 }
 
 impl Reading<'_> {
+    /// All events from an offset on, by where they stand.
+    fn all(
+        &self,
+        first: Offset,
+        mut take: impl FnMut(Vec<Selected>) -> Result<bool>,
+    ) -> Result<()> {
+        let first = EventAt { offset: first.max(self.shard.events_from()), place: 0 };
+        let mut found = self.view.scan_events(first, Direction::Forward)?;
+        let mut events = Vec::with_capacity(READ_AT_ONCE);
+        while let Some((at, row)) = found.next()? {
+            events.extend(self.event(at, row)?);
+            if events.len() == READ_AT_ONCE && !take(std::mem::take(&mut events))? {
+                return Ok(());
+            }
+        }
+        if events.is_empty() { Ok(()) } else { take(events).map(drop) }
+    }
+
     /// The entries have the order that is asked for.
     fn in_order(&self) -> Result<Vec<Selected>> {
         let (mut events, mut bytes, mut read) = (Vec::new(), 0, 0);
@@ -188,11 +238,11 @@ impl Reading<'_> {
             read += batch.len();
             check_read(read)?;
             let mut more = self.read(batch)?;
-            bytes += more.iter().map(bytes_of).sum::<usize>();
+            bytes += more.iter().map(Selected::bytes).sum::<usize>();
             events.append(&mut more);
             if events.len() >= most || bytes > 2 * SELECT_BYTES_MAX {
                 events = self.selection.merge(std::mem::take(&mut events))?;
-                bytes = events.iter().map(bytes_of).sum();
+                bytes = events.iter().map(Selected::bytes).sum();
             }
             Ok(true)
         })?;
@@ -212,9 +262,9 @@ impl Reading<'_> {
         let at_once = READ_AT_ONCE.min(most);
         while let Some((key, _)) = found.next()? {
             scanned += 1;
-            if scanned > SELECT_SCANNED_MAX {
+            if scanned > self.scans {
                 let message = "the select looks at too many entries; narrow its values or times";
-                let limit = SELECT_SCANNED_MAX as u64;
+                let limit = self.scans as u64;
                 return Err(Error::limit_exceeded(message, limit, scanned as u64));
             }
             let entry = Entry::of_key(key.as_bytes())?;
@@ -295,14 +345,9 @@ impl Reading<'_> {
     }
 }
 
-fn bytes_of(event: &Selected) -> usize {
-    let columns = event.columns.cells().iter().filter_map(|cell| cell.value.as_ref());
-    columns.map(Value::encoded_bytes).sum::<u64>() as usize + event.key.len()
-}
-
 /// Bytes of events with one more.
 fn weigh(bytes: usize, event: &Selected) -> Result<usize> {
-    let bytes = bytes + bytes_of(event);
+    let bytes = bytes + event.bytes();
     if bytes > SELECT_BYTES_MAX {
         let message = "the select answers too many bytes; name fewer columns, or a lower limit";
         return Err(Error::limit_exceeded(message, SELECT_BYTES_MAX as u64, bytes as u64));

@@ -32,8 +32,7 @@ use tonic::metadata::MetadataMap;
 use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
-use super::select::By;
-use super::{Selected, Selection};
+use super::{By, Selected, Selection};
 use crate::values::Features;
 
 /// Selects that a process answers at once; others wait for their turn.

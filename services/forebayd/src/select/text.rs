@@ -96,15 +96,7 @@ impl<'a> Line<'a> {
     ) -> Result<Self> {
         let mut values = Document::new(None, None);
         set_fields(&mut values, std::mem::take(&mut event.columns))?;
-        let no_key = || Error::corrupt("an event has a key that its stream cannot have");
-        let key = match key_type {
-            KeyType::String => String::from_utf8(event.key.to_vec()).ok().map(Value::String),
-            KeyType::Bytes => Some(Value::Bytes(event.key.to_vec())),
-            KeyType::Int64 => {
-                event.key.as_ref().try_into().ok().map(|key| Value::Int64(i64::from_le_bytes(key)))
-            }
-        };
-        Ok(Self { key: key.ok_or_else(no_key)?, event, columns, values })
+        Ok(Self { key: key_type.value(&event.key)?, event, columns, values })
     }
 
     fn head(&self) -> [Value; 6] {

@@ -1,9 +1,11 @@
 //! The events of streams of a node as a process: found by what they have, in the order that is
-//! asked for, over kills and alterations, for as long as they are retained.
+//! asked for, over kills and alterations, for as long as they are retained; asked for in SQL, and
+//! exported.
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
 mod model;
+mod queried;
 mod refused;
 mod retained;
 mod selected;

@@ -99,15 +99,30 @@ impl Case {
     /// The orders that it answers, in their order but for those that are alike: those of one time
     /// lie in the order of their places, which nobody here knows.
     pub fn expected<'o>(&self, orders: &'o [Order]) -> Vec<&'o Order> {
+        let mut found = self.all(orders);
+        found.sort_by(|a, b| self.order(a, b));
+        found.truncate(self.ask.limit as usize);
+        found
+    }
+
+    /// All orders that it finds.
+    pub fn all<'o>(&self, orders: &'o [Order]) -> Vec<&'o Order> {
         let is_in = |order: &&Order| {
             self.ask.from_us.is_none_or(|from| from <= order.time)
                 && self.ask.to_us.is_none_or(|to| order.time < to)
                 && self.by.has(order)
         };
-        let mut found: Vec<_> = orders.iter().filter(is_in).collect();
-        found.sort_by(|a, b| self.order(a, b));
-        found.truncate(self.ask.limit as usize);
-        found
+        orders.iter().filter(is_in).collect()
+    }
+
+    /// The statement that answers the numbers of all of those.
+    pub fn sql(&self, table: &str) -> String {
+        let time = |micros: i64| format!("arrow_cast({micros}, 'Timestamp(µs, \"UTC\")')");
+        let mut is_in = self.by.sql();
+        is_in.extend(self.ask.from_us.map(|from| format!("_time >= {}", time(from))));
+        is_in.extend(self.ask.to_us.map(|to| format!("_time < {}", time(to))));
+        let is_in = if is_in.is_empty() { "true".to_owned() } else { is_in.join(" AND ") };
+        format!("SELECT n FROM {table} WHERE {is_in}")
     }
 
     /// The order of two orders.
@@ -153,6 +168,27 @@ impl Found {
                 to: to.as_ref().map(Into::into),
             }),
         })
+    }
+
+    fn sql(&self) -> Vec<String> {
+        let literal = |value: &Value| match value {
+            Value::String(text) => format!("'{text}'"),
+            Value::Int64(number) => number.to_string(),
+            Value::Float64(number) => format!("{number:?}"),
+            other => panic!("{other:?}"),
+        };
+        match self {
+            Self::All => Vec::new(),
+            Self::User(user) => vec![format!("_key = '{user}'")],
+            Self::Is(column, value) => vec![format!("{column} = {}", literal(value))],
+            Self::Lies(column, from, to) => {
+                let from = from.as_ref().map(|from| format!("{column} >= {}", literal(from)));
+                let to = to.as_ref().map(|to| format!("{column} < {}", literal(to)));
+                // Without bounds it finds those that have a value.
+                let there = Some(format!("{column} IS NOT NULL"));
+                [from, to, there].into_iter().flatten().collect()
+            }
+        }
     }
 
     fn has(&self, order: &Order) -> bool {

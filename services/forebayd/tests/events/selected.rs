@@ -13,7 +13,7 @@ use crate::{World, after, all_of, client, orders, select};
 const BATCH: usize = 50;
 const CASES: usize = 150;
 
-async fn insert(store: &Store, orders: &[Order]) -> Token {
+pub async fn insert(store: &Store, orders: &[Order]) -> Token {
     let mut token = None;
     for some in orders.chunks(BATCH) {
         let mut batch = store.batch();
@@ -65,7 +65,7 @@ fn number(answer: &v1::SelectResponse, event: &v1::SelectedEvent) -> i64 {
 }
 
 /// Takes in when each order happened, which is when the log took it where it does not say.
-async fn learn_times(address: &str, orders: &mut [Order], token: &Token) {
+pub async fn learn_times(address: &str, orders: &mut [Order], token: &Token) {
     let ask = v1::SelectRequest { read: after(token), ..all_of("orders") };
     let answer = select(address, &ask).await.unwrap();
     assert_eq!(answer.events.len(), orders.len());

@@ -9,7 +9,7 @@ use arrow::compute::{CastOptions, cast_with_options};
 use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
 use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
 use forebay_core::id::{FieldId, PartitionId, Sequence};
-use forebay_core::key::{Key, KeyType};
+use forebay_core::key::Key;
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, ScalarType, VectorType};
@@ -88,7 +88,7 @@ impl<'d> Columns<'d> {
             };
             let is_key = *name == names.key;
             if is_key {
-                key = Some(of(scalar_of(definition.key_type))?);
+                key = Some(of(definition.key_type.field_type())?);
             }
             match definition.field(name) {
                 Some(field) if Some(field.id) == definition.partition_key => {
@@ -195,15 +195,6 @@ fn no_field(name: &str, definition: &Definition) -> Error {
         fields.join(", ")
     );
     Error::invalid_argument(message).with_field(name)
-}
-
-/// The type of a field that could hold keys.
-pub(crate) fn scalar_of(key_type: KeyType) -> FieldType {
-    FieldType::Scalar(match key_type {
-        KeyType::String => ScalarType::String,
-        KeyType::Bytes => ScalarType::Bytes,
-        KeyType::Int64 => ScalarType::Int64,
-    })
 }
 
 /// How Arrow holds the values of a field, which it has as `from`.

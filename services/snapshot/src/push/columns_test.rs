@@ -12,6 +12,7 @@ use arrow::array::{
 use arrow::datatypes::{Float64Type, Int8Type, Int32Type, Int64Type};
 use forebay_core::ErrorCode;
 use forebay_core::id::StoreId;
+use forebay_core::key::KeyType;
 use forebay_core::schema::{FieldSpec, StoreSpec};
 use forebay_core::value::Value;
 use half::f16;

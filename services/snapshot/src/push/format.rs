@@ -14,7 +14,7 @@ use forebay_core::{Error, Result};
 use parquet::arrow::ProjectionMask;
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
-use super::columns::{ColumnNames, Columns, arrow_type, scalar_of};
+use super::columns::{ColumnNames, Columns, arrow_type};
 
 /// Rows of a batch.
 const BATCH_ROWS: usize = 4_096;
@@ -162,7 +162,7 @@ impl<'d> Reading<'d> {
         let fields = definition.fields.iter().filter(|field| !names.ignored.contains(&field.name));
         let mut fields: Vec<_> = fields.map(|field| of(&field.name, field.field_type)).collect();
         if !fields.iter().any(|field| *field.name() == names.key) {
-            fields.push(of(&names.key, scalar_of(definition.key_type)));
+            fields.push(of(&names.key, definition.key_type.field_type()));
         }
         let schema = Arc::new(Schema::new(fields));
         let columns = Columns::of(&schema, definition, names)?;
@@ -190,7 +190,7 @@ impl<'d> Reading<'d> {
 fn type_of(name: &str, definition: &Definition, names: &ColumnNames) -> Option<FieldType> {
     match definition.field(name) {
         Some(field) => Some(field.field_type),
-        None => (*name == names.key).then(|| scalar_of(definition.key_type)),
+        None => (*name == names.key).then(|| definition.key_type.field_type()),
     }
 }
 

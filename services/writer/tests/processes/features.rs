@@ -1,10 +1,12 @@
 //! Feature views that two `forebay-features` share on Kafka: over kills and over partitions that
-//! change their owner, each event is folded once, and selected of whichever is asked.
+//! change their owner, each event is folded once, and found by whichever is asked.
 
 use std::collections::BTreeSet;
+use std::process::Command;
 use std::time::Duration;
 
 use forebay::{FieldType, KeyType, ScalarType, Store, StoreSpec, Value};
+use forebay_testkit::tree;
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
 use forebay_wire::v1::features_client::FeaturesClient;
@@ -112,7 +114,20 @@ async fn views_are_exact_while_their_partitions_change_owners() {
         let came = tokio::time::timeout(2 * LONG, wait).await;
         let found = found.map(|found| found.len());
         assert!(came.is_ok(), "{} of its stream: {found:?}", process.address);
+        let events = ROUNDS * EVENTS;
+        let expected = format!("{events},{events},{}", events * (events - 1) / 2);
+        assert_eq!(answered(process), expected);
     }
+}
+
+/// Events, keys and the sum of prices of the stream, as a process answers a statement.
+fn answered(process: &Service) -> String {
+    let sql = "SELECT count(*), count(DISTINCT _key), sum(price) FROM orders";
+    let mut command = Command::new(tree::built("forebayd").unwrap());
+    let output = command.args(["sql", "--node", &process.address, sql]).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let lines = String::from_utf8(output.stdout).unwrap();
+    lines.lines().last().unwrap_or_default().to_owned()
 }
 
 /// The keys of all events of the stream, no two of which have one, as a process answers.

@@ -1,0 +1,289 @@
+//! The engine: statements that only read, each with a budget of memory, of disk and of time, on
+//! threads that nothing else waits for.
+
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::catalog::{CatalogProviderList, MemoryCatalogProviderList};
+use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
+use datafusion::execution::memory_pool::{FairSpillPool, TrackConsumersPool};
+use datafusion::execution::runtime_env::RuntimeEnvBuilder;
+use datafusion::execution::session_state::SessionStateBuilder;
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::prelude::{SQLOptions, SessionConfig, SessionContext};
+use forebay_core::{Error, ErrorCode, Result};
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+use tokio::runtime::{Handle, Runtime};
+use tokio::sync::{Semaphore, mpsc};
+use tokio::task::JoinSet;
+
+use crate::error::told;
+use crate::functions::{JoinedPlanner, functions};
+use crate::guard;
+use crate::table::{Batches, Catalog, Tables};
+
+/// Name of the one catalog.
+pub(crate) const CATALOG: &str = "forebay";
+/// Rows of a batch.
+const BATCH_ROWS: usize = 2_048;
+/// Of a plan's deepest recursion, in a build that is not optimised.
+const STACK_BYTES: usize = 16 << 20;
+/// Consumers of memory that an error names.
+const NAMED_CONSUMERS: NonZeroUsize = NonZeroUsize::new(3).unwrap();
+
+/// What statements may take.
+#[derive(Clone, Debug)]
+pub struct SqlOptions {
+    /// Bytes of memory of all statements that run at once.
+    pub memory_bytes: usize,
+    /// Bytes that each of them may put on disk.
+    pub spill_bytes: u64,
+    /// Where, a folder of its own that is emptied first; it need not exist yet.
+    pub spill_dir: PathBuf,
+    /// Statements that run at once; others wait for their turn.
+    pub at_once: usize,
+    /// How long one may take, from its turn until its last row.
+    pub deadline: Duration,
+}
+
+impl SqlOptions {
+    /// 256 MiB for four statements of a minute, each of which may put 1 GiB into this folder.
+    pub fn new(spill_dir: impl Into<PathBuf>) -> Self {
+        Self {
+            memory_bytes: 256 << 20,
+            spill_bytes: 1 << 30,
+            spill_dir: spill_dir.into(),
+            at_once: 4,
+            deadline: Duration::from_secs(60),
+        }
+    }
+}
+
+/// Answers statements over tables. Cheap to clone; the last one ends those that still run.
+#[derive(Clone)]
+pub struct SqlEngine(Arc<Inner>);
+
+struct Inner {
+    schemas: Arc<Catalog>,
+    options: SqlOptions,
+    turns: Arc<Semaphore>,
+    runtime: Option<Runtime>,
+    threads: usize,
+}
+
+/// The rows of a statement. Dropping them ends it.
+pub struct Rows {
+    /// Their columns.
+    pub schema: SchemaRef,
+    /// They.
+    pub batches: Batches,
+}
+
+impl SqlEngine {
+    /// Over the tables of some schemas, the first of which needs no name in a statement.
+    ///
+    /// # Errors
+    /// `Unavailable` where the machine gives no threads, or the disk refuses.
+    pub fn start(
+        schemas: Vec<(&'static str, Arc<dyn Tables>)>,
+        options: SqlOptions,
+    ) -> Result<Self> {
+        let refused = |error| {
+            let folder = options.spill_dir.display();
+            Error::unavailable(format!("making room for statements at {folder}: {error}"))
+        };
+        // What a process left there that was killed.
+        match std::fs::remove_dir_all(&options.spill_dir) {
+            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+                return Err(refused(error));
+            }
+            _ => std::fs::create_dir_all(&options.spill_dir).map_err(refused)?,
+        }
+        let threads = std::thread::available_parallelism().map_or(1, NonZeroUsize::get);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(threads)
+            .thread_name("sql")
+            .thread_stack_size(STACK_BYTES)
+            .enable_time()
+            .build();
+        let refused = |error| Error::unavailable(format!("starting the threads of SQL: {error}"));
+        let turns = Arc::new(Semaphore::new(options.at_once.max(1)));
+        let (runtime, schemas) = (Some(runtime.map_err(refused)?), Arc::new(Catalog(schemas)));
+        Ok(Self(Arc::new(Inner { schemas, options, turns, runtime, threads })))
+    }
+
+    /// The schemas, and their tables.
+    pub(crate) fn schemas(&self) -> &[(&'static str, Arc<dyn Tables>)] {
+        &self.0.schemas.0
+    }
+
+    /// The columns that a statement answers.
+    ///
+    /// # Errors
+    /// As [`SqlEngine::run`]'s, but for those of rows.
+    pub async fn columns(&self, sql: &str) -> Result<SchemaRef> {
+        let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
+        self.within(async move { inner.plan(&sql).await.map(|(_, plan)| schema_of(&plan)) }).await
+    }
+
+    /// Runs a statement.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for what is no statement, does not fit the tables, or does more than read;
+    /// `LimitExceeded` for one that is too long, or needs more memory than it may have;
+    /// `DeadlineExceeded` for one that takes too long; those of the tables. Those that rows meet
+    /// come as the last of them.
+    pub async fn run(&self, sql: &str) -> Result<Rows> {
+        let turn = Arc::clone(&self.0.turns).acquire_owned().await;
+        let turn = turn.map_err(|_| Error::new(ErrorCode::Closed, "the engine has ended"))?;
+        let deadline = tokio::time::Instant::now() + self.0.options.deadline;
+        let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
+        let begin = async move {
+            let (context, plan) = inner.plan(&sql).await?;
+            let schema = schema_of(&plan);
+            let planned = context.execute_logical_plan(plan).await;
+            let rows = match planned {
+                Ok(planned) => planned.execute_stream().await,
+                Err(error) => Err(error),
+            };
+            Ok((schema, rows.map_err(|error| told(&error))?))
+        };
+        let (schema, mut rows) = self.within(begin).await?;
+        let (send, received) = mpsc::channel(1);
+        let mut tasks = JoinSet::new();
+        let pump = async move {
+            let _turn = turn;
+            loop {
+                let next = tokio::time::timeout_at(deadline, rows.next()).await;
+                let item = match next {
+                    Err(_) => Err(too_long()),
+                    Ok(None) => return,
+                    Ok(Some(batch)) => batch.map_err(|error| told(&error)),
+                };
+                let is_last = item.is_err();
+                let sent = tokio::time::timeout_at(deadline, send.send(item)).await;
+                if is_last || !matches!(sent, Ok(Ok(()))) {
+                    return;
+                }
+            }
+        };
+        tasks.spawn_on(pump, self.handle()?);
+        Ok(Rows { schema, batches: batches(received, tasks) })
+    }
+
+    /// Does something on the engine's threads, in time. It ends with whoever waits for it.
+    async fn within<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T>> + Send + 'static,
+    ) -> Result<T> {
+        let work = tokio::time::timeout(self.0.options.deadline, work);
+        let mut tasks = JoinSet::new();
+        tasks.spawn_on(work, self.handle()?);
+        match tasks.join_next().await {
+            Some(Ok(done)) => done.map_err(|_| too_long())?,
+            _ => Err(failed()),
+        }
+    }
+
+    fn handle(&self) -> Result<&Handle> {
+        let ended = || Error::new(ErrorCode::Closed, "the engine has ended");
+        Ok(self.0.runtime.as_ref().ok_or_else(ended)?.handle())
+    }
+}
+
+impl Inner {
+    /// What a statement does, which is only to read, in a context of its own.
+    async fn plan(&self, sql: &str) -> Result<(SessionContext, LogicalPlan)> {
+        guard::check(sql)?;
+        let context = self.context()?;
+        let plan = context.state().create_logical_plan(sql).await.map_err(|error| told(&error))?;
+        let only_reads = SQLOptions::new()
+            .with_allow_ddl(false)
+            .with_allow_dml(false)
+            .with_allow_statements(false);
+        only_reads.verify_plan(&plan).map_err(|error| told(&error))?;
+        Ok((context, plan))
+    }
+
+    /// A budget, and what a statement knows.
+    fn context(&self) -> Result<SessionContext> {
+        let options = &self.options;
+        let pool = FairSpillPool::new(options.memory_bytes / options.at_once.max(1));
+        let disk = DiskManagerBuilder::default()
+            .with_mode(DiskManagerMode::Directories(vec![options.spill_dir.clone()]))
+            .with_max_temp_directory_size(options.spill_bytes);
+        let runtime = RuntimeEnvBuilder::new()
+            .with_memory_pool(Arc::new(TrackConsumersPool::new(pool, NAMED_CONSUMERS)))
+            .with_disk_manager_builder(disk)
+            .build_arc()
+            .map_err(|error| told(&error))?;
+        let (first, _) = self.schemas.0.first().ok_or_else(|| Error::internal("no tables"))?;
+        let config = SessionConfig::new()
+            .with_default_catalog_and_schema(CATALOG, *first)
+            .with_create_default_catalog_and_schema(false)
+            .with_information_schema(true)
+            .with_batch_size(BATCH_ROWS)
+            .with_target_partitions(self.threads)
+            .set_bool("datafusion.execution.enable_recursive_ctes", false)
+            .set_str("datafusion.execution.time_zone", "UTC");
+        let catalogs = MemoryCatalogProviderList::new();
+        catalogs.register_catalog(CATALOG.to_owned(), Arc::clone(&self.schemas) as _);
+        let mut state = SessionStateBuilder::new_with_default_features()
+            .with_config(config)
+            .with_runtime_env(runtime)
+            .with_catalog_list(Arc::new(catalogs))
+            .with_scalar_functions(functions())
+            .with_table_function_list(Vec::new())
+            .with_file_formats(Vec::new());
+        if let Some(planners) = state.expr_planners() {
+            planners.insert(0, Arc::new(JoinedPlanner));
+        }
+        Ok(SessionContext::new_with_state(state.build()))
+    }
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        // It may be dropped by one of its own threads.
+        if let Some(runtime) = self.runtime.take() {
+            runtime.shutdown_background();
+        }
+    }
+}
+
+fn schema_of(plan: &LogicalPlan) -> SchemaRef {
+    let schema: &Schema = plan.schema().as_arrow();
+    Arc::new(schema.clone())
+}
+
+/// What a task sends, and how it ended.
+fn batches(
+    received: mpsc::Receiver<Result<arrow::array::RecordBatch>>,
+    tasks: JoinSet<()>,
+) -> Batches {
+    let rows: BoxStream<'static, _> =
+        Box::pin(stream::unfold(Some((received, tasks)), |left| async move {
+            let (mut received, mut tasks) = left?;
+            if let Some(batch) = received.recv().await {
+                return Some((batch, Some((received, tasks))));
+            }
+            match tasks.join_next().await {
+                Some(Ok(())) => None,
+                _ => Some((Err(failed()), None)),
+            }
+        }));
+    rows
+}
+
+fn too_long() -> Error {
+    let message = "the statement took too long; look at fewer rows, or split it";
+    Error::new(ErrorCode::DeadlineExceeded, message)
+}
+
+fn failed() -> Error {
+    Error::internal("the engine failed at the statement; the log says more")
+}

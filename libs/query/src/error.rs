@@ -1,0 +1,63 @@
+//! What an engine's error is to who asked.
+
+use std::io;
+
+use arrow::error::ArrowError;
+use datafusion::error::DataFusionError;
+use forebay_core::{Error, ErrorCode};
+
+/// An error of ours on its way through the engine.
+pub(crate) fn external(error: Error) -> DataFusionError {
+    DataFusionError::External(Box::new(error))
+}
+
+/// An error of the engine: what a statement says wrong, what it needs too much of, or ours that
+/// came through.
+pub(crate) fn told(error: &DataFusionError) -> Error {
+    let root = error.find_root();
+    match root {
+        DataFusionError::External(error) => outside(&**error, root),
+        DataFusionError::ArrowError(error, _) => match error.as_ref() {
+            ArrowError::ExternalError(error) => outside(&**error, root),
+            ArrowError::IoError(_, error) => of_disk(error),
+            _ => Error::invalid_argument(root.strip_backtrace()),
+        },
+        DataFusionError::IoError(error) => of_disk(error),
+        DataFusionError::ResourcesExhausted(_) => too_much(&root.strip_backtrace()),
+        DataFusionError::NotImplemented(_) => Error::unsupported(root.strip_backtrace()),
+        DataFusionError::Internal(_) => Error::internal(root.strip_backtrace()),
+        // What is wrong with a statement is found when it is planned, or when it meets a row.
+        _ => Error::invalid_argument(root.strip_backtrace()),
+    }
+}
+
+/// What a statement spills, or reads of what it spilled.
+fn of_disk(error: &io::Error) -> Error {
+    if let Some(error) = error.get_ref().and_then(|inner| inner.downcast_ref::<DataFusionError>()) {
+        return told(error);
+    }
+    let message = error.to_string();
+    // The engine tells its own limit by these words alone.
+    if message.contains("used disk space during the spilling") {
+        return too_much("it puts more on disk than it may");
+    }
+    if error.kind() == io::ErrorKind::StorageFull {
+        return too_much(&message);
+    }
+    Error::unavailable(format!("what statements put on disk: {message}; look at the disk"))
+}
+
+fn outside(error: &(dyn std::error::Error + 'static), root: &DataFusionError) -> Error {
+    if let Some(ours) = error.downcast_ref::<Error>() {
+        return ours.clone();
+    }
+    match error.downcast_ref::<DataFusionError>() {
+        Some(error) => told(error),
+        None => Error::internal(root.strip_backtrace()),
+    }
+}
+
+fn too_much(message: &str) -> Error {
+    let advice = "the statement needs more than its budget; group or join fewer rows";
+    Error::new(ErrorCode::LimitExceeded, format!("{advice}: {message}"))
+}

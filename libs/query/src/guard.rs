@@ -1,0 +1,33 @@
+//! What no plan is made of: statements that are too long, or so deep that the recursion over them
+//! would not end well.
+
+use datafusion::sql::sqlparser::dialect::GenericDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use forebay_core::limits::{SQL_BYTES_MAX, SQL_OPERATORS_MAX};
+use forebay_core::{Error, Result};
+
+/// Looks at a statement before it is parsed.
+///
+/// # Errors
+/// `LimitExceeded` for one that is too long, or has too many operators and words; `InvalidArgument`
+/// for what is no text of SQL.
+pub(crate) fn check(sql: &str) -> Result<()> {
+    if sql.len() > SQL_BYTES_MAX {
+        let (limit, actual) = (SQL_BYTES_MAX as u64, sql.len() as u64);
+        return Err(Error::limit_exceeded("shorten the statement", limit, actual));
+    }
+    let tokens = Tokenizer::new(&GenericDialect {}, sql).tokenize();
+    let tokens = tokens.map_err(|error| Error::invalid_argument(error.to_string()))?;
+    // Lists may be long: only what nests, or may, is counted.
+    let is_flat = |token: &Token| {
+        let is_between = matches!(token, Token::Whitespace(_) | Token::Comma | Token::Period);
+        is_between || matches!(token, Token::Number(..) | Token::SingleQuotedString(_))
+    };
+    let operators = tokens.iter().filter(|token| !is_flat(token)).count();
+    if operators > SQL_OPERATORS_MAX {
+        let message = "the statement has too many words and operators; split it, or use IN (…)";
+        let (limit, actual) = (SQL_OPERATORS_MAX as u64, operators as u64);
+        return Err(Error::limit_exceeded(message, limit, actual));
+    }
+    Ok(())
+}

@@ -1,0 +1,236 @@
+//! Rows in files of Parquet: written to be stored elsewhere, and read in the columns and row groups
+//! that are wanted. A column is told by its id, whatever it is called in the file.
+
+use std::fmt::Debug;
+use std::ops::{Bound, Range};
+use std::sync::Arc;
+
+use arrow::array::{RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::compute::cast;
+use arrow::datatypes::{Field, FieldRef, Schema, SchemaRef};
+use bytes::Bytes;
+use forebay_core::value::Value;
+use forebay_core::{Error, Result};
+use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use parquet::arrow::arrow_reader::ArrowReaderOptions;
+use parquet::arrow::async_reader::{
+    AsyncFileReader, MetadataFetch, ParquetRecordBatchStreamBuilder,
+};
+use parquet::arrow::{ArrowWriter, PARQUET_FIELD_ID_META_KEY, ProjectionMask};
+use parquet::basic::{Compression, ZstdLevel};
+use parquet::errors::ParquetError;
+use parquet::file::metadata::{ParquetMetaData, ParquetMetaDataReader, RowGroupMetaData};
+use parquet::file::properties::WriterProperties;
+use parquet::file::statistics::Statistics;
+
+use crate::bounds::Bounds;
+use crate::table::{Batches, Wanted};
+
+/// Rows of a row group, which is what a reader may pass over.
+const GROUP_ROWS: usize = 16_384;
+/// Rows of a batch that is read.
+const BATCH_ROWS: usize = 2_048;
+
+/// A column that is told by an id, in a file as in a table.
+pub fn identified(field: Field, id: i32) -> Field {
+    let mut metadata = field.metadata().clone();
+    metadata.insert(PARQUET_FIELD_ID_META_KEY.to_owned(), id.to_string());
+    field.with_metadata(metadata)
+}
+
+fn id_of(field: &Field) -> Option<&String> {
+    field.metadata().get(PARQUET_FIELD_ID_META_KEY)
+}
+
+/// A file that is written, in memory.
+pub struct ParquetFile(ArrowWriter<Vec<u8>>);
+
+impl ParquetFile {
+    /// An empty one.
+    ///
+    /// # Errors
+    /// `Internal` for columns that Parquet does not have.
+    pub fn new(schema: SchemaRef) -> Result<Self> {
+        let properties = WriterProperties::builder()
+            .set_compression(Compression::ZSTD(ZstdLevel::default()))
+            .set_max_row_group_row_count(Some(GROUP_ROWS))
+            .set_created_by(format!("forebay {}", env!("CARGO_PKG_VERSION")))
+            .build();
+        let file = ArrowWriter::try_new(Vec::new(), schema, Some(properties));
+        Ok(Self(file.map_err(|error| Error::internal(error.to_string()))?))
+    }
+
+    /// Adds rows.
+    ///
+    /// # Errors
+    /// `Internal` for rows of other columns.
+    pub fn write(&mut self, rows: &RecordBatch) -> Result<()> {
+        self.0.write(rows).map_err(|error| Error::internal(error.to_string()))
+    }
+
+    /// About how many bytes it has by now.
+    pub fn bytes(&self) -> usize {
+        self.0.bytes_written() + self.0.in_progress_size()
+    }
+
+    /// Its bytes.
+    ///
+    /// # Errors
+    /// `Internal`.
+    pub fn finish(self) -> Result<Bytes> {
+        let bytes = self.0.into_inner().map_err(|error| Error::internal(error.to_string()))?;
+        Ok(bytes.into())
+    }
+}
+
+/// Where a file's bytes are.
+pub trait Stored: Debug + Send + Sync + 'static {
+    /// Bytes of a file.
+    fn range(&self, name: &str, range: Range<u64>) -> BoxFuture<'_, Result<Bytes>>;
+}
+
+/// A file that is stored.
+#[derive(Clone, Debug)]
+pub struct StoredFile {
+    /// Where.
+    pub stored: Arc<dyn Stored>,
+    /// Its name there.
+    pub name: String,
+    /// Its bytes.
+    pub bytes: u64,
+}
+
+impl StoredFile {
+    /// The rows of a file as a table's of these columns, each with an id. Those that it does not
+    /// have are null, those of a narrower type are widened; row groups that lie outside the bounds
+    /// are passed over.
+    ///
+    /// # Errors
+    /// Those of where it is stored; `Corrupt` for what is no such file. They come as the last item.
+    pub fn rows(self, table: &Schema, wanted: &Wanted) -> Batches {
+        let columns = wanted.columns.iter().map(|place| Arc::clone(&table.fields()[*place]));
+        let columns: Vec<FieldRef> = columns.collect();
+        let bounds = wanted
+            .bounds
+            .iter()
+            .map(|bounds| (Arc::clone(&table.fields()[bounds.column]), bounds.clone()));
+        let bounds: Vec<_> = bounds.collect();
+        let begun = async move {
+            let name = self.name.clone();
+            let rows = self.begin(&columns, &bounds).await.map_err(|error| told(error, &name))?;
+            Ok::<_, Error>(rows.map_err(move |error| told(error, &name)))
+        };
+        stream::once(begun).try_flatten().boxed()
+    }
+
+    async fn begin(
+        self,
+        columns: &[FieldRef],
+        bounds: &[(FieldRef, Bounds)],
+    ) -> parquet::errors::Result<stream::BoxStream<'static, parquet::errors::Result<RecordBatch>>>
+    {
+        let file = ParquetRecordBatchStreamBuilder::new(self).await?;
+        let place = |column: &Field| {
+            let fields = file.schema().fields().iter();
+            fields.enumerate().find(|(_, it)| id_of(it).is_some() && id_of(it) == id_of(column))
+        };
+        let mut roots: Vec<_> =
+            columns.iter().filter_map(|column| place(column)).map(|(place, _)| place).collect();
+        roots.sort_unstable();
+        roots.dedup();
+        // Behind the projection the columns lie in the order of the file.
+        let sources: Vec<_> = columns
+            .iter()
+            .map(|column| place(column).and_then(|(place, _)| roots.binary_search(&place).ok()))
+            .collect();
+        let bounds: Vec<_> = bounds
+            .iter()
+            .filter_map(|(column, bounds)| Some((place(column)?.1.name().clone(), bounds)))
+            .collect();
+        let groups = file.metadata().row_groups().iter().enumerate();
+        let groups = groups
+            .filter(|(_, group)| bounds.iter().all(|(name, bounds)| may_have(group, name, bounds)));
+        let groups = groups.map(|(group, _)| group).collect();
+        let mask = ProjectionMask::roots(file.parquet_schema(), roots);
+        let rows = file.with_projection(mask).with_row_groups(groups).with_batch_size(BATCH_ROWS);
+        let schema = Arc::new(Schema::new(columns.to_vec()));
+        let rows = rows.build()?.map(move |rows| fitted(&rows?, &schema, &sources));
+        Ok(rows.boxed())
+    }
+}
+
+/// Rows as the table's: each column from its place among those that were read.
+fn fitted(
+    rows: &RecordBatch,
+    schema: &SchemaRef,
+    sources: &[Option<usize>],
+) -> parquet::errors::Result<RecordBatch> {
+    let columns = schema.fields().iter().zip(sources).map(|(column, source)| match source {
+        Some(source) => cast(rows.column(*source), column.data_type()),
+        None => Ok(new_null_array(column.data_type(), rows.num_rows())),
+    });
+    let columns = columns.collect::<std::result::Result<Vec<_>, _>>()?;
+    let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+    Ok(RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?)
+}
+
+/// Whether a row group may have rows within the bounds of a column, as far as its least and
+/// greatest integers tell.
+fn may_have(group: &RowGroupMetaData, column: &str, bounds: &Bounds) -> bool {
+    let chunk = group.columns().iter().find(|it| it.column_path().parts() == [column]);
+    let Some(Statistics::Int64(within)) = chunk.and_then(|chunk| chunk.statistics()) else {
+        return true;
+    };
+    let (Some(least), Some(greatest)) = (within.min_opt(), within.max_opt()) else { return true };
+    let number = |value: &Value| match value {
+        Value::Int64(number) | Value::Timestamp(number) => Some(*number),
+        _ => None,
+    };
+    let above = match &bounds.from {
+        Bound::Included(value) => number(value).is_none_or(|from| from <= *greatest),
+        Bound::Excluded(value) => number(value).is_none_or(|from| from < *greatest),
+        Bound::Unbounded => true,
+    };
+    let below = match &bounds.to {
+        Bound::Included(value) => number(value).is_none_or(|to| *least <= to),
+        Bound::Excluded(value) => number(value).is_none_or(|to| *least < to),
+        Bound::Unbounded => true,
+    };
+    above && below
+}
+
+fn told(error: ParquetError, name: &str) -> Error {
+    match error {
+        ParquetError::External(error) => match error.downcast::<Error>() {
+            Ok(ours) => *ours,
+            Err(error) => Error::corrupt(format!("the file `{name}`: {error}")),
+        },
+        error => Error::corrupt(format!("the file `{name}`: {error}")),
+    }
+}
+
+impl MetadataFetch for &StoredFile {
+    fn fetch(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
+        let read = self.stored.range(&self.name, range);
+        Box::pin(async { read.await.map_err(|error| ParquetError::External(Box::new(error))) })
+    }
+}
+
+impl AsyncFileReader for StoredFile {
+    fn get_bytes(&mut self, range: Range<u64>) -> BoxFuture<'_, parquet::errors::Result<Bytes>> {
+        let read = self.stored.range(&self.name, range);
+        Box::pin(async { read.await.map_err(|error| ParquetError::External(Box::new(error))) })
+    }
+
+    fn get_metadata<'a>(
+        &'a mut self,
+        _: Option<&'a ArrowReaderOptions>,
+    ) -> BoxFuture<'a, parquet::errors::Result<Arc<ParquetMetaData>>> {
+        Box::pin(async {
+            let bytes = self.bytes;
+            let read = ParquetMetaDataReader::new().load_and_finish(&*self, bytes).await;
+            read.map(Arc::new)
+        })
+    }
+}

@@ -1,0 +1,169 @@
+//! The tables that statements are about, and how the engine reads them.
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{CatalogProvider, SchemaProvider, Session, TableProvider};
+use datafusion::error::Result as EngineResult;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+use forebay_core::Result;
+use futures::StreamExt;
+use futures::stream::{self, BoxStream};
+
+use crate::bounds::Bounds;
+use crate::error::external;
+
+/// Rows, some at a time. The first error is the last item.
+pub type Batches = BoxStream<'static, Result<RecordBatch>>;
+
+/// The tables of one schema.
+#[async_trait]
+pub trait Tables: Debug + Send + Sync + 'static {
+    /// Their names, in order.
+    fn names(&self) -> Vec<String>;
+
+    /// One of them; `None` where there is none of this name.
+    ///
+    /// # Errors
+    /// Those of where it is stored.
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn Table>>>;
+}
+
+/// A table whose rows are read in parts, each apart from the others.
+pub trait Table: Debug + Send + Sync + 'static {
+    /// Its columns.
+    fn schema(&self) -> SchemaRef;
+
+    /// How many parts it has.
+    fn parts(&self) -> usize;
+
+    /// Rows of a part, at the columns that are wanted, in their order: all of those that lie within
+    /// the bounds, and any others too, which the engine leaves out.
+    fn rows(&self, part: usize, wanted: &Wanted) -> Batches;
+}
+
+/// What is wanted of a table.
+#[derive(Clone, Debug)]
+pub struct Wanted {
+    /// Places of columns.
+    pub columns: Vec<usize>,
+    /// Which rows are wanted: those within all of them.
+    pub bounds: Vec<Bounds>,
+}
+
+/// The schemas by their names, as the engine sees them.
+#[derive(Debug)]
+pub(crate) struct Catalog(pub(crate) Vec<(&'static str, Arc<dyn Tables>)>);
+
+impl CatalogProvider for Catalog {
+    fn schema_names(&self) -> Vec<String> {
+        self.0.iter().map(|(name, _)| (*name).to_owned()).collect()
+    }
+
+    fn schema(&self, name: &str) -> Option<Arc<dyn SchemaProvider>> {
+        let (_, tables) = self.0.iter().find(|(it, _)| *it == name)?;
+        Some(Arc::new(Namespace(Arc::clone(tables))))
+    }
+}
+
+/// A schema, as the engine sees it.
+#[derive(Debug)]
+struct Namespace(Arc<dyn Tables>);
+
+#[async_trait]
+impl SchemaProvider for Namespace {
+    fn table_names(&self) -> Vec<String> {
+        self.0.names()
+    }
+
+    async fn table(&self, name: &str) -> EngineResult<Option<Arc<dyn TableProvider>>> {
+        let table = self.0.table(name).await.map_err(external)?;
+        Ok(table.map(|table| Arc::new(Readable(table)) as Arc<dyn TableProvider>))
+    }
+
+    fn table_exist(&self, name: &str) -> bool {
+        self.0.names().iter().any(|it| it == name)
+    }
+}
+
+/// A table, as the engine sees it.
+#[derive(Debug)]
+struct Readable(Arc<dyn Table>);
+
+#[async_trait]
+impl TableProvider for Readable {
+    fn schema(&self) -> SchemaRef {
+        self.0.schema()
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        session: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        filters: &[Expr],
+        limit: Option<usize>,
+    ) -> EngineResult<Arc<dyn ExecutionPlan>> {
+        let schema = self.0.schema();
+        let all = || (0..schema.fields().len()).collect();
+        let wanted = Wanted {
+            columns: projection.cloned().unwrap_or_else(all),
+            bounds: filters.iter().filter_map(|filter| Bounds::of(filter, &schema)).collect(),
+        };
+        let schema = Arc::new(schema.project(&wanted.columns)?);
+        let (parts, chains) = (self.0.parts(), session.config().target_partitions().max(1));
+        // Without parts there is one chain, of nothing.
+        let chains = (0..chains.min(parts.max(1))).map(|first| {
+            let parts = (first..parts).step_by(chains).collect();
+            let (table, schema) = (Arc::clone(&self.0), Arc::clone(&schema));
+            Arc::new(Chain { table, wanted: wanted.clone(), parts, schema }) as _
+        });
+        let chains = chains.collect();
+        Ok(Arc::new(StreamingTableExec::try_new(schema, chains, None, [], false, limit)?))
+    }
+
+    fn supports_filters_pushdown(
+        &self,
+        filters: &[&Expr],
+    ) -> EngineResult<Vec<TableProviderFilterPushDown>> {
+        let schema = self.0.schema();
+        let of = |filter: &&Expr| match Bounds::of(filter, &schema) {
+            Some(_) => TableProviderFilterPushDown::Inexact,
+            None => TableProviderFilterPushDown::Unsupported,
+        };
+        Ok(filters.iter().map(of).collect())
+    }
+}
+
+/// Parts of a table that are read one behind the other.
+#[derive(Debug)]
+struct Chain {
+    table: Arc<dyn Table>,
+    wanted: Wanted,
+    parts: Vec<usize>,
+    schema: SchemaRef,
+}
+
+impl PartitionStream for Chain {
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+        let (table, wanted) = (Arc::clone(&self.table), self.wanted.clone());
+        let parts = stream::iter(self.parts.clone());
+        let rows = parts.flat_map(move |part| table.rows(part, &wanted));
+        let rows = rows.map(|batch| batch.map_err(external));
+        Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.schema), rows))
+    }
+}

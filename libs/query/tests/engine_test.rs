@@ -1,0 +1,343 @@
+//! Statements against tables in memory: what they answer, what tables are told of them, and how the
+//! engine ends those that ask too much.
+
+use std::fmt;
+use std::ops::Bound;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
+use async_trait::async_trait;
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_query::columns::{arrow_type, column};
+use forebay_query::{Batches, Bounds, SqlEngine, SqlOptions, Table, Tables, Wanted};
+use futures::stream::{self, StreamExt, TryStreamExt};
+
+const PARTS: i64 = 3;
+const ROWS_OF_PART: i64 = 1_000;
+const BATCH: i64 = 100;
+
+/// How a table behaves.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Kind {
+    /// `n` from 0 to 2,999 and its `text`.
+    Numbers,
+    /// Never goes on behind its first batch.
+    Stuck,
+    /// Fails behind its first batch.
+    Failing,
+    /// Panics behind its first batch.
+    Panicking,
+}
+
+#[derive(Debug, Default)]
+struct Seen {
+    wanted: Mutex<Vec<Wanted>>,
+    batches: AtomicUsize,
+}
+
+#[derive(Clone, Debug)]
+struct Memory(Kind, Arc<Seen>);
+
+#[derive(Default)]
+struct All(Arc<Seen>);
+
+impl fmt::Debug for All {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("All")
+    }
+}
+
+#[async_trait]
+impl Tables for All {
+    fn names(&self) -> Vec<String> {
+        ["failing", "numbers", "panicking", "stuck"].map(str::to_owned).to_vec()
+    }
+
+    async fn table(&self, name: &str) -> Result<Option<Arc<dyn Table>>> {
+        let kind = match name {
+            "numbers" => Kind::Numbers,
+            "stuck" => Kind::Stuck,
+            "failing" => Kind::Failing,
+            "panicking" => Kind::Panicking,
+            "elsewhere" => return Err(Error::unavailable("it is elsewhere")),
+            _ => return Ok(None),
+        };
+        Ok(Some(Arc::new(Memory(kind, Arc::clone(&self.0)))))
+    }
+}
+
+fn int64() -> FieldType {
+    FieldType::Scalar(ScalarType::Int64)
+}
+
+fn text() -> FieldType {
+    FieldType::Scalar(ScalarType::String)
+}
+
+impl Memory {
+    fn batch(&self, from: i64, wanted: &Wanted) -> RecordBatch {
+        self.1.batches.fetch_add(1, Ordering::SeqCst);
+        let numbers = || from..from + BATCH;
+        let n = column(int64(), numbers().map(|n| Some(Value::Int64(n))).collect()).unwrap();
+        let texts = numbers().map(|n| Some(Value::String(format!("text of {n}"))));
+        let texts = column(text(), texts.collect()).unwrap();
+        let columns = wanted.columns.iter().map(|place| [&n, &texts][*place].clone()).collect();
+        let schema = Arc::new(self.schema().project(&wanted.columns).unwrap());
+        let options = RecordBatchOptions::new().with_row_count(Some(BATCH as usize));
+        RecordBatch::try_new_with_options(schema, columns, &options).unwrap()
+    }
+}
+
+impl Table for Memory {
+    fn schema(&self) -> SchemaRef {
+        let field = |name, of| Field::new(name, arrow_type(of), true);
+        Arc::new(Schema::new(vec![field("n", int64()), field("text", text())]))
+    }
+
+    fn parts(&self) -> usize {
+        PARTS as usize
+    }
+
+    fn rows(&self, part: usize, wanted: &Wanted) -> Batches {
+        self.1.wanted.lock().unwrap().push(wanted.clone());
+        let (table, wanted) = (self.clone(), wanted.clone());
+        let first = part as i64 * ROWS_OF_PART;
+        let begins = (first..first + ROWS_OF_PART).step_by(BATCH as usize);
+        stream::iter(begins)
+            .then(move |from| {
+                let (table, wanted) = (table.clone(), wanted.clone());
+                async move {
+                    match table.0 {
+                        Kind::Numbers => {}
+                        _ if from == first => {}
+                        Kind::Stuck => std::future::pending().await,
+                        Kind::Failing => return Err(Error::corrupt("a damaged row")),
+                        Kind::Panicking => panic!("planned by the test"),
+                    }
+                    Ok(table.batch(from, &wanted))
+                }
+            })
+            .boxed()
+    }
+}
+
+/// An engine over those tables, and what they have seen.
+struct Setup {
+    engine: SqlEngine,
+    seen: Arc<Seen>,
+    _folder: tempfile::TempDir,
+}
+
+impl Setup {
+    fn new(change: impl FnOnce(&mut SqlOptions)) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let mut options = SqlOptions::new(folder.path().join("sql"));
+        change(&mut options);
+        let seen = Arc::<Seen>::default();
+        let tables: Arc<dyn Tables> = Arc::new(All(Arc::clone(&seen)));
+        let engine = SqlEngine::start(vec![("events", tables)], options).unwrap();
+        Self { engine, seen, _folder: folder }
+    }
+
+    async fn batches(&self, sql: &str) -> Result<Vec<RecordBatch>> {
+        self.engine.run(sql).await?.batches.try_collect().await
+    }
+
+    /// The first column, of integers.
+    async fn numbers(&self, sql: &str) -> Vec<i64> {
+        let batches = self.batches(sql).await.unwrap();
+        let column = |batch: &RecordBatch| batch.column(0).as_primitive::<Int64Type>().clone();
+        let columns = batches.iter().map(column);
+        columns.flat_map(|column| column.values().to_vec()).collect()
+    }
+
+    async fn refused(&self, sql: &str) -> Error {
+        match self.batches(sql).await {
+            Ok(_) => panic!("`{sql}` is answered"),
+            Err(error) => error,
+        }
+    }
+}
+
+fn setup() -> Setup {
+    Setup::new(|_| {})
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_are_answered() {
+    let setup = setup();
+    let sum: i64 = (0..3_000).sum();
+    assert_eq!(setup.numbers("SELECT sum(n) FROM numbers").await, [sum]);
+    assert_eq!(setup.numbers("SELECT count(*) FROM events.numbers").await, [3_000]);
+    let last = "SELECT n FROM forebay.events.numbers ORDER BY n DESC LIMIT 2";
+    assert_eq!(setup.numbers(last).await, [2_999, 2_998]);
+    let grouped = "SELECT n % 3 AS k, count(*) FROM numbers WHERE n < 10 GROUP BY k ORDER BY k";
+    assert_eq!(setup.numbers(grouped).await, [0, 1, 2]);
+    let joined = "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n + 2990 ORDER BY 1";
+    assert_eq!(setup.numbers(joined).await, (2_990..3_000).collect::<Vec<_>>());
+    let text = setup.batches("SELECT text || '!' FROM numbers WHERE n = 7").await.unwrap();
+    assert_eq!(text[0].column(0).as_string::<i32>().value(0), "text of 7!");
+    let text = setup.batches("SELECT concat(text, NULL, 1), NULL || text FROM numbers LIMIT 1");
+    let text = text.await.unwrap();
+    assert_eq!(text[0].column(0).as_string::<i32>().value(0), "text of 01");
+    assert_eq!(text[0].column(1).null_count(), 1);
+    let listed = "SELECT count(*) FROM information_schema.tables WHERE table_schema = 'events'";
+    assert_eq!(setup.numbers(listed).await, [4]);
+    let columns = setup.engine.columns("SELECT n AS x, text FROM numbers").await.unwrap();
+    assert_eq!(columns.field(0).name(), "x");
+    assert!(setup.batches("EXPLAIN SELECT n FROM numbers").await.is_ok());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_table_is_told_what_is_wanted() {
+    let setup = setup();
+    let sql = "SELECT text FROM numbers WHERE n >= 5 AND 8 > n AND text <> 'x'";
+    let batches = setup.batches(sql).await.unwrap();
+    assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 3);
+    let wanted = setup.seen.wanted.lock().unwrap()[0].clone();
+    let bounds = |from, to| Bounds { column: 0, from, to };
+    let int = Value::Int64;
+    assert!(wanted.bounds.contains(&bounds(Bound::Included(int(5)), Bound::Unbounded)));
+    assert!(wanted.bounds.contains(&bounds(Bound::Unbounded, Bound::Excluded(int(8)))));
+    setup.seen.wanted.lock().unwrap().clear();
+    setup.numbers("SELECT count(*) FROM numbers").await;
+    let seen = setup.seen.wanted.lock().unwrap();
+    assert_eq!((seen.len(), seen[0].columns.len()), (PARTS as usize, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_does_more_than_read_is_refused() {
+    let setup = setup();
+    for sql in [
+        "CREATE TABLE t AS SELECT 1",
+        "CREATE VIEW v AS SELECT 1",
+        "CREATE EXTERNAL TABLE t STORED AS CSV LOCATION '/etc/passwd'",
+        "COPY (SELECT 1) TO '/tmp/forebay-copied.csv'",
+        "INSERT INTO numbers VALUES (1, 'a')",
+        "DROP TABLE numbers",
+        "SET datafusion.execution.batch_size = 1",
+        "SELECT * FROM '/etc/passwd'",
+        "SELECT * FROM range(10)",
+        "WITH RECURSIVE t AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM t) SELECT * FROM t",
+        "SELECT repeat('x', 10)",
+        "SELECT nothing FROM numbers",
+        "SELECT n FROM nowhere",
+        "SELECT n / 0 FROM numbers",
+        "SELECT 1; SELECT 2",
+        "SELEKT 1",
+        "SELECT 'open",
+        "",
+    ] {
+        let code = setup.refused(sql).await.code();
+        let codes = [ErrorCode::InvalidArgument, ErrorCode::Unsupported];
+        assert!(codes.contains(&code), "{sql}: {code:?}");
+    }
+    assert_eq!(setup.refused("SELECT * FROM elsewhere").await.code(), ErrorCode::Unavailable);
+}
+
+/// However deep a statement is, the process stays.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_too_long_or_too_deep_is_refused() {
+    let setup = setup();
+    let chain = |terms: usize| format!("SELECT 1{}", " + 1".repeat(terms));
+    let error = setup.refused(&chain(15_000)).await;
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    let error = setup.refused(&format!("SELECT '{}'", "x".repeat(70_000))).await;
+    assert_eq!(error.code(), ErrorCode::LimitExceeded, "{error}");
+    assert_eq!(setup.numbers(&chain(1_990)).await, [1_991]);
+    let ors = "SELECT count(*) FROM numbers WHERE n = 0".to_owned() + &" OR n = 1".repeat(400);
+    assert_eq!(setup.numbers(&ors).await, [2]);
+    let deep = format!("SELECT {}1{}", "(".repeat(900), ")".repeat(900));
+    assert_eq!(setup.refused(&deep).await.code(), ErrorCode::InvalidArgument);
+    let nested = format!("{}SELECT 1{}", "SELECT * FROM (".repeat(300), ")".repeat(300));
+    assert_eq!(setup.refused(&nested).await.code(), ErrorCode::InvalidArgument);
+    let items: Vec<_> = (0..5_000).map(|n| n.to_string()).collect();
+    let list = format!("SELECT count(*) FROM numbers WHERE n IN ({})", items.join(", "));
+    assert_eq!(setup.numbers(&list).await, [3_000]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_needs_more_memory_than_it_may_have_fails_alone() {
+    let setup = Setup::new(|options| {
+        options.memory_bytes = 4 << 20;
+        options.at_once = 2;
+        options.spill_bytes = 1 << 20;
+    });
+    let pairs = "numbers a CROSS JOIN numbers b";
+    for sql in [
+        // What is gathered does not fit.
+        format!("SELECT array_agg(a.text || b.text) FROM {pairs}"),
+        format!("SELECT string_agg(a.text, ', ') FROM {pairs}"),
+        // Nor on the disk.
+        format!("SELECT a.n, b.n, a.text FROM {pairs} ORDER BY a.n * b.n, b.text"),
+        format!("SELECT count(DISTINCT a.text || b.text) FROM {pairs}"),
+        format!(
+            "SELECT x.n FROM (SELECT a.n, b.text t FROM {pairs}) x JOIN (SELECT a.n m, b.text t \
+                 FROM {pairs}) y ON x.t = y.t AND x.n = y.m"
+        ),
+        // Nor is it counted: each step doubles.
+        (0..12).fold("SELECT text t FROM numbers".to_owned(), |of, _| {
+            format!("SELECT t || t AS t FROM ({of})")
+        }),
+    ] {
+        let error = setup.refused(&sql).await;
+        assert_eq!(error.code(), ErrorCode::LimitExceeded, "{sql}: {error}");
+    }
+    assert_eq!(setup.numbers("SELECT count(*) FROM numbers").await, [3_000]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_too_long_is_ended() {
+    let setup = Setup::new(|options| options.deadline = Duration::from_millis(300));
+    for sql in ["SELECT n FROM stuck", "SELECT sum(n) FROM stuck"] {
+        assert_eq!(setup.refused(sql).await.code(), ErrorCode::DeadlineExceeded);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_table_refuses_is_told_and_a_panic_ends_the_statement_alone() {
+    let setup = setup();
+    let mut rows = setup.engine.run("SELECT n FROM failing").await.unwrap().batches;
+    let error = loop {
+        match rows.next().await.unwrap() {
+            Ok(_) => {}
+            Err(error) => break error,
+        }
+    };
+    assert_eq!((error.code(), error.message()), (ErrorCode::Corrupt, "a damaged row"));
+    assert!(rows.next().await.is_none());
+    assert_eq!(setup.refused("SELECT n FROM panicking").await.code(), ErrorCode::Internal);
+    assert_eq!(setup.numbers("SELECT count(*) FROM numbers").await, [3_000]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_statement_waits_for_its_turn_and_ends_with_whoever_asked() {
+    let setup = Setup::new(|options| options.at_once = 1);
+    let first = setup.engine.run("SELECT n FROM stuck").await.unwrap();
+    let engine = setup.engine.clone();
+    let second = tokio::spawn(async move { engine.run("SELECT n FROM numbers").await });
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    assert!(!second.is_finished(), "there is one turn");
+    drop(first);
+    let rows = second.await.unwrap().unwrap();
+    drop(rows);
+    assert_eq!(setup.numbers("SELECT count(*) FROM numbers").await, [3_000]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_read_before_it_is_taken() {
+    let setup = setup();
+    let mut rows = setup.engine.run("SELECT n FROM numbers").await.unwrap().batches;
+    rows.next().await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(50)).await;
+    let read = setup.seen.batches.load(Ordering::SeqCst);
+    let all = (PARTS * ROWS_OF_PART / BATCH) as usize;
+    assert!(read < all, "{read} of {all} batches");
+    let left: Vec<_> = rows.try_collect().await.unwrap();
+    let rows = left.iter().map(RecordBatch::num_rows).sum::<usize>();
+    assert!(rows < 3_000 && rows >= 2_000, "{rows}");
+}

@@ -1,0 +1,197 @@
+//! What was exported of a stream: a manifest for each export, by ascending numbers, each of which
+//! only one process can have written. Bytes: `proto/spec/events.md`.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_core::id::StoreId;
+use forebay_core::{Error, Result};
+use forebay_snapshot::SnapshotStore;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use parking_lot::Mutex;
+use serde::{Deserialize, Serialize};
+
+/// The format that this build writes, and the newest one that it reads.
+const FORMAT: u32 = 1;
+const MANIFESTS: &str = "manifests";
+const DATA: &str = "data";
+/// Manifests that are read at once.
+const READ_AT_ONCE: usize = 16;
+
+/// One export.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Manifest {
+    format: u32,
+    /// From 1; each follows the one before.
+    pub(crate) number: u64,
+    /// Name of the stream.
+    pub(crate) stream: String,
+    /// When it was taken, in microseconds since the Unix epoch.
+    pub(crate) taken_at_us: i64,
+    /// What it has of each partition.
+    pub(crate) partitions: Vec<Exported>,
+    /// Its files.
+    pub(crate) files: Vec<ExportedFile>,
+}
+
+/// What an export has of a partition.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Exported {
+    /// The partition.
+    pub(crate) partition: u32,
+    /// The first offset.
+    pub(crate) from: u64,
+    /// The first one behind, which the next export begins with.
+    pub(crate) to: u64,
+    /// Events between them.
+    pub(crate) events: u64,
+}
+
+/// A file of an export.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ExportedFile {
+    /// Its name among the data.
+    pub(crate) name: String,
+    /// Its bytes.
+    pub(crate) bytes: u64,
+    /// Its events.
+    pub(crate) events: u64,
+    /// The partition that they are of.
+    pub(crate) partition: u32,
+    /// When the first one happened, in microseconds since the Unix epoch.
+    pub(crate) from_us: i64,
+    /// When the last one did.
+    pub(crate) to_us: i64,
+}
+
+impl Manifest {
+    /// The one behind another; of nothing yet.
+    pub(crate) fn behind(last: Option<&Self>, stream: &str, taken_at_us: i64) -> Self {
+        Self {
+            format: FORMAT,
+            number: last.map_or(1, |last| last.number + 1),
+            stream: stream.to_owned(),
+            taken_at_us,
+            partitions: Vec::new(),
+            files: Vec::new(),
+        }
+    }
+
+    /// The offset behind what it has of a partition.
+    pub(crate) fn end_of(&self, partition: u32) -> u64 {
+        let of_it = self.partitions.iter().find(|it| it.partition == partition);
+        of_it.map_or(0, |exported| exported.to)
+    }
+
+    fn decode(bytes: &[u8], name: &str) -> Result<Self> {
+        let damaged = |error| Error::corrupt(format!("the export `{name}`: {error}"));
+        let manifest: Self = serde_json::from_slice(bytes).map_err(damaged)?;
+        if manifest.format > FORMAT {
+            let message = format!("the export `{name}` has format {}", manifest.format);
+            return Err(Error::new(forebay_core::ErrorCode::UpgradeNeeded, message));
+        }
+        Ok(manifest)
+    }
+}
+
+/// Exports of all streams in a folder of an object store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Exports {
+    root: SnapshotStore,
+    /// Those that were read, which never change.
+    known: Arc<Mutex<BTreeMap<(StoreId, u64), Arc<Manifest>>>>,
+}
+
+impl Exports {
+    pub(crate) fn new(root: SnapshotStore) -> Self {
+        Self { root, known: Arc::default() }
+    }
+
+    fn manifests(&self, stream: StoreId) -> SnapshotStore {
+        self.root.folder(&stream.to_string()).folder(MANIFESTS)
+    }
+
+    /// Where the files of a stream are.
+    pub(crate) fn data(&self, stream: StoreId) -> SnapshotStore {
+        self.root.folder(&stream.to_string()).folder(DATA)
+    }
+
+    /// All exports of a stream, the oldest first.
+    ///
+    /// # Errors
+    /// `Corrupt`, `UpgradeNeeded`; those of the object store.
+    pub(crate) async fn of(&self, stream: StoreId) -> Result<Vec<Arc<Manifest>>> {
+        let names = self.manifests(stream).names().await?;
+        let read = stream::iter(names).map(|name| self.manifest(stream, name));
+        let mut found: Vec<_> = read.buffered(READ_AT_ONCE).try_collect().await?;
+        found.sort_by_key(|manifest| manifest.number);
+        Ok(found)
+    }
+
+    async fn manifest(&self, stream: StoreId, name: String) -> Result<Arc<Manifest>> {
+        let strange = || Error::corrupt(format!("`{name}` among exports is none; remove it"));
+        let number = name.strip_suffix(".json").and_then(|number| number.parse().ok());
+        let number: u64 = number.ok_or_else(strange)?;
+        if let Some(known) = self.known.lock().get(&(stream, number)) {
+            return Ok(Arc::clone(known));
+        }
+        let bytes = self.manifests(stream).file(&name).await?.ok_or_else(strange)?;
+        let manifest = Arc::new(Manifest::decode(&bytes, &name)?);
+        self.known.lock().insert((stream, number), Arc::clone(&manifest));
+        Ok(manifest)
+    }
+
+    /// Makes an export count.
+    ///
+    /// # Errors
+    /// `Conflict` where another process has taken one meanwhile; those of the object store.
+    pub(crate) async fn add(&self, stream: StoreId, manifest: &Manifest) -> Result<()> {
+        let bytes = serde_json::to_vec_pretty(manifest);
+        let bytes = bytes.map_err(|error| Error::internal(error.to_string()))?;
+        let name = format!("{:010}.json", manifest.number);
+        self.manifests(stream).create_file(&name, Bytes::from(bytes)).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn manifest() -> Manifest {
+        let mut manifest = Manifest::behind(None, "orders", 7);
+        manifest.partitions.push(Exported { partition: 1, from: 0, to: 9, events: 4 });
+        manifest
+    }
+
+    #[tokio::test]
+    async fn exports_are_numbered_and_each_number_is_taken_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let url = format!("file://{}", folder.path().display());
+        let exports = || Exports::new(SnapshotStore::open(&url).unwrap());
+        let (one, other, stream) = (exports(), exports(), StoreId(7));
+        assert_eq!(one.of(stream).await.unwrap(), []);
+        one.add(stream, &manifest()).await.unwrap();
+        let mut second = Manifest::behind(Some(&manifest()), "orders", 8);
+        assert_eq!((second.number, manifest().end_of(1), manifest().end_of(0)), (2, 9, 0));
+        other.add(stream, &second).await.unwrap();
+        second.taken_at_us = 9;
+        let error = one.add(stream, &second).await.unwrap_err();
+        assert_eq!(error.code(), forebay_core::ErrorCode::Conflict);
+        let numbers = |found: Vec<Arc<Manifest>>| -> Vec<_> {
+            found.iter().map(|it| (it.number, it.taken_at_us)).collect()
+        };
+        assert_eq!(numbers(one.of(stream).await.unwrap()), [(1, 7), (2, 8)]);
+        assert_eq!(numbers(other.of(StoreId(8)).await.unwrap()), []);
+    }
+
+    #[test]
+    fn bytes_of_no_manifest_are_refused() {
+        for bytes in [&b""[..], b"{}", b"[1]", b"\xff"] {
+            assert!(Manifest::decode(bytes, "1.json").is_err());
+        }
+        let newer = serde_json::to_vec(&Manifest { format: 2, ..manifest() }).unwrap();
+        let error = Manifest::decode(&newer, "1.json").unwrap_err();
+        assert_eq!(error.code(), forebay_core::ErrorCode::UpgradeNeeded);
+    }
+}

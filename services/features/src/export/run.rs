@@ -1,0 +1,176 @@
+//! One export: the events of each partition that came since the last one, in files, and the
+//! manifest that makes them count.
+
+use std::collections::BTreeSet;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::compute::{max, min};
+use arrow::datatypes::{Int64Type, TimestampMicrosecondType};
+use forebay_core::Result;
+use forebay_core::clock::Clock;
+use forebay_core::entropy::Entropy;
+use forebay_core::id::StoreId;
+use forebay_core::value::Value;
+use forebay_query::{Bounds, ParquetFile, Table, Wanted};
+use forebay_snapshot::in_place;
+use futures::TryStreamExt;
+
+use super::manifests::{Exported, ExportedFile, Exports, Manifest};
+use crate::sql::StreamTable;
+
+/// Bytes of a file, about.
+const FILE_BYTES: usize = 32 << 20;
+
+/// What an export is made with.
+pub(super) struct Export<'e> {
+    pub(super) exports: &'e Exports,
+    pub(super) table: &'e StreamTable,
+    pub(super) clock: &'e Arc<dyn Clock>,
+    pub(super) entropy: &'e Arc<dyn Entropy>,
+}
+
+/// What was done so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Done {
+    pub(super) events: u64,
+    pub(super) bytes: u64,
+    pub(super) files: u32,
+    pub(super) partitions: u32,
+}
+
+impl Export<'_> {
+    /// Exports what came since the last time; answers the export's number, `None` where nothing
+    /// has. `told` is called behind each file and each partition.
+    ///
+    /// # Errors
+    /// `Conflict` where another process has exported the stream meanwhile; those of the partitions
+    /// and of the object store. What was written does not count then.
+    pub(super) async fn run(&self, told: impl FnMut(Done)) -> Result<Option<u64>> {
+        let stream = self.table.definition().store;
+        let before = self.exports.of(stream).await?;
+        let last = before.last().map(|last| &**last);
+        if let Some(last) = last {
+            self.remove_others(stream, last).await?;
+        }
+        let name = &self.table.definition().name;
+        let taken_at = self.clock.now().as_micros();
+        let mut manifest = Manifest::behind(last, name, taken_at);
+        self.write(last, &mut manifest, told).await?;
+        if manifest.files.is_empty() {
+            return Ok(None);
+        }
+        // Where this fails the files stay until the next export: an answer that was lost may have
+        // been a yes.
+        self.exports.add(stream, &manifest).await?;
+        Ok(Some(manifest.number))
+    }
+
+    /// Removes the files of exports that came to nothing: they have the number of one that counts
+    /// and are none of its own.
+    async fn remove_others(&self, stream: StoreId, last: &Manifest) -> Result<()> {
+        let data = self.exports.data(stream);
+        let own: BTreeSet<_> = last.files.iter().map(|file| file.name.as_str()).collect();
+        let begin = prefix(last.number);
+        for name in data.names().await? {
+            if name.starts_with(&begin) && !own.contains(name.as_str()) {
+                data.remove_file(&name).await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn write(
+        &self,
+        last: Option<&Manifest>,
+        manifest: &mut Manifest,
+        mut told: impl FnMut(Done),
+    ) -> Result<()> {
+        let mut done = Done::default();
+        // Nobody else's files have this name.
+        let own = format!("{}{:016x}", prefix(manifest.number), self.entropy.next_u64()?);
+        for partition in 0..self.table.parts() as u32 {
+            let from = last.map_or(0, |last| last.end_of(partition));
+            let (mut exported, first_file) =
+                (Exported { partition, from, to: from, events: 0 }, manifest.files.len());
+            let mut rows = self.table.rows(partition as usize, &self.wanted(from)?);
+            let mut file: Option<Writing> = None;
+            while let Some(batch) = rows.try_next().await? {
+                let place = manifest.files.len() - first_file;
+                let writing = match &mut file {
+                    Some(writing) => writing,
+                    None => {
+                        let name = format!("{own}-{partition:04}-{place:04}.parquet");
+                        file.insert(Writing::begin(self.table, name, partition)?)
+                    }
+                };
+                exported.to = writing.add(self.table, &batch)?;
+                exported.events += batch.num_rows() as u64;
+                done.events += batch.num_rows() as u64;
+                if writing.file.bytes() >= FILE_BYTES
+                    && let Some(full) = file.take()
+                {
+                    self.store(full, manifest, &mut done).await?;
+                    told(done);
+                }
+            }
+            if let Some(rest) = file {
+                self.store(rest, manifest, &mut done).await?;
+            }
+            manifest.partitions.push(exported);
+            done.partitions += 1;
+            told(done);
+        }
+        Ok(())
+    }
+
+    /// All columns of the events from an offset on.
+    fn wanted(&self, from: u64) -> Result<Wanted> {
+        let columns = (0..self.table.schema().fields().len()).collect();
+        let from = Bound::Included(Value::Int64(from as i64));
+        let column = self.table.offset_place()?;
+        Ok(Wanted { columns, bounds: vec![Bounds { column, from, to: Bound::Unbounded }] })
+    }
+
+    async fn store(&self, file: Writing, manifest: &mut Manifest, done: &mut Done) -> Result<()> {
+        let (mut told, bytes) = (file.told, in_place(|| file.file.finish())?);
+        told.bytes = bytes.len() as u64;
+        let data = self.exports.data(self.table.definition().store);
+        data.create_file(&told.name, bytes).await?;
+        done.bytes += told.bytes;
+        done.files += 1;
+        manifest.files.push(told);
+        Ok(())
+    }
+}
+
+/// What names of files of an export begin with.
+fn prefix(number: u64) -> String {
+    format!("{number:010}-")
+}
+
+/// A file on its way.
+struct Writing {
+    file: ParquetFile,
+    told: ExportedFile,
+}
+
+impl Writing {
+    fn begin(table: &StreamTable, name: String, partition: u32) -> Result<Self> {
+        let (from_us, to_us) = (i64::MAX, i64::MIN);
+        let told = ExportedFile { name, bytes: 0, events: 0, partition, from_us, to_us };
+        Ok(Self { file: ParquetFile::new(table.schema())?, told })
+    }
+
+    /// Adds events, which come in the order of their offsets; answers the offset behind them.
+    fn add(&mut self, table: &StreamTable, batch: &RecordBatch) -> Result<u64> {
+        in_place(|| self.file.write(batch))?;
+        let times = batch.column(table.time_place()?).as_primitive::<TimestampMicrosecondType>();
+        self.told.from_us = self.told.from_us.min(min(times).unwrap_or(i64::MAX));
+        self.told.to_us = self.told.to_us.max(max(times).unwrap_or(i64::MIN));
+        self.told.events += batch.num_rows() as u64;
+        let offsets = batch.column(table.offset_place()?).as_primitive::<Int64Type>();
+        Ok(max(offsets).map_or(0, |last| last as u64 + 1))
+    }
+}

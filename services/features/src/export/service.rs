@@ -1,0 +1,96 @@
+//! The gRPC face of exports: takes one, and tells how far it is.
+
+use std::sync::Arc;
+
+use forebay_core::{Error, ErrorCode, Result};
+use forebay_wire::status::status_of_error;
+use forebay_wire::v1;
+use forebay_wire::v1::exports_server::{Exports as Served, ExportsServer};
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::run::{Done, Export};
+use crate::sql::StreamTable;
+use crate::values::Features;
+
+/// Exports as a gRPC service. A process takes one at a time.
+#[derive(Clone)]
+pub struct ExportsService {
+    features: Arc<Features>,
+    turn: Arc<Semaphore>,
+}
+
+impl ExportsService {
+    /// Of the streams of these features.
+    pub fn new(features: Arc<Features>) -> Self {
+        Self { features, turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// The service to serve.
+    pub fn into_server(self) -> ExportsServer<Self> {
+        ExportsServer::new(self)
+    }
+}
+
+type Progress = mpsc::Sender<Result<v1::ExportProgress, Status>>;
+
+async fn export(features: &Arc<Features>, stream: &str, told: &Progress) -> Result<()> {
+    let exports = features.exports()?;
+    let table = StreamTable::new(Arc::clone(features), features.stream(stream)?);
+    let (clock, entropy) = (features.clock(), features.entropy());
+    let export = Export { exports, table: &table, clock, entropy };
+    let mut last = Done::default();
+    let number = export.run(|done| {
+        last = done;
+        // Whoever does not keep up misses a step.
+        drop(told.try_send(Ok(message(done))));
+    });
+    let number = number.await?;
+    let ended = v1::ExportProgress { is_done: true, number, ..message(last) };
+    drop(told.send(Ok(ended)).await);
+    Ok(())
+}
+
+fn message(done: Done) -> v1::ExportProgress {
+    v1::ExportProgress {
+        events: done.events,
+        bytes: done.bytes,
+        files: done.files,
+        partitions: done.partitions,
+        is_done: false,
+        number: None,
+    }
+}
+
+#[tonic::async_trait]
+impl Served for ExportsService {
+    type ExportStream = ReceiverStream<Result<v1::ExportProgress, Status>>;
+
+    async fn export(
+        &self,
+        request: Request<v1::ExportRequest>,
+    ) -> Result<Response<Self::ExportStream>, Status> {
+        let v1::ExportRequest { stream } = request.into_inner();
+        let busy = || {
+            let message = "an export is taken here at the moment; try again behind it";
+            status_of_error(&Error::new(ErrorCode::Unavailable, message))
+        };
+        let turn = Arc::clone(&self.turn).try_acquire_owned().map_err(|_| busy())?;
+        let (told, progress) = mpsc::channel(16);
+        let features = Arc::clone(&self.features);
+        tokio::spawn(async move {
+            let _turn = turn;
+            // An export that nobody waits for is not needed.
+            let taken = tokio::select! {
+                taken = export(&features, &stream, &told) => taken,
+                () = told.closed() => return,
+            };
+            if let Err(error) = taken {
+                let error = status_of_error(&error.with_store(&stream));
+                drop(told.send(Err(error)).await);
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(progress)))
+    }
+}

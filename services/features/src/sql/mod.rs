@@ -1,0 +1,57 @@
+//! SQL over the streams: each is a table of its retained events, in the schema `events`, wherever
+//! its partitions are, and one of its exports, in the schema `exports`.
+
+mod local;
+mod peer;
+mod streams;
+
+use std::sync::Arc;
+
+use forebay_core::{Error, Result};
+use forebay_query::{FlightSql, Rows, Scans, SqlEngine, Tables};
+use forebay_wire::v1;
+use prost::Message;
+use tonic::async_trait;
+use tonic::metadata::MetadataMap;
+
+pub(crate) use self::streams::StreamTable;
+use self::streams::StreamTables;
+use crate::export::ExportTables;
+use crate::values::Features;
+
+/// Name of the schema of streams.
+const EVENTS: &str = "events";
+/// Name of the schema of their exports.
+const EXPORTS: &str = "exports";
+/// What says that a ticket is a scan.
+const SCAN_TICKET: &str = "type.googleapis.com/forebay.v1.ScanTicket";
+
+/// The Flight SQL service over the streams of these features.
+///
+/// # Errors
+/// `Unavailable` where the machine gives no threads, or a disk that refuses.
+pub fn service(features: &Arc<Features>) -> Result<FlightSql> {
+    let streams: Arc<dyn Tables> = Arc::new(StreamTables::new(Arc::clone(features)));
+    let exports: Arc<dyn Tables> = Arc::new(ExportTables::new(Arc::clone(features)));
+    let engine =
+        SqlEngine::start(vec![(EVENTS, streams), (EXPORTS, exports)], features.sql().clone())?;
+    Ok(FlightSql::new(engine, Arc::new(OwnScans(Arc::clone(features)))))
+}
+
+/// Scans of partitions that are here.
+struct OwnScans(Arc<Features>);
+
+#[async_trait]
+impl Scans for OwnScans {
+    async fn scan(&self, type_url: &str, ticket: &[u8], came_with: &MetadataMap) -> Result<Rows> {
+        if type_url != SCAN_TICKET {
+            let message = "the ticket is none of this service; ask for a statement's anew";
+            return Err(Error::invalid_argument(message));
+        }
+        let damaged = |_| Error::invalid_argument("bytes that are no ticket of a scan");
+        let ticket = v1::ScanTicket::decode(ticket).map_err(damaged)?;
+        let stream = self.0.stream(&ticket.stream)?;
+        let table = StreamTable::new(Arc::clone(&self.0), stream);
+        table.scan(&ticket, came_with)
+    }
+}

@@ -1,0 +1,112 @@
+//! `forebayd sql`: ask a running node a statement over streams and their exports; `forebayd
+//! export`: have it export a stream.
+
+use std::io::stdout;
+
+use arrow::array::RecordBatch;
+use arrow::csv::WriterBuilder;
+use arrow::error::ArrowError;
+use arrow::json::LineDelimitedWriter;
+use forebay_core::{Error, Result};
+use forebay_query::{Rows, query};
+use forebay_wire::v1;
+use forebay_wire::v1::exports_client::ExportsClient;
+use futures::TryStreamExt;
+
+use crate::asked::{self, NodeAt, channel, print};
+
+/// What is asked.
+#[derive(clap::Args)]
+pub(crate) struct SqlSettings {
+    #[command(flatten)]
+    node: NodeAt,
+    /// An object for each row, a line each, or a table.
+    #[arg(long, value_enum, default_value_t = Format::Csv)]
+    format: Format,
+    /// The statement, such as "SELECT count(*) FROM clicks".
+    statement: String,
+}
+
+/// How rows are printed.
+#[derive(Clone, Copy, clap::ValueEnum)]
+enum Format {
+    /// One JSON object for each, by lines.
+    Json,
+    /// A line of names, and one for each row.
+    Csv,
+}
+
+/// What is exported.
+#[derive(clap::Args)]
+pub(crate) struct ExportSettings {
+    #[command(flatten)]
+    node: NodeAt,
+    /// The stream.
+    stream: String,
+}
+
+/// Asks, and prints rows as they come.
+///
+/// # Errors
+/// Those of the statement and of the node; `Unavailable` where nothing more can be printed.
+pub(crate) fn run(settings: SqlSettings) -> Result<()> {
+    forebay_serve::run(async {
+        let rows = query(channel(&settings.node.address)?, &settings.statement).await?;
+        match settings.format {
+            Format::Json => json(rows).await,
+            Format::Csv => csv(rows).await,
+        }
+    })
+}
+
+async fn json(mut rows: Rows) -> Result<()> {
+    let mut out = LineDelimitedWriter::new(stdout().lock());
+    while let Some(batch) = rows.batches.try_next().await? {
+        out.write(&batch).map_err(closed)?;
+    }
+    out.finish().map_err(closed)
+}
+
+async fn csv(mut rows: Rows) -> Result<()> {
+    let mut out = WriterBuilder::new().with_header(true).build(stdout().lock());
+    // The names come where there are no rows, too.
+    out.write(&RecordBatch::new_empty(rows.schema)).map_err(closed)?;
+    while let Some(batch) = rows.batches.try_next().await? {
+        out.write(&batch).map_err(closed)?;
+    }
+    Ok(())
+}
+
+fn closed(error: ArrowError) -> Error {
+    Error::unavailable(format!("printing rows: {error}"))
+}
+
+/// Has a stream exported, and tells how far it is.
+///
+/// # Errors
+/// `InvalidArgument` where the node has no place for exports; those of the node.
+pub(crate) fn run_export(settings: ExportSettings) -> Result<()> {
+    forebay_serve::run(async {
+        let mut exports = ExportsClient::new(channel(&settings.node.address)?);
+        let request = v1::ExportRequest { stream: settings.stream.clone() };
+        let told = |status| asked::told(status, "it exports nothing; name a node of this version");
+        let mut progress = exports.export(request).await.map_err(told)?.into_inner();
+        let mut is_done = false;
+        while let Some(step) = progress.message().await.map_err(told)? {
+            is_done = step.is_done;
+            print(line(&settings.stream, &step));
+        }
+        let broken = || Error::unavailable("the node went before the export was done; try again");
+        if is_done { Ok(()) } else { Err(broken()) }
+    })
+}
+
+fn line(stream: &str, step: &v1::ExportProgress) -> String {
+    let v1::ExportProgress { events, bytes, files, partitions, .. } = step;
+    let so_far = format!("{events} events, {bytes} bytes in {files} files");
+    match (step.is_done, step.number) {
+        (false, _) => format!("{stream}: {so_far}, {partitions} partitions done"),
+        (true, Some(number)) => format!("{stream}: export {number}: {so_far}"),
+        (true, None) => format!("{stream}: nothing has come since the last export"),
+    }
+}
