@@ -162,8 +162,8 @@ impl Select {
     /// without the index that it takes, and events that are to be found in two ways; `NotFound` for
     /// a column that the stream does not have, and for a stream that was deleted; `LimitExceeded`
     /// for more events or bytes than are answered, or more than are looked at to find them, and for
-    /// a key beyond 64 KiB; `TokenLost`, `Stale`; `DeadlineExceeded` or `Unavailable` when it cannot
-    /// be said in time; `Unsupported` where the store is one of a reader in memory.
+    /// a key beyond 64 KiB; `TokenLost`, `Stale`; `DeadlineExceeded` or `Unavailable` when it
+    /// cannot be said in time; `Unsupported` where the store is one of a reader in memory.
     pub async fn send(self) -> Result<Selected> {
         let definition = self.store.definition();
         let at_store = |error: Error| error.with_store(&definition.name);
