@@ -132,6 +132,17 @@ enum {
 /* How a stream's retained events are found by a column: not, by one value, or between two too. */
 enum { FB_INDEX_NONE = 0, FB_INDEX_EXACT = 1, FB_INDEX_RANGE = 2 };
 
+/* What an fb_select asks for. At most one of the first three says how events are found. */
+enum {
+    FB_SELECT_KEY = 1,
+    FB_SELECT_EQUAL = 2,
+    FB_SELECT_BETWEEN = 4,
+    FB_SELECT_FROM = 8,
+    FB_SELECT_TO = 16,
+    FB_SELECT_ORDER_BY = 32,
+    FB_SELECT_DESCENDING = 64
+};
+
 /* States that a reader in memory is forced into. */
 enum { FB_FORCE_NOTHING = 0, FB_FORCE_NOT_READY = 1, FB_FORCE_STALE = 2, FB_FORCE_CLOSED = 3 };
 
@@ -342,6 +353,21 @@ typedef struct fb_stream_summary {
     fb_bytes token;   /* of all that are in the log; free it */
 } fb_stream_summary;
 
+/* Which events of a stream are selected, and what of them; one of zeros selects all. */
+typedef struct fb_select {
+    uint32_t asks;  /* FB_SELECT_*: what stands below that it does not name is not looked at */
+    uint32_t limit; /* the first of them, at most so many, up to 10,000; 0 for 1,000 */
+    fb_key key;     /* FB_SELECT_KEY: events of this key */
+    fb_text column; /* of FB_SELECT_EQUAL and _BETWEEN: one that has an index, or one of ranges */
+    fb_value from;  /* the value, of the column's type or one that this holds; or the least one */
+    fb_value to;    /* the first value behind. Of _BETWEEN each may be FB_TYPE_NONE: no bound */
+    int64_t from_us; /* FB_SELECT_FROM: they happened then or later, in microseconds */
+    int64_t to_us;   /* FB_SELECT_TO: they happened before */
+    const fb_text *columns; /* names of those that are wanted of each event */
+    uint64_t column_count;  /* 0 for all */
+    fb_text order_by; /* FB_SELECT_ORDER_BY: a scalar column, events without a value of it last */
+} fb_select;
+
 typedef struct fb_scalar {
     uint32_t presence; /* FB_ABSENT, FB_NULL, FB_VALUE */
     uint32_t reserved;
@@ -465,6 +491,25 @@ int32_t fb_stream_send(
  * answered; flush again for the summary. FB_UNKNOWN_OUTCOME: flush again to go on waiting.
  */
 int32_t fb_stream_flush(uint64_t stream, fb_stream_summary *summary, fb_error *error);
+
+/*
+ * Selects retained events of a stream, where they are stored. They come ordered by when they
+ * happened, unless by a column; FB_SELECT_DESCENDING turns the order. select may be NULL, and read
+ * too: its timeout_ms is what the answer may wait for, beside the client's deadline, and
+ * FB_WAIT_NO_DISK is FB_INVALID_ARGUMENT. So are a store of documents, a key or value of another
+ * type, a column without the index that it takes, and events that are to be found in two ways.
+ * FB_NOT_FOUND for a column that the stream does not have; FB_LIMIT_EXCEEDED for more events or
+ * bytes than are answered, or more than are looked at to find them; FB_UNSUPPORTED of a store in
+ * memory.
+ * Packed: token TEXT, of the positions that were read | columns u32, and per column: id u32 | name
+ * TEXT | type u32 | events u32, and per event: key type u32, key TEXT, 0 u32 | time i64 | append
+ * time i64 (microseconds) | partition u32 | offset of its entry u64 | place in the entry u32 |
+ * values u32, and per value: id of its column u32 | VALUE. A column that an event does not have is
+ * left out.
+ */
+int32_t fb_store_select(
+    uint64_t store, const fb_select *select, const fb_read *read, fb_bytes *selected,
+    fb_error *error);
 
 /* Readers. */
 

@@ -212,6 +212,23 @@ pub struct FbStreamSummary {
     pub token: FbBytes,
 }
 
+/// Which events of a stream are selected, and what of them.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub struct FbSelect {
+    pub asks: u32,
+    pub limit: u32,
+    pub key: FbKey,
+    pub column: FbText,
+    pub from: FbValue,
+    pub to: FbValue,
+    pub from_us: i64,
+    pub to_us: i64,
+    pub columns: *const FbText,
+    pub column_count: u64,
+    pub order_by: FbText,
+}
+
 /// A number, bool or timestamp of a document.
 #[repr(C)]
 #[derive(Clone, Copy)]

@@ -14,7 +14,7 @@ use jni_sys::{JNIEnv, jbyteArray, jclass, jint, jlong, jobject};
 use crate::abi::FbText;
 
 /// Which entry points and structs there are; raised with each change of either.
-const ABI_VERSION: jint = 11;
+const ABI_VERSION: jint = 12;
 
 fn at<T>(address: jlong) -> *mut T {
     std::ptr::with_exposed_provenance_mut(address as usize)
@@ -79,6 +79,9 @@ calls! {
         crate::write::fb_store_write(
             store as u64, at(changes), count as u64, deadline_ms as u64, at(outcomes), at(token),
             at(error));
+    Java_io_forebay_JniCalls_storeSelect(store, select, read, selected, error) =>
+        crate::select::fb_store_select(
+            store as u64, at(select), at(read), at(selected), at(error));
     Java_io_forebay_JniCalls_pendingRetry(
         pending, deadline_ms, count, outcomes, token, error) =>
         crate::write::fb_pending_retry(

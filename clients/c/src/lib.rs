@@ -27,6 +27,7 @@ mod output;
 mod process;
 mod read;
 mod registry;
+mod select;
 mod status;
 mod verify;
 mod write;

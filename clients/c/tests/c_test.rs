@@ -130,6 +130,7 @@ fn the_header_and_the_library_agree_on_every_layout() {
         ("fb_sink", size_of::<FbSink>()),
         ("fb_stream_options", size_of::<FbStreamOptions>()),
         ("fb_stream_summary", size_of::<FbStreamSummary>()),
+        ("fb_select", size_of::<FbSelect>()),
         ("fb_error.pending", offset_of!(FbError, pending)),
         ("fb_error.field", offset_of!(FbError, field)),
         ("fb_keys.partition_ends", offset_of!(FbKeys, partition_ends)),
@@ -152,6 +153,9 @@ fn the_header_and_the_library_agree_on_every_layout() {
         ("fb_store_options.log_bytes", offset_of!(FbStoreOptions, log_bytes)),
         ("fb_sink.ticket", offset_of!(FbSink, ticket)),
         ("fb_stream_summary.token", offset_of!(FbStreamSummary, token)),
+        ("fb_select.column", offset_of!(FbSelect, column)),
+        ("fb_select.from_us", offset_of!(FbSelect, from_us)),
+        ("fb_select.order_by", offset_of!(FbSelect, order_by)),
         ("fb_scalar.real", offset_of!(FbScalar, real)),
     ];
     let expected: Vec<_> = sizes.iter().map(|(name, bytes)| format!("{name} {bytes}")).collect();

@@ -376,6 +376,144 @@ static void indexed_stream(uint64_t client)
     check(fb_close(store, &failure), "close the stream");
 }
 
+/* What is left of packed bytes, and the numbers and texts that they begin with. */
+static uint32_t take_u32(const uint8_t **at)
+{
+    uint32_t number;
+    memcpy(&number, *at, 4);
+    *at += 4;
+    return number;
+}
+
+static int64_t take_i64(const uint8_t **at)
+{
+    int64_t number;
+    memcpy(&number, *at, 8);
+    *at += 8;
+    return number;
+}
+
+static fb_text take_text(const uint8_t **at)
+{
+    fb_text taken = {NULL, take_u32(at)};
+    taken.data = *at;
+    *at += taken.length;
+    return taken;
+}
+
+static int is_text(fb_text found, const char *words)
+{
+    return found.length == strlen(words) && memcmp(found.data, words, found.length) == 0;
+}
+
+/* The one event of a select of one column is this: its key, its time, and the column's value. */
+static void expect_event(fb_bytes selected, const char *user, int64_t time, int64_t price)
+{
+    const uint8_t *at = selected.data;
+    uint32_t column;
+
+    expect(take_text(&at).length > 0, "a select answers a token");
+    expect(take_u32(&at) == 1, "the column that was asked for");
+    column = take_u32(&at);
+    expect(is_text(take_text(&at), "price") && take_u32(&at) == FB_TYPE_INT64, "by name and type");
+    expect(take_u32(&at) == 1, "one event");
+    expect(take_u32(&at) == FB_KEY_STRING && is_text(take_text(&at), user), "its key");
+    expect(take_u32(&at) == 0, "which has one part");
+    expect(take_i64(&at) == time && take_i64(&at) > time, "when it happened, and came");
+    expect(take_u32(&at) == 0, "its partition");
+    take_i64(&at);
+    take_u32(&at);
+    expect(take_u32(&at) == 1 && take_u32(&at) == column, "one value, of the column");
+    expect(take_u32(&at) == FB_TYPE_INT64 && take_u32(&at) == 8, "an integer");
+    expect(take_i64(&at) == price && at == selected.data + selected.length, "and nothing else");
+}
+
+/* A stream with three events; the token of their insert is the caller's. */
+static uint64_t bought(uint64_t client, fb_bytes *token)
+{
+    static const int64_t times[3] = {1000, 2000, 3000}, prices[3] = {30, 10, 20};
+    static const char *users[3] = {"u1", "u2", "u1"}, *cities[3] = {"Rome", "Oslo", "Oslo"};
+    fb_value none = {0, 0, {NULL, 0}};
+    fb_field_spec columns[3] = {
+        {text("at"), FB_TYPE_TIMESTAMP, 1, none, -1, NULL, 0, 0, 0},
+        {text("city"), FB_TYPE_STRING, 0, none, -1, NULL, 0, FB_INDEX_EXACT, 0},
+        {text("price"), FB_TYPE_INT64, 0, none, -1, NULL, 0, FB_INDEX_RANGE, 0},
+    };
+    fb_store_spec spec = {text("c-bought"), FB_KEY_STRING, 1, {NULL, 0}, columns, 3,
+                          {-1, 0, 0, -1, 0}, 0, 1, text("at")};
+    fb_change changes[3];
+    fb_op ops[3][3];
+    uint64_t store = 0;
+    int n;
+
+    check(fb_store_create(client, &spec, &store, &failure), "create a stream to select of");
+    memset(changes, 0, sizeof changes);
+    for (n = 0; n < 3; n++) {
+        fb_value at = {FB_TYPE_TIMESTAMP, 0, {(const uint8_t *)&times[n], 8}};
+        fb_value city = {FB_TYPE_STRING, 0, text(cities[n])};
+        fb_value price = {FB_TYPE_INT64, 0, {(const uint8_t *)&prices[n], 8}};
+        ops[n][0] = (fb_op){FB_OP_SET, 0, text("at"), at, -1};
+        ops[n][1] = (fb_op){FB_OP_SET, 0, text("city"), city, -1};
+        ops[n][2] = (fb_op){FB_OP_SET, 0, text("price"), price, -1};
+        changes[n].verb = FB_VERB_INSERT;
+        changes[n].key = key(users[n]);
+        changes[n].ops = ops[n];
+        changes[n].op_count = 3;
+        changes[n].ttl_us = -1;
+    }
+    check(fb_store_write(store, changes, 3, 0, NULL, token, &failure), "insert");
+    return store;
+}
+
+/* Selects one event, which is this. */
+static void select_one(uint64_t store, const fb_select *select, const fb_read *read,
+                       const char *user, int64_t time, int64_t price)
+{
+    fb_bytes selected;
+
+    check(fb_store_select(store, select, read, &selected, &failure), "select");
+    expect_event(selected, user, time, price);
+    fb_bytes_free(&selected);
+}
+
+/* Events are found by their key, by columns and by when they happened. */
+static void select_events(uint64_t client)
+{
+    static const int64_t least = 15, behind = 25;
+    fb_text price = text("price");
+    fb_select select;
+    fb_bytes token;
+    uint64_t store = bought(client, &token);
+    fb_read after = {FB_WAIT_TOKEN, 0, WAIT_MS, 0, {token.data, token.length}};
+
+    memset(&select, 0, sizeof select);
+    select.columns = &price;
+    select.column_count = select.limit = 1;
+    select.asks = FB_SELECT_KEY | FB_SELECT_DESCENDING;
+    select.key = key("u1");
+    select_one(store, &select, &after, "u1", 3000, 20);
+    select.asks = FB_SELECT_EQUAL | FB_SELECT_ORDER_BY;
+    select.column = text("city");
+    select.from = (fb_value){FB_TYPE_STRING, 0, text("Oslo")};
+    select.order_by = price;
+    select_one(store, &select, NULL, "u2", 2000, 10);
+    select.asks = FB_SELECT_BETWEEN;
+    expect(fb_store_select(store, &select, NULL, NULL, &failure) == FB_INVALID_ARGUMENT,
+           "an exact index finds one value");
+    expect(failure.field.length == 4, "the error names its column");
+    fb_error_free(&failure);
+    select.column = price;
+    select.from = (fb_value){FB_TYPE_INT64, 0, {(const uint8_t *)&least, 8}};
+    select.to = (fb_value){FB_TYPE_INT64, 0, {(const uint8_t *)&behind, 8}};
+    select_one(store, &select, NULL, "u1", 3000, 20);
+    select.asks = FB_SELECT_FROM | FB_SELECT_TO;
+    select.from_us = 1000;
+    select.to_us = 2000;
+    select_one(store, &select, NULL, "u1", 1000, 30);
+    fb_bytes_free(&token);
+    check(fb_close(store, &failure), "close the stream to select of");
+}
+
 /* Whether the one copy of a reader has begun with a snapshot, and with fewer of the records. */
 static int has_begun(uint64_t reader, uint64_t records)
 {
@@ -450,7 +588,7 @@ static void print_layouts(void)
     SIZE(fb_read); SIZE(fb_field_spec); SIZE(fb_store_options); SIZE(fb_store_spec);
     SIZE(fb_alteration); SIZE(fb_op); SIZE(fb_change); SIZE(fb_outcome); SIZE(fb_reader_options);
     SIZE(fb_scalar); SIZE(fb_gather_field); SIZE(fb_packed); SIZE(fb_sink);
-    SIZE(fb_stream_options); SIZE(fb_stream_summary);
+    SIZE(fb_stream_options); SIZE(fb_stream_summary); SIZE(fb_select);
     FIELD(fb_error, pending); FIELD(fb_error, field); FIELD(fb_keys, partition_ends);
     FIELD(fb_read, token); FIELD(fb_field_spec, fallback); FIELD(fb_field_spec, index);
     FIELD(fb_store_spec, options); FIELD(fb_alteration, options); FIELD(fb_op, value);
@@ -460,7 +598,8 @@ static void print_layouts(void)
     FIELD(fb_reader_options, spill_bytes_max); FIELD(fb_reader_options, snapshots);
     FIELD(fb_store_options, log_window_us); FIELD(fb_store_options, log_bytes);
     FIELD(fb_sink, ticket);
-    FIELD(fb_stream_summary, token); FIELD(fb_scalar, real);
+    FIELD(fb_stream_summary, token); FIELD(fb_select, column); FIELD(fb_select, from_us);
+    FIELD(fb_select, order_by); FIELD(fb_scalar, real);
 }
 
 int main(int arguments_count, char **arguments)
@@ -508,6 +647,7 @@ int main(int arguments_count, char **arguments)
     over_budget(client, arguments_count > 2 ? arguments[2] : NULL);
     set_options(client);
     indexed_stream(client);
+    select_events(client);
     if (arguments_count > 3) begin_with_snapshot(client, arguments[3]);
     check(fb_close(client, &failure), "close the client");
     expect(fb_store_write(store, NULL, 0, 0, NULL, NULL, NULL) == FB_CLOSED,

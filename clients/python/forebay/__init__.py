@@ -69,6 +69,9 @@ if TYPE_CHECKING:
         PartitionStatus,
         ReaderMetrics,
         ReaderStatus,
+        Selected,
+        SelectedColumn,
+        SelectedEvent,
         StreamSummary,
         Verified,
         WriteOutcome,
@@ -137,6 +140,9 @@ __all__ = [
     "Reader",
     "ReaderMetrics",
     "ReaderStatus",
+    "Selected",
+    "SelectedColumn",
+    "SelectedEvent",
     "Stale",
     "Store",
     "StreamSummary",
@@ -169,7 +175,8 @@ _LATER = {
     "_aio": "AsyncClient",
     "_aio_reader": "AsyncReader",
     "_answers": "BatchOutcome CheckpointCounts Counts Definition Fetching Field PackedValues "
-    "PartitionStatus ReaderMetrics ReaderStatus StreamSummary Verified WriteOutcome",
+    "PartitionStatus ReaderMetrics ReaderStatus Selected SelectedColumn SelectedEvent "
+    "StreamSummary Verified WriteOutcome",
     "_async_verbs": "AsyncAcknowledgement AsyncOrderedReads AsyncOrderedScan AsyncStore "
     "AsyncWriteStream",
     "_memory": "InMemoryReader",

@@ -10,10 +10,12 @@ from forebay._errors import Error
 from forebay._model import Presence
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     import numpy as np
     import numpy.typing as npt
 
-    from forebay._types import Key, Value
+    from forebay._types import Document, Key, Value
 
 
 @dataclass(frozen=True, eq=False)
@@ -137,6 +139,47 @@ class Definition:
         named = (field for field in self.fields if field.name == name)
         called = (field for field in self.fields if name in field.aliases)
         return next(named, None) or next(called, None)
+
+
+@dataclass(frozen=True)
+class SelectedColumn:
+    """A column of a select, as the newest definition has it."""
+
+    id: int
+    """Its lasting id, never used again."""
+    name: str
+    type: str
+    """As that of a `Field`."""
+
+
+@dataclass(frozen=True)
+class SelectedEvent:
+    """A retained event of a stream."""
+
+    key: Key
+    time: datetime
+    """When it happened, in UTC."""
+    append_time: datetime
+    """When the log took it, in UTC."""
+    partition: int
+    offset: int
+    """Offset of its entry in the partition."""
+    place: int
+    """Its place in the entry, from 0."""
+    columns: Document
+    """Its selected columns by name: one that it does not have is missing, a null one None."""
+
+
+@dataclass(frozen=True)
+class Selected:
+    """The events that a select has found."""
+
+    columns: tuple[SelectedColumn, ...]
+    """The columns that were asked for."""
+    events: list[SelectedEvent]
+    """The events, in the order that was asked for."""
+    token: bytes
+    """The positions that were read; a select `after` it finds no older state."""
 
 
 @dataclass(frozen=True)

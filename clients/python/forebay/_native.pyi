@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
 from typing import Any, Generic, Literal, TypeVar, final, overload
 
 import numpy as np
@@ -12,6 +13,7 @@ from forebay._answers import (
     Definition,
     ReaderMetrics,
     ReaderStatus,
+    Selected,
     StreamSummary,
     Verified,
     WriteOutcome,
@@ -201,6 +203,23 @@ class Store:
     def batch(
         self, changes: Iterable[Change], deadline: float | None = None
     ) -> Call[BatchOutcome]: ...
+    def select(
+        self,
+        *,
+        key: Key | None = None,
+        equal: tuple[str, Value] | None = None,
+        between: tuple[str, Value | None, Value | None] | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        columns: list[str] | None = None,
+        order_by: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Call[Selected]: ...
     def ordered(self) -> OrderedReads: ...
     def write_stream(
         self,

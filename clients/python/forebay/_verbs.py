@@ -17,8 +17,10 @@ from forebay._errors import Error, pending_of
 from forebay._wait import Calls
 
 if TYPE_CHECKING:
-    from forebay._answers import BatchOutcome, Definition, StreamSummary, WriteOutcome
-    from forebay._types import Document, Fields, Key, Keys
+    from datetime import datetime
+
+    from forebay._answers import BatchOutcome, Definition, Selected, StreamSummary, WriteOutcome
+    from forebay._types import Document, Fields, Key, Keys, Value
 
 Self = TypeVar("Self", bound="WriteStream")
 
@@ -245,6 +247,66 @@ class Store:
         What is in the log already happens no second time. Raises the error when it holds no write.
         """
         return self._calls.run(pending_of(error).retry())
+
+    def select(
+        self,
+        *,
+        key: Key | None = None,
+        equal: tuple[str, Value] | None = None,
+        between: tuple[str, Value | None, Value | None] | None = None,
+        start: datetime | None = None,
+        end: datetime | None = None,
+        columns: Sequence[str] | None = None,
+        order_by: str | None = None,
+        descending: bool = False,
+        limit: int | None = None,
+        after: bytes | None = None,
+        latest: bool = False,
+        max_age: float | None = None,
+        timeout: float | None = None,
+    ) -> Selected:
+        """Return retained events of a stream, ordered by when they happened, unless by a column.
+
+        They are those of a `key`, of `equal=(column, value)` in a column that has an index, or of
+        `between=(column, least, behind)` in one with an index of ranges, where None is no bound;
+        without any of these all. `start` and `end` bound when they happened, as datetimes with a
+        time zone: that one or later, and before that one.
+
+        Of each event only `columns` are answered, unless set all. `order_by` is a scalar column;
+        events without a value of it come last. With `descending` the last ones come first. The
+        first of them are answered, at most `limit`: 1,000 unless set, and up to 10,000.
+
+        The read takes `after` (a token: wait until that write is there), `latest` (wait until all
+        that was acknowledged before is there), both at most `timeout` seconds (10 unless set), and
+        `max_age` (raise `Stale` for data older than so many seconds).
+
+        Raises `InvalidArgument` for a store of documents, a key or value of another type, a column
+        without the index that it takes, and events that are to be found in two ways; `NotFound`
+        for a column that the stream does not have; `LimitExceeded` for more events or bytes than
+        are answered, or more than are looked at to find them; `Unsupported` in memory.
+
+        >>> dear = orders.select(  # doctest: +SKIP
+        ...     equal=("city", "Rome"), order_by="price", descending=True, limit=10
+        ... )
+        >>> [event.columns["price"] for event in dear.events]  # doctest: +SKIP
+        [180, 160]
+        """
+        call = self._native.select(
+            key=key,
+            equal=equal,
+            between=between,
+            start=start,
+            end=end,
+            columns=None if columns is None else list(columns),
+            order_by=order_by,
+            descending=descending,
+            limit=limit,
+            after=after,
+            latest=latest,
+            max_age=max_age,
+            timeout=timeout,
+        )
+        return self._calls.run(call)
 
     def ordered(self) -> OrderedReads:
         """Return reads of this store in the order of its keys, from the shards of the node.

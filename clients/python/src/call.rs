@@ -12,8 +12,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 
 use forebay::{
-    Acknowledgement, BatchOutcome, Client, Definition, Error, PendingWrite, Store, StreamSummary,
-    WriteOutcome, WriteResult,
+    Acknowledgement, BatchOutcome, Client, Definition, Error, PendingWrite, Selected, Store,
+    StreamSummary, WriteOutcome, WriteResult,
 };
 use forebay_wire::token::Token;
 use parking_lot::Mutex;
@@ -28,6 +28,7 @@ use crate::ordered::{FoundDocuments, ScannedDocuments};
 use crate::process::{self, ProcessOwned};
 use crate::python::model;
 use crate::schema::definition_object;
+use crate::select::selected_object;
 use crate::stream::NativeAcknowledgement;
 use crate::verified::FoundVerified;
 
@@ -46,6 +47,7 @@ pub(crate) enum Answer {
     Reader(Box<Opened>),
     Documents(FoundDocuments),
     Scanned(ScannedDocuments),
+    Selected(Box<Selected>),
     Verified(Box<FoundVerified>),
 }
 
@@ -70,6 +72,7 @@ impl Answer {
             Self::Summary(summary) => summary_object(py, &summary)?,
             Self::Documents(found) => found.into_object(py)?,
             Self::Scanned(found) => found.into_object(py)?,
+            Self::Selected(selected) => selected_object(py, &selected)?,
             Self::Verified(found) => found.into_object(py)?,
             Self::Reader(opened) => Bound::new(py, OpenedReader::new(*opened))?.into_any(),
         })

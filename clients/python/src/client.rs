@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use forebay::{Client, ClientOptions, SchemaVersion, Store};
 use pyo3::prelude::*;
+use pyo3::types::PyDateTime;
 
+use crate::asked::How;
 use crate::call::{Answer, Call};
 use crate::change::Change;
 use crate::fault::{Fault, entry};
@@ -12,6 +14,7 @@ use crate::log;
 use crate::ordered::NativeOrdered;
 use crate::process::ProcessOwned;
 use crate::schema::{NewAlteration, NewStore, definition_object, duration_of};
+use crate::select::{Between, By, Equal, time_of};
 use crate::stream::NativeStream;
 
 /// The call that connects a client.
@@ -161,6 +164,50 @@ impl NativeStore {
             }
             let call = Call::new(async { batch.send().await.map(Answer::Batch) });
             Ok(call.local(store.is_in_memory()))
+        })
+    }
+
+    /// A select of retained events; nothing is asked for yet.
+    #[allow(clippy::too_many_arguments, reason = "Python's keywords")]
+    #[pyo3(signature = (
+        *, key=None, equal=None, between=None, start=None, end=None, columns=None, order_by=None,
+        descending=false, limit=None, after=None, latest=false, max_age=None, timeout=None
+    ))]
+    fn select(
+        &self,
+        key: Option<Bound<'_, PyAny>>,
+        equal: Option<Equal<'_>>,
+        between: Option<Between<'_>>,
+        start: Option<Bound<'_, PyDateTime>>,
+        end: Option<Bound<'_, PyDateTime>>,
+        columns: Option<Vec<String>>,
+        order_by: Option<String>,
+        descending: bool,
+        limit: Option<u32>,
+        after: Option<&[u8]>,
+        latest: bool,
+        max_age: Option<f64>,
+        timeout: Option<f64>,
+    ) -> Result<Call, Fault> {
+        entry(|| {
+            let store = self.store.get()?;
+            let read = How::of(after, latest, max_age, timeout)?.into_read();
+            let mut select = By { key, equal, between }.narrow(store.select())?.read(read);
+            if let Some(start) = &start {
+                select = select.from(time_of(start)?);
+            }
+            if let Some(end) = &end {
+                select = select.to(time_of(end)?);
+            }
+            if let Some(column) = order_by {
+                select = select.order_by(column);
+            }
+            if descending {
+                select = select.descending();
+            }
+            select = select.columns(columns.unwrap_or_default()).limit(limit.unwrap_or(0));
+            let call = async { select.send().await.map(|it| Answer::Selected(Box::new(it))) };
+            Ok(Call::new(call).local(store.is_in_memory()))
         })
     }
 

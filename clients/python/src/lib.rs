@@ -23,6 +23,7 @@ mod python;
 mod reader;
 mod scan;
 mod schema;
+mod select;
 mod status;
 mod stream;
 mod value;

@@ -102,7 +102,11 @@ pub(crate) fn text_of<'a>(text: &'a Bound<'_, PyString>) -> Result<&'a str, Faul
     })
 }
 
-fn timestamp_of(time: &Bound<'_, PyDateTime>) -> Result<i64, Fault> {
+/// Microseconds since the Unix epoch, exactly.
+///
+/// # Errors
+/// `InvalidArgument` for a datetime without a time zone.
+pub(crate) fn timestamp_of(time: &Bound<'_, PyDateTime>) -> Result<i64, Fault> {
     if time.get_tzinfo().is_none() {
         let message = "the datetime has no time zone; give it one, such as datetime.timezone.utc";
         return Err(Error::invalid_argument(message).into());

@@ -54,6 +54,21 @@ def test_administration_and_every_write(server: Server) -> None:
     run(main())
 
 
+def test_events_are_selected(server: Server) -> None:
+    async def main() -> None:
+        async with forebay.AsyncClient(server.endpoint) as client:
+            orders = await client.create_stream(new_name(), {"n": "int64"}, partitions=2)
+            inserts = [forebay.insert("u", {"n": n}) for n in range(3)]
+            token = (await orders.batch(inserts)).complete().token
+            selected = await orders.select(key="u", columns=["n"], limit=2, after=token)
+            assert [event.columns for event in selected.events] == [{"n": 0}, {"n": 1}]
+            with pytest.raises(forebay.InvalidArgument) as raised:
+                await orders.select(equal=("n", 1))
+            assert raised.value.field == "n"
+
+    run(main())
+
+
 def test_errors_are_those_of_the_client_that_waits(server: Server, stores: Stores) -> None:
     store, _ = stores.create({"a": "int64"})
 

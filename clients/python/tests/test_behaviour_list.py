@@ -30,6 +30,6 @@ def test_every_behaviour_has_one_test_and_no_test_is_extra() -> None:
 def test_every_behaviour_says_its_rule() -> None:
     """Each entry has a kind and a sentence."""
     for behaviour in tomllib.loads(LIST.read_text())["behaviour"]:
-        kinds = {"writer", "reader", "schema", "lifecycle", "memory", "events"}
+        kinds = {"writer", "reader", "schema", "lifecycle", "memory", "events", "selects"}
         assert behaviour["kind"] in kinds, behaviour
         assert behaviour["text"].endswith("."), behaviour

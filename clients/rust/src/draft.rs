@@ -35,6 +35,38 @@ impl GivenKey {
         let message = format!("the {part} is a {given}, and the store declares {declared}");
         Err(Error::invalid_argument(message))
     }
+
+    /// The identity of the document or event that has this key, and its partition.
+    ///
+    /// # Errors
+    /// `InvalidArgument` or `LimitExceeded` for a key that the store does not have.
+    pub(crate) fn route(
+        &self,
+        partition_key: Option<&Self>,
+        definition: &Definition,
+    ) -> Result<(Key, PartitionId)> {
+        self.check(definition.key_type, "key")?;
+        let field = definition.partition_key.and_then(|id| definition.field_by_id(id));
+        let declared = field.zip(definition.partition_key_type());
+        let (key, hashed) = match (declared, partition_key) {
+            (None, None) => (Key::plain(&self.bytes)?, &self.bytes),
+            (None, Some(_)) => {
+                let message = "the store is partitioned by its key; name no partition key";
+                return Err(Error::invalid_argument(message));
+            }
+            (Some((field, _)), None) => {
+                let message = "the store is partitioned by a field; name its value with every key";
+                return Err(Error::invalid_argument(message).with_field(&field.name));
+            }
+            (Some((field, key_type)), Some(given)) => {
+                given
+                    .check(key_type, "partition key")
+                    .map_err(|error| error.with_field(&field.name))?;
+                (Key::partitioned(&given.bytes, &self.bytes)?, &given.bytes)
+            }
+        };
+        Ok((key, partition_of(hashed, definition.written().partitions)))
+    }
 }
 
 /// What must hold, before names are resolved.
@@ -115,27 +147,7 @@ impl Draft {
     /// # Errors
     /// `InvalidArgument` or `LimitExceeded` for a key that the store does not have.
     pub(crate) fn route(&self, definition: &Definition) -> Result<(Key, PartitionId)> {
-        self.key.check(definition.key_type, "key")?;
-        let field = definition.partition_key.and_then(|id| definition.field_by_id(id));
-        let declared = field.zip(definition.partition_key_type());
-        let (key, hashed) = match (declared, &self.partition_key) {
-            (None, None) => (Key::plain(&self.key.bytes)?, &self.key.bytes),
-            (None, Some(_)) => {
-                let message = "the store is partitioned by its key; name no partition key";
-                return Err(Error::invalid_argument(message));
-            }
-            (Some((field, _)), None) => {
-                let message = "the store is partitioned by a field; name its value with every key";
-                return Err(Error::invalid_argument(message).with_field(&field.name));
-            }
-            (Some((field, key_type)), Some(given)) => {
-                given
-                    .check(key_type, "partition key")
-                    .map_err(|error| error.with_field(&field.name))?;
-                (Key::partitioned(&given.bytes, &self.key.bytes)?, &given.bytes)
-            }
-        };
-        Ok((key, partition_of(hashed, definition.written().partitions)))
+        self.key.route(self.partition_key.as_ref(), definition)
     }
 
     fn condition(&self, definition: &Definition) -> Result<Option<Condition>> {

@@ -64,7 +64,8 @@ pub struct Select {
 /// How events are found.
 #[derive(Clone)]
 enum By {
-    Key(GivenKey),
+    /// And a partition key, which no stream has.
+    Key(GivenKey, Option<GivenKey>),
     Equal(String, Value),
     Between(String, Bound<Value>, Bound<Value>),
 }
@@ -88,8 +89,9 @@ impl Store {
 
 impl Select {
     /// Events of this key.
-    pub fn key<'k>(mut self, key: impl Into<KeyValue<'k>>) -> Self {
-        self.by.push(By::Key(key.into().into()));
+    pub fn key<'k>(mut self, key: impl Into<DocumentKey<'k>>) -> Self {
+        let key = key.into();
+        self.by.push(By::Key(key.primary().into(), key.partition_key().map(Into::into)));
         self
     }
 
@@ -159,9 +161,9 @@ impl Select {
     /// `InvalidArgument` for a store of documents, a key or a value of another type, a column
     /// without the index that it takes, and events that are to be found in two ways; `NotFound` for
     /// a column that the stream does not have, and for a stream that was deleted; `LimitExceeded`
-    /// for more events or bytes than are answered, or more than are looked at to find them;
-    /// `TokenLost`, `Stale`; `DeadlineExceeded` or `Unavailable` when it cannot be said in time;
-    /// `Unsupported` where the store is one of a reader in memory.
+    /// for more events or bytes than are answered, or more than are looked at to find them, and for
+    /// a key beyond 64 KiB; `TokenLost`, `Stale`; `DeadlineExceeded` or `Unavailable` when it
+    /// cannot be said in time; `Unsupported` where the store is one of a reader in memory.
     pub async fn send(self) -> Result<Selected> {
         let definition = self.store.definition();
         let at_store = |error: Error| error.with_store(&definition.name);
@@ -209,9 +211,9 @@ impl Select {
 impl By {
     fn message(&self, definition: &Definition) -> Result<select_request::By> {
         Ok(match self {
-            Self::Key(key) => {
-                key.check(definition.key_type, "key")?;
-                select_request::By::Key(Bytes::copy_from_slice(&key.bytes))
+            Self::Key(key, partition_key) => {
+                let (key, _) = key.route(partition_key.as_ref(), definition)?;
+                select_request::By::Key(Bytes::copy_from_slice(key.as_bytes()))
             }
             Self::Equal(column, value) => select_request::By::Equal(select_request::Equal {
                 column: column.clone(),

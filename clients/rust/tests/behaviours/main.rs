@@ -8,6 +8,7 @@ mod lifecycle;
 mod memory;
 mod reader;
 mod schema;
+mod selects;
 mod world;
 mod writer;
 
@@ -49,6 +50,8 @@ behaviours! {
         server_restart
         many_threads_one_reader unreachable_server typed_errors;
     events: stream_definition stream_inserts stream_refusals;
+    selects: select_by_key select_by_index select_by_range select_ordered select_in_a_time_span
+        select_refusals select_after_token;
     memory: in_memory_ready in_memory_writes in_memory_clock in_memory_alterations
         in_memory_not_ready in_memory_stale in_memory_closed in_memory_equals_a_node;
 }

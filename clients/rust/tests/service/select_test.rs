@@ -4,8 +4,9 @@
 use std::ops::Bound;
 
 use forebay::{
-    ColumnIndex, ColumnRules, ErrorCode, FieldSpec, FieldType, KeyType, KeyValue, Presence, Read,
-    Reader, Select, Selected, Store, StoreSpec, StreamSpec, Timestamp, Token, Value,
+    ColumnIndex, ColumnRules, DocumentKey, ErrorCode, FieldSpec, FieldType, KeyType, KeyValue,
+    Presence, Read, Reader, Select, Selected, Store, StoreSpec, StreamSpec, Timestamp, Token,
+    Value,
 };
 
 use crate::world::{INT64, PATIENCE, SOON, STRING, World, counters};
@@ -94,6 +95,8 @@ async fn what_cannot_be_selected_is_refused_before_it_is_sent() {
     let invalid = |column: Option<&str>| (ErrorCode::InvalidArgument, column.map(str::to_owned));
     assert_eq!(refusal(documents.select()).await, invalid(None));
     assert_eq!(refusal(orders.select().key("text")).await, invalid(None));
+    let within = DocumentKey::from(1_i64).with_partition_key(2_i64);
+    assert_eq!(refusal(orders.select().key(within)).await, invalid(None));
     let two = orders.select().key(1_i64).equal("city", "Rome");
     assert_eq!(refusal(two).await, invalid(None));
     assert_eq!(refusal(orders.select().between("price", 1..=2)).await, invalid(Some("price")));

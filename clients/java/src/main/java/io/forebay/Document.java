@@ -1,4 +1,4 @@
-/* A whole document, copied out of a reader. */
+/* A whole document, copied out of a reader, or the columns of an event. */
 package io.forebay;
 
 import java.nio.ByteBuffer;
@@ -12,7 +12,10 @@ import java.util.OptionalLong;
 import java.util.Set;
 import org.jspecify.annotations.Nullable;
 
-/** A document as it was at one moment: its fields by name. Immutable. */
+/**
+ * A document as it was at one moment: its fields by name. The columns of a {@link SelectedEvent}
+ * are one that has no version and never expires. Immutable.
+ */
 public final class Document {
     private final @Nullable Instant expiresAt;
     private final OptionalLong version;
@@ -23,6 +26,11 @@ public final class Document {
         this.expiresAt = expiresAt;
         this.version = version;
         this.fields = fields;
+    }
+
+    /** The columns of an event. */
+    static Document ofColumns(Map<String, Values.Encoded> columns) {
+        return new Document(null, OptionalLong.empty(), columns);
     }
 
     static Document unpack(Unpacker packed) {
@@ -57,7 +65,8 @@ public final class Document {
     }
 
     /**
-     * The names of its fields, null ones too, by ascending field id.
+     * The names of its fields, null ones too, by ascending field id; of an event's columns in the
+     * order of the select.
      *
      * @return the names
      */

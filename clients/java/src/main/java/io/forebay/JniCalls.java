@@ -80,6 +80,9 @@ final class JniCalls implements NativeCalls {
             long error);
 
     @Override
+    public native int storeSelect(long store, long select, long read, long selected, long error);
+
+    @Override
     public native int pendingRetry(
             long pending, long deadlineMs, long count, long outcomes, long token, long error);
 

@@ -10,7 +10,7 @@ import org.jspecify.annotations.Nullable;
  */
 interface NativeCalls {
     /** The ABI that this package speaks. */
-    int VERSION = 11;
+    int VERSION = 12;
 
     int version();
 
@@ -66,6 +66,8 @@ interface NativeCalls {
             long outcomes,
             long token,
             long error);
+
+    int storeSelect(long store, long select, long read, long selected, long error);
 
     int pendingRetry(
             long pending, long deadlineMs, long count, long outcomes, long token, long error);

@@ -1,4 +1,4 @@
-/* A store as a client holds it: the start of every write. */
+/* A store as a client holds it: the start of every write, and of selects of its events. */
 package io.forebay;
 
 import java.lang.ref.Reference;
@@ -126,6 +126,15 @@ public final class Store {
             Reference.reachabilityFence(this);
             call.release();
         }
+    }
+
+    /**
+     * A select of the retained events of this stream, to be narrowed before it is sent.
+     *
+     * @return a selection of all events
+     */
+    public Selection select() {
+        return new Selection(this);
     }
 
     /**

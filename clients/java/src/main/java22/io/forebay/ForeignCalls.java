@@ -50,6 +50,7 @@ final class ForeignCalls implements NativeCalls {
     private static final MethodHandle STORE_DESCRIBE = handle("storeDescribe", 6);
     private static final MethodHandle STORE_LIST = handle("storeList", 3);
     private static final MethodHandle STORE_WRITE = handle("storeWrite", 7);
+    private static final MethodHandle STORE_SELECT = handle("storeSelect", 5);
     private static final MethodHandle PENDING_RETRY = handle("pendingRetry", 6);
     private static final MethodHandle STORE_SEND = handle("storeSend", 6);
     private static final MethodHandle STREAM_OPEN = handle("streamOpen", 4);
@@ -283,6 +284,15 @@ final class ForeignCalls implements NativeCalls {
         try {
             return (int) STORE_WRITE.invokeExact(
                     0L, 0L, store, changes, count, deadlineMs, outcomes, token, error);
+        } catch (Throwable failure) {
+            throw ForebayException.broken(failure);
+        }
+    }
+
+    @Override
+    public int storeSelect(long store, long select, long read, long selected, long error) {
+        try {
+            return (int) STORE_SELECT.invokeExact(0L, 0L, store, select, read, selected, error);
         } catch (Throwable failure) {
             throw ForebayException.broken(failure);
         }

@@ -25,7 +25,8 @@ class BehaviourListTest {
                     BatchBehavioursTest.class,
                     LifecycleBehavioursTest.class,
                     MemoryBehavioursTest.class,
-                    EventBehavioursTest.class);
+                    EventBehavioursTest.class,
+                    SelectBehavioursTest.class);
 
     @Test
     void everyBehaviourHasATestAndEveryTestIsABehaviour() throws IOException {

@@ -86,6 +86,7 @@ class LifecycleBehavioursTest extends Behaviours {
                         () -> client.deleteStore(at.name()),
                         () -> client.reader(at.name()),
                         () -> store.put(K).set("a", 2).send(),
+                        () -> store.select().send(),
                         store::definition);
         calls.forEach(call -> refused(ClosedException.class, call));
         assertEquals(at.name(), CLIENT.describeStore(at.name()).name());

@@ -1,0 +1,43 @@
+/* What a select answers. */
+package io.forebay;
+
+import java.util.ArrayList;
+import java.util.HashMap;
+import java.util.List;
+import java.util.Map;
+
+/**
+ * The events that a {@link Selection} has found.
+ *
+ * @param columns the columns that were asked for, as the newest definition has them
+ * @param events the events, in the order that was asked for
+ * @param token the positions that were read; a later select after it finds no older state
+ */
+public record Selected(List<Column> columns, List<SelectedEvent> events, Token token) {
+    /**
+     * A column of a select.
+     *
+     * @param id its lasting id
+     * @param name its current name
+     * @param type its type
+     */
+    public record Column(int id, String name, FieldType type) {}
+
+    static Selected unpack(Unpacker packed) {
+        Token token = new Token(packed.bytes());
+        int count = packed.i32();
+        List<Column> columns = new ArrayList<>(count);
+        Map<Integer, String> names = new HashMap<>();
+        for (int place = 0; place < count; place++) {
+            Column column = new Column(packed.i32(), packed.text(), new FieldType(packed.i32()));
+            columns.add(column);
+            names.put(column.id(), column.name());
+        }
+        count = packed.i32();
+        List<SelectedEvent> events = new ArrayList<>(count);
+        for (int place = 0; place < count; place++) {
+            events.add(SelectedEvent.unpack(packed, names));
+        }
+        return new Selected(List.copyOf(columns), List.copyOf(events), token);
+    }
+}

@@ -1,0 +1,103 @@
+//! Selects of a stream's retained events: how Python asks for them, and the answer as the package's
+//! data classes.
+
+use std::ops;
+
+use forebay::{DocumentKey, Select, Selected, SelectedColumn, SelectedEvent};
+use pyo3::prelude::*;
+use pyo3::types::{PyBytes, PyDateTime, PyDict, PyList};
+
+use crate::fault::Fault;
+use crate::key::{key_object, key_of};
+use crate::python::model;
+use crate::value::{datetime_of, object_of, timestamp_of, value_of};
+
+/// A column, and the value that its events have.
+pub(crate) type Equal<'py> = (String, Bound<'py, PyAny>);
+
+/// A column, and from which value on, up to which one that is left out, its events' values lie.
+pub(crate) type Between<'py> = (String, Option<Bound<'py, PyAny>>, Option<Bound<'py, PyAny>>);
+
+/// How events are found.
+pub(crate) struct By<'py> {
+    pub(crate) key: Option<Bound<'py, PyAny>>,
+    pub(crate) equal: Option<Equal<'py>>,
+    pub(crate) between: Option<Between<'py>>,
+}
+
+impl By<'_> {
+    /// The select, narrowed to these events.
+    ///
+    /// # Errors
+    /// `InvalidArgument` for objects that are no key and no value.
+    pub(crate) fn narrow(self, mut select: Select) -> Result<Select, Fault> {
+        if let Some(key) = &self.key {
+            select = select.key(key_of(key)?);
+        }
+        if let Some((column, value)) = self.equal {
+            select = select.equal(column, value_of(&value)?);
+        }
+        if let Some((column, from, to)) = self.between {
+            let value = |object: Option<Bound<'_, PyAny>>| {
+                object.map(|object| value_of(&object)).transpose()
+            };
+            let from = value(from)?.map_or(ops::Bound::Unbounded, ops::Bound::Included);
+            let to = value(to)?.map_or(ops::Bound::Unbounded, ops::Bound::Excluded);
+            select = select.between(column, (from, to));
+        }
+        Ok(select)
+    }
+}
+
+/// The time that a datetime is.
+///
+/// # Errors
+/// `InvalidArgument` for one without a time zone.
+pub(crate) fn time_of(time: &Bound<'_, PyDateTime>) -> Result<forebay::Timestamp, Fault> {
+    timestamp_of(time).map(forebay::Timestamp::from_micros)
+}
+
+/// `forebay.Selected`.
+///
+/// # Errors
+/// `InvalidArgument` for a time outside what datetime holds; `Corrupt` for a key that the stream
+/// cannot have.
+pub(crate) fn selected_object<'py>(
+    py: Python<'py>,
+    selected: &Selected,
+) -> Result<Bound<'py, PyAny>, Fault> {
+    let columns = selected.columns.iter().map(|column| column_object(py, column));
+    let columns = PyList::new(py, columns.collect::<PyResult<Vec<_>>>()?)?;
+    let events = selected.events.iter().map(|event| event_object(py, event));
+    let events = PyList::new(py, events.collect::<Result<Vec<_>, _>>()?)?;
+    let parts = PyDict::new(py);
+    parts.set_item("columns", columns.to_tuple())?;
+    parts.set_item("events", events)?;
+    parts.set_item("token", PyBytes::new(py, &selected.token.encode()))?;
+    Ok(model(py, "Selected", &parts)?)
+}
+
+fn column_object<'py>(py: Python<'py>, column: &SelectedColumn) -> PyResult<Bound<'py, PyAny>> {
+    let parts = PyDict::new(py);
+    parts.set_item("id", column.id.0)?;
+    parts.set_item("name", &column.name)?;
+    parts.set_item("type", column.field_type.to_string())?;
+    model(py, "SelectedColumn", &parts)
+}
+
+fn event_object<'py>(py: Python<'py>, event: &SelectedEvent) -> Result<Bound<'py, PyAny>, Fault> {
+    let columns = PyDict::new(py);
+    for (column, value) in event.values() {
+        let value = value.map(|value| object_of(py, value)).transpose()?;
+        columns.set_item(&column.name, value)?;
+    }
+    let parts = PyDict::new(py);
+    parts.set_item("key", key_object(py, DocumentKey::new(event.key()?))?)?;
+    parts.set_item("time", datetime_of(py, event.time)?)?;
+    parts.set_item("append_time", datetime_of(py, event.append_time)?)?;
+    parts.set_item("partition", event.partition.0)?;
+    parts.set_item("offset", event.offset.0)?;
+    parts.set_item("place", event.place)?;
+    parts.set_item("columns", columns)?;
+    Ok(model(py, "SelectedEvent", &parts)?)
+}

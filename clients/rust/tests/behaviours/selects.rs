@@ -1,0 +1,192 @@
+//! Selects of a stream's retained events: how they are found, what is answered of each, and what is
+//! refused.
+
+use forebay::{
+    Client, ColumnIndex, ColumnRules, ErrorCode, FieldSpec, FieldType, KeyType, KeyValue, Presence,
+    Read, ScalarType, Select, Store, StoreSpec, StreamSpec, Timestamp, Token, Value,
+};
+
+use crate::world::{
+    INT32, INT64, Opened, PATIENCE, STRING, TIMESTAMP, after, client, int, new_name, over_limit,
+    refused,
+};
+
+const SECOND_US: i64 = 1_000_000;
+
+/// Orders of three users, and what the log of them says.
+struct Orders {
+    _client: Client,
+    store: Store,
+    token: Token,
+}
+
+/// When and where, of which class, for how much, and a note and tags, which have no index.
+fn spec() -> StoreSpec {
+    let indexed = |name: &str, of, index| {
+        let rules = ColumnRules { index: Some(index), ..ColumnRules::default() };
+        FieldSpec { rules, ..FieldSpec::new(name, of) }
+    };
+    let mut spec = StoreSpec::stream(new_name(), KeyType::String, 3).field("at", TIMESTAMP);
+    spec.fields.push(indexed("city", STRING, ColumnIndex::Exact));
+    spec.fields.push(indexed("class", INT32, ColumnIndex::Exact));
+    spec.fields.push(indexed("price", INT64, ColumnIndex::Range));
+    spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
+    spec.field("note", STRING).field("tags", FieldType::List(ScalarType::String))
+}
+
+/// Twelve orders, one a second: the even ones in Rome with a null note, the others in Oslo; the
+/// last one has no price.
+async fn orders() -> Orders {
+    let client = client().await;
+    let store = client.create_store(&spec()).await.unwrap();
+    let mut batch = store.batch();
+    for n in 0..12_i64 {
+        let event = store.insert(&format!("user-{}", n % 3)).set("class", n % 4);
+        let event = event.set("at", Value::Timestamp(n * SECOND_US));
+        let event = match n % 2 {
+            0 => event.set("city", "Rome").set_null("note"),
+            _ => event.set("city", "Oslo"),
+        };
+        // The prices 0, 10 to 110, in an order of their own.
+        let event = if n < 11 { event.set("price", n * 7 % 12 * 10) } else { event };
+        batch.add(event).unwrap();
+    }
+    let token = batch.send().await.unwrap().into_complete().unwrap().token;
+    Orders { _client: client, store, token }
+}
+
+impl Orders {
+    fn select(&self) -> Select {
+        self.store.select().read(after(&self.token))
+    }
+}
+
+/// In which seconds the events happened.
+async fn seconds(select: Select) -> Vec<i64> {
+    let selected = select.send().await.unwrap();
+    selected.events.iter().map(|event| event.time.as_micros() / SECOND_US).collect()
+}
+
+fn second(n: i64) -> Timestamp {
+    Timestamp::from_micros(n * SECOND_US)
+}
+
+pub async fn select_by_key() {
+    let orders = orders().await;
+    let selected = orders.select().key("user-1").send().await.unwrap();
+    let names: Vec<_> = selected.columns.iter().map(|column| column.name.as_str()).collect();
+    assert_eq!(names, ["at", "city", "class", "price", "note", "tags"]);
+    assert_eq!(selected.columns[2].field_type, INT32);
+    let [first, second_one, ..] = selected.events.as_slice() else { panic!("{selected:?}") };
+    for (event, n) in selected.events.iter().zip([1, 4, 7, 10]) {
+        assert_eq!((event.key().unwrap(), event.time), (KeyValue::String("user-1"), second(n)));
+        assert_eq!(event.value("price"), Some(&int(n * 7 % 12 * 10)));
+        assert_eq!(event.value("class"), Some(&Value::Int32((n % 4) as i32)));
+        assert!(event.append_time > event.time && event.partition == first.partition);
+    }
+    assert_eq!(selected.events.len(), 4);
+    assert_ne!((first.offset, first.place), (second_one.offset, second_one.place));
+    assert_eq!(first.value("city"), Some(&"Oslo".into()));
+    assert_eq!((first.presence("note"), first.value("note")), (Presence::Absent, None));
+    assert_eq!((second_one.presence("note"), second_one.value("note")), (Presence::Null, None));
+    assert!(seconds(orders.select().key("nobody")).await.is_empty());
+}
+
+pub async fn select_by_index() {
+    let orders = orders().await;
+    assert_eq!(seconds(orders.select().equal("class", 2_i64)).await, [2, 6, 10]);
+    assert_eq!(seconds(orders.select().equal("class", Value::Int32(2))).await, [2, 6, 10]);
+    assert!(seconds(orders.select().equal("city", "Bern")).await.is_empty());
+    let rome = orders.select().equal("city", "Rome").columns(["price"]).send().await.unwrap();
+    assert_eq!(rome.events.len(), 6);
+    assert_eq!((rome.columns.len(), rome.columns[0].name.as_str()), (1, "price"));
+    assert_eq!(rome.events[1].value("price"), Some(&int(20)));
+    assert_eq!(rome.events[1].presence("city"), Presence::Absent);
+}
+
+pub async fn select_by_range() {
+    let orders = orders().await;
+    assert_eq!(seconds(orders.select().between("price", 20..70)).await, [2, 4, 6, 9]);
+    assert_eq!(seconds(orders.select().between("price", ..20)).await, [0, 7]);
+    assert_eq!(seconds(orders.select().between("price", 100..)).await, [5, 10]);
+    let all = orders.select().between::<i64>("price", ..);
+    assert_eq!(seconds(all).await, (0..11).collect::<Vec<_>>());
+    assert!(seconds(orders.select().between("price", 41..60)).await.is_empty());
+}
+
+pub async fn select_ordered() {
+    let orders = orders().await;
+    let by_price = || orders.select().order_by("price");
+    assert_eq!(seconds(by_price()).await, [0, 7, 2, 9, 4, 6, 1, 8, 3, 10, 5, 11]);
+    assert_eq!(seconds(by_price().descending()).await, [5, 10, 3, 8, 1, 6, 4, 9, 2, 7, 0, 11]);
+    assert_eq!(seconds(by_price().descending().limit(3)).await, [5, 10, 3]);
+    let of_one = by_price().key("user-1").columns(["city"]).send().await.unwrap();
+    let ordered: Vec<_> = of_one.events.iter().map(|event| event.time).collect();
+    assert_eq!(ordered, [7, 4, 1, 10].map(second));
+    assert_eq!(of_one.events[0].presence("price"), Presence::Absent, "it was not asked for");
+}
+
+pub async fn select_in_a_time_span() {
+    let orders = orders().await;
+    let span = || orders.select().from(second(3)).to(second(6));
+    assert_eq!(seconds(span()).await, [3, 4, 5]);
+    assert_eq!(seconds(span().descending()).await, [5, 4, 3]);
+    assert_eq!(seconds(orders.select().from(second(10))).await, [10, 11]);
+    assert_eq!(seconds(orders.select().to(second(2))).await, [0, 1]);
+    let of_one = orders.select().key("user-1").from(second(4)).to(second(10));
+    assert_eq!(seconds(of_one).await, [4, 7]);
+    assert_eq!(seconds(orders.select().descending().limit(2)).await, [11, 10]);
+    assert_eq!(seconds(orders.select()).await, (0..12).collect::<Vec<_>>());
+}
+
+pub async fn select_refusals() {
+    let orders = orders().await;
+    let select = || orders.select();
+    let name = orders.store.definition().name.clone();
+    let refusal = async |select: Select, code| {
+        let error = refused(select.send().await, code);
+        assert_eq!(error.context().store.as_deref(), Some(name.as_str()));
+        error.context().field.clone()
+    };
+    for unknown in [
+        select().columns(["price", "colour"]),
+        select().equal("colour", "red"),
+        select().between("colour", 1..2),
+        select().order_by("colour"),
+    ] {
+        let column = refusal(unknown, ErrorCode::NotFound).await;
+        assert_eq!(column.as_deref(), Some("colour"));
+    }
+    for (invalid, column) in [
+        (select().equal("note", "fast"), Some("note")),
+        (select().between("note", "a".."b"), Some("note")),
+        (select().between("city", "A".."B"), Some("city")),
+        (select().equal("city", 5), Some("city")),
+        (select().equal("class", i64::MAX), Some("class")),
+        (select().order_by("tags"), Some("tags")),
+        (select().key(7), None),
+        (select().key("user-1").equal("city", "Rome"), None),
+    ] {
+        assert_eq!(refusal(invalid, ErrorCode::InvalidArgument).await.as_deref(), column);
+    }
+    assert_eq!(over_limit(select().limit(10_001).send().await), (10_000, 10_001));
+    let documents = Opened::with([("n", INT64)]).await;
+    let error = refused(documents.store.select().send().await, ErrorCode::InvalidArgument);
+    assert_eq!(error.context().store.as_deref(), Some(documents.name()));
+}
+
+pub async fn select_after_token() {
+    let orders = orders().await;
+    let insert = || orders.store.insert("own").set("at", Value::Timestamp(0)).send();
+    for written in 1..4 {
+        let token = insert().await.unwrap().token;
+        let mine = || orders.store.select().key("own");
+        let own = mine().read(after(&token)).send().await.unwrap();
+        assert_eq!(own.events.len(), written);
+        let again = mine().read(after(&own.token)).send().await.unwrap();
+        assert_eq!(again.events, own.events);
+    }
+    insert().await.unwrap();
+    let latest = orders.store.select().key("own").read(Read::latest(PATIENCE));
+    assert_eq!(latest.send().await.unwrap().events.len(), 4);
+}
