@@ -185,12 +185,17 @@ impl PartitionState {
             let sources = self.note_source(&entry).into_iter().collect();
             return Ok(Applied { sources, ..self.skip(offset, error) });
         }
-        let append_time = entry.source.map_or(append_time, |source| source.append_time);
-        let now = self.partition_time.max(append_time);
+        let stream = current.as_ref().and_then(|at| at.definition.stream.as_ref());
+        let now = match (entry.source, stream.is_some_and(|stream| stream.view.is_some())) {
+            (None, false) => self.partition_time.max(append_time),
+            // A view's log is younger than what is derived into it, and as old as that.
+            (None, true) => self.partition_time,
+            (Some(source), true) if self.sources.is_empty() => source.append_time,
+            (Some(source), _) => self.partition_time.max(source.append_time),
+        };
         let drop_all_count = current.as_ref().map_or(0, |at| at.definition.drop_all_count);
         let drop_all = drop_all_count > self.drop_all_count;
         let mut overlay = Overlay::default();
-        let stream = current.as_ref().and_then(|at| at.definition.stream.as_ref());
         if let (EntryBody::Changes(batches), Some(schema), None) = (&entry.body, &current, stream) {
             overlay = Overlay::of(batches);
             if !drop_all {

@@ -38,6 +38,8 @@ pub const SELECT_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const SELECT_SCANNED_MAX: usize = 1_000_000;
 /// Most events of one partition that a select reads and does not answer.
 pub const SELECT_READ_MAX: usize = 100_000;
+/// Bytes of labels that one training set is made of.
+pub const TRAINING_BYTES_MAX: usize = 512 * 1024 * 1024;
 /// MiB of memory that statements of SQL may have together, unless configured otherwise.
 pub const SQL_MEMORY_MIB: u32 = 256;
 /// Bytes of a statement of SQL.

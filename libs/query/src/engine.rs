@@ -25,6 +25,7 @@ use crate::error::told;
 use crate::functions::{JoinedPlanner, functions};
 use crate::guard;
 use crate::table::{Batches, Catalog, Tables};
+use crate::twins;
 
 /// Name of the one catalog.
 pub(crate) const CATALOG: &str = "forebay";
@@ -46,6 +47,8 @@ pub struct SqlOptions {
     pub spill_dir: PathBuf,
     /// Statements that run at once; others wait for their turn.
     pub at_once: usize,
+    /// How long they wait.
+    pub turn_wait: Duration,
     /// How long one may take, from its turn until its last row.
     pub deadline: Duration,
 }
@@ -58,6 +61,7 @@ impl SqlOptions {
             spill_bytes: 1 << 30,
             spill_dir: spill_dir.into(),
             at_once: 4,
+            turn_wait: Duration::from_secs(60),
             deadline: Duration::from_secs(60),
         }
     }
@@ -135,11 +139,14 @@ impl SqlEngine {
     /// # Errors
     /// `InvalidArgument` for what is no statement, does not fit the tables, or does more than read;
     /// `LimitExceeded` for one that is too long, or needs more memory than it may have;
-    /// `DeadlineExceeded` for one that takes too long; those of the tables. Those that rows meet
-    /// come as the last of them.
+    /// `DeadlineExceeded` for one that takes too long, `Unavailable` where its turn does not come;
+    /// those of the tables. Those that rows meet come as the last of them.
     pub async fn run(&self, sql: &str) -> Result<Rows> {
-        let turn = Arc::clone(&self.0.turns).acquire_owned().await;
-        let turn = turn.map_err(|_| Error::new(ErrorCode::Closed, "the engine has ended"))?;
+        let turn = Arc::clone(&self.0.turns).acquire_owned();
+        let turn = tokio::time::timeout(self.0.options.turn_wait, turn).await;
+        let busy = "too many statements run; end some, or ask again";
+        let turn = turn.map_err(|_| Error::unavailable(busy))?;
+        let turn = turn.map_err(|_| ended())?;
         let deadline = tokio::time::Instant::now() + self.0.options.deadline;
         let (inner, sql) = (Arc::clone(&self.0), sql.to_owned());
         let begin = async move {
@@ -190,7 +197,6 @@ impl SqlEngine {
     }
 
     fn handle(&self) -> Result<&Handle> {
-        let ended = || Error::new(ErrorCode::Closed, "the engine has ended");
         Ok(self.0.runtime.as_ref().ok_or_else(ended)?.handle())
     }
 }
@@ -206,7 +212,8 @@ impl Inner {
             .with_allow_dml(false)
             .with_allow_statements(false);
         only_reads.verify_plan(&plan).map_err(|error| told(&error))?;
-        Ok((context, plan))
+        let state = twins::without_them(context.state(), &plan).map_err(|error| told(&error))?;
+        Ok((SessionContext::new_with_state(state), plan))
     }
 
     /// A budget, and what a statement knows.
@@ -277,6 +284,10 @@ fn batches(
             }
         }));
     rows
+}
+
+fn ended() -> Error {
+    Error::new(ErrorCode::Closed, "the engine has ended")
 }
 
 fn too_long() -> Error {

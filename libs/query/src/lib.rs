@@ -3,14 +3,12 @@
 //! Path of a statement: `guard` refuses what no plan should be made of; [`SqlEngine`] plans it,
 //! over the [`Tables`] that it was given, and runs it on threads of its own, with a budget of
 //! memory and of time; [`FlightSql`] serves it. What a table holds it reads in parts, given the
-//! columns and the [`Bounds`] that a statement asks for; [`columns`] makes Arrow's columns of
-//! values.
+//! columns and the [`Bounds`] that a statement asks for.
 //!
 //! DataFusion plans and executes. Nobody above sees it.
 
 mod bounds;
 mod client;
-pub mod columns;
 mod engine;
 mod error;
 mod flight;
@@ -19,6 +17,7 @@ mod guard;
 mod metadata;
 mod parquet;
 mod table;
+mod twins;
 
 pub use bounds::Bounds;
 pub use client::{query, rows_of_peer};

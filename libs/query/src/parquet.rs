@@ -124,6 +124,19 @@ impl StoredFile {
         stream::once(begun).try_flatten().boxed()
     }
 
+    /// All rows of a file, at the columns that it has.
+    ///
+    /// # Errors
+    /// Those of where it is stored; `Corrupt` for what is no such file.
+    pub async fn all(self) -> Result<(SchemaRef, Batches)> {
+        let name = self.name.clone();
+        let file = ParquetRecordBatchStreamBuilder::new(self).await;
+        let file = file.map_err(|error| told(error, &name))?;
+        let schema = Arc::clone(file.schema());
+        let rows = file.with_batch_size(BATCH_ROWS).build().map_err(|error| told(error, &name))?;
+        Ok((schema, rows.map_err(move |error| told(error, &name)).boxed()))
+    }
+
     async fn begin(
         self,
         columns: &[FieldRef],

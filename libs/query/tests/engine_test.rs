@@ -10,9 +10,9 @@ use std::time::Duration;
 use arrow::array::{AsArray, RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
 use async_trait::async_trait;
+use forebay_columns::{arrow_type, column};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_query::columns::{arrow_type, column};
 use forebay_query::{Batches, Bounds, SqlEngine, SqlOptions, Table, Tables, Wanted};
 use futures::stream::{self, StreamExt, TryStreamExt};
 
@@ -181,7 +181,7 @@ async fn statements_are_answered() {
     assert_eq!(setup.numbers(joined).await, (2_990..3_000).collect::<Vec<_>>());
     let text = setup.batches("SELECT text || '!' FROM numbers WHERE n = 7").await.unwrap();
     assert_eq!(text[0].column(0).as_string::<i32>().value(0), "text of 7!");
-    let text = setup.batches("SELECT concat(text, NULL, 1), NULL || text FROM numbers LIMIT 1");
+    let text = setup.batches("SELECT concat(text, NULL, 1), NULL || text FROM numbers WHERE n = 0");
     let text = text.await.unwrap();
     assert_eq!(text[0].column(0).as_string::<i32>().value(0), "text of 01");
     assert_eq!(text[0].column(1).null_count(), 1);
@@ -280,7 +280,7 @@ async fn what_needs_more_memory_than_it_may_have_fails_alone() {
                  FROM {pairs}) y ON x.t = y.t AND x.n = y.m"
         ),
         // Nor is it counted: each step doubles.
-        (0..12).fold("SELECT text t FROM numbers".to_owned(), |of, _| {
+        (0..18).fold("SELECT text t FROM numbers".to_owned(), |of, _| {
             format!("SELECT t || t AS t FROM ({of})")
         }),
     ] {
@@ -329,6 +329,18 @@ async fn a_statement_waits_for_its_turn_and_ends_with_whoever_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_turn_that_does_not_come_is_told() {
+    let setup = Setup::new(|options| {
+        options.at_once = 1;
+        options.turn_wait = Duration::from_millis(50);
+    });
+    // Nobody takes its rows.
+    let first = setup.engine.run("SELECT n FROM numbers").await.unwrap();
+    assert_eq!(setup.refused("SELECT n FROM numbers").await.code(), ErrorCode::Unavailable);
+    drop(first);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_read_before_it_is_taken() {
     let setup = setup();
     let mut rows = setup.engine.run("SELECT n FROM numbers").await.unwrap().batches;
@@ -340,4 +352,29 @@ async fn nothing_is_read_before_it_is_taken() {
     let left: Vec<_> = rows.try_collect().await.unwrap();
     let rows = left.iter().map(RecordBatch::num_rows).sum::<usize>();
     assert!(rows < 3_000 && rows >= 2_000, "{rows}");
+}
+
+/// Projections that compute columns of the same names are not taken for each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_computed_again_is_computed_again() {
+    let setup = setup();
+    let again = |expression: &str, times: usize| {
+        let of = "SELECT n, text AS t FROM numbers WHERE n = 7".to_owned();
+        let sql = (0..times).fold(of, |of, _| format!("SELECT {expression} FROM ({of})"));
+        format!("SELECT * FROM ({sql})")
+    };
+    for (times, expected) in [(1, 8), (2, 9), (6, 13)] {
+        assert_eq!(setup.numbers(&again("n + 1 AS n, t", times)).await, [expected], "{times}");
+    }
+    let text = async |sql: &str| {
+        let batches = setup.batches(sql).await.unwrap();
+        batches[0].column(0).as_string::<i32>().value(0).to_owned()
+    };
+    assert_eq!(text(&again("substr(t, 2) AS t", 3)).await, "t of 7");
+    let renamed = "SELECT substr(u, 2) AS t FROM (SELECT t AS u FROM (SELECT substr(t, 2) AS t FROM \
+                   (SELECT text AS t FROM numbers WHERE n = 7)))";
+    assert_eq!(text(renamed).await, "xt of 7");
+    let joined = "SELECT substr(t, 2) || '' AS t FROM (SELECT substr(t, 2) || '' AS t FROM (SELECT \
+                  text AS t FROM numbers WHERE n = 7) ORDER BY 1 LIMIT 1)";
+    assert_eq!(text(joined).await, "xt of 7");
 }

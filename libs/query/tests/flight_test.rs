@@ -8,9 +8,9 @@ use arrow::datatypes::{Field, Int64Type, Schema, SchemaRef};
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use arrow_flight::sql::{CommandGetDbSchemas, CommandGetTables, SqlInfo};
 use async_trait::async_trait;
+use forebay_columns::{arrow_type, column};
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, ErrorCode, Result};
-use forebay_query::columns::{arrow_type, column};
 use forebay_query::{
     Batches, FlightSql, Rows, Scans, SqlEngine, SqlOptions, Table, Tables, Wanted, query,
     rows_of_peer,

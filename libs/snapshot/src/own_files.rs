@@ -3,7 +3,7 @@
 use std::ops::Range;
 
 use bytes::Bytes;
-use forebay_core::Result;
+use forebay_core::{Error, Result};
 use futures::TryStreamExt;
 use object_store::path::Path;
 use object_store::{Error as Refused, ObjectStoreExt};
@@ -63,6 +63,17 @@ impl SnapshotStore {
     /// `NotFound`; those of the object store.
     pub async fn file_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
         let read = self.objects.get_range(&self.own(name), range).await;
+        read.map_err(|error| refused("reading a file", &error))
+    }
+
+    /// Bytes of a file that was [found](SnapshotStore::files), by its name.
+    ///
+    /// # Errors
+    /// `NotFound`; those of the object store.
+    pub async fn found_range(&self, name: &str, range: Range<u64>) -> Result<Bytes> {
+        let path = Path::parse(name);
+        let path = path.map_err(|_| Error::invalid_argument(format!("`{name}` is no path")))?;
+        let read = self.objects.get_range(&path, range).await;
         read.map_err(|error| refused("reading a file", &error))
     }
 

@@ -10,6 +10,7 @@
 //!
 //! The events of a stream that are retained are stored too, and found by what they have: `events`.
 //! Each stream is a table of SQL besides: `sql`. They go into files of Parquet: `export`.
+//! What a group had at a moment its logs make again: `training`.
 //!
 //! Any number of processes may do the same work for a while: what they append comes once, and the
 //! fold of a log is the same everywhere.
@@ -28,6 +29,7 @@ pub mod service;
 mod shards;
 pub mod sql;
 mod streams;
+pub mod training;
 mod values;
 mod views;
 

@@ -15,6 +15,7 @@ use forebay_core::limits::{SHARD_MEMORY_MIB, SQL_MEMORY_MIB};
 use forebay_features_service::events::service::EventsService;
 use forebay_features_service::export::service::ExportsService;
 use forebay_features_service::service::FeaturesService;
+use forebay_features_service::training::service::TrainingService;
 use forebay_features_service::{FeatureParts, FeatureShards, Features, sql};
 use forebay_log::{CatalogFollower, ChangeLog, KafkaGroup, KafkaLog};
 use forebay_serve::{DataDir, KafkaSettings, Signals, bind, check_loopback, serve};
@@ -76,6 +77,7 @@ async fn run(settings: Settings) -> Result<()> {
     let routes = Routes::new(FeaturesService::new(Arc::clone(&features)).into_server())
         .add_service(EventsService::new(Arc::clone(&features)).into_server())
         .add_service(ExportsService::new(Arc::clone(&features)).into_server())
+        .add_service(TrainingService::new(Arc::clone(&features)).into_server())
         .add_service(sql::service(&features)?.into_server());
     let signals = Signals::listen()?;
     println!("{PROGRAM} ready http://{address}");

@@ -7,7 +7,7 @@ use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, Value};
 use forebay_core::view::View;
 use forebay_core::{Error, Result};
-use forebay_sketch::{Aggregates, FoldPlan, Windows};
+use forebay_sketch::{Aggregates, FoldPlan, GroupTiles, Windows};
 
 /// What a view folds.
 #[derive(Clone, Debug)]
@@ -45,7 +45,18 @@ impl Plan {
     ///
     /// # Errors
     /// `Corrupt` for bytes that name none.
-    pub(crate) fn group_values(&self, mut name: &[u8]) -> Result<Vec<Value>> {
+    pub(crate) fn group_values(&self, name: &[u8]) -> Result<Vec<Value>> {
+        match self.group_at_front(name)? {
+            (values, []) => Ok(values),
+            _ => Err(Error::corrupt("bytes that name more than a group of the view")),
+        }
+    }
+
+    /// The values of the group that bytes begin with, and what is behind it.
+    ///
+    /// # Errors
+    /// `Corrupt` for bytes that begin with none.
+    pub(crate) fn group_at_front<'n>(&self, mut name: &'n [u8]) -> Result<(Vec<Value>, &'n [u8])> {
         let damaged = || Error::corrupt("bytes that name no group of the view");
         let mut values = Vec::with_capacity(self.group_types.len());
         for field_type in &self.group_types {
@@ -62,7 +73,7 @@ impl Plan {
             values.push(decode_value(value, *field_type)?);
             name = rest;
         }
-        if name.is_empty() { Ok(values) } else { Err(damaged()) }
+        Ok((values, name))
     }
 
     /// The value of one of the columns that it groups by.
@@ -98,6 +109,18 @@ impl Plan {
             Some(Value::Timestamp(micros)) => Timestamp::from_micros(*micros),
             _ => appended,
         }
+    }
+
+    /// All values of a group at a moment, in the order of the view's outputs.
+    ///
+    /// # Errors
+    /// Those of the aggregates.
+    pub(crate) fn values(&self, tiles: &GroupTiles, at: Timestamp) -> Result<Vec<Option<Value>>> {
+        let mut values = Vec::new();
+        for named in &self.view.windows {
+            values.append(&mut tiles.values(&self.fold, named.window, at)?);
+        }
+        Ok(values)
     }
 
     /// What each feature takes in of an event.

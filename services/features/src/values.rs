@@ -2,14 +2,13 @@
 
 use std::sync::Arc;
 
-use forebay_core::clock::{Clock, Timestamp};
-use forebay_core::entropy::Entropy;
+use forebay_core::catalog::SchemaAt;
+use forebay_core::clock::Timestamp;
 use forebay_core::id::{FieldId, PartitionId, PartitionRef};
 use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
-use forebay_log::{CatalogFollower, Membership};
 use forebay_query::SqlOptions;
 use forebay_reader::{Read, StoreFollower};
 use forebay_serve::Peers;
@@ -22,7 +21,7 @@ use crate::events::DerivedUpTo;
 use crate::export::Exports;
 use crate::fold::ViewShards;
 use crate::keeper::Keeper;
-use crate::parts::{FeatureParts, FeatureShards};
+use crate::parts::FeatureParts;
 use crate::plan::Plan;
 use crate::streams::{OpenStream, OpenStreams, Stream};
 use crate::views::{OpenView, OpenViews};
@@ -31,12 +30,8 @@ use crate::views::{OpenView, OpenViews};
 pub struct Features {
     views: OpenViews,
     streams: OpenStreams,
-    membership: Arc<dyn Membership>,
-    catalog: Arc<CatalogFollower>,
+    parts: FeatureParts,
     peers: Peers,
-    shards: FeatureShards,
-    clock: Arc<dyn Clock>,
-    entropy: Arc<dyn Entropy>,
     keeper: JoinHandle<()>,
 }
 
@@ -54,24 +49,21 @@ impl Features {
     /// Keeps all views and streams from now on, on the current runtime.
     pub fn start(parts: FeatureParts) -> Self {
         let (views, streams) = (OpenViews::default(), OpenStreams::default());
-        let membership = Arc::clone(&parts.membership);
-        let (peers, catalog) = (Peers::new(Arc::clone(&membership)), Arc::clone(&parts.catalog));
-        let (shards, clock) = (parts.shards.clone(), Arc::clone(&parts.clock));
-        let entropy = Arc::clone(&parts.entropy);
+        let peers = Peers::new(Arc::clone(&parts.membership));
         let keeper = Keeper {
-            parts,
+            parts: parts.clone(),
             views: Arc::clone(&views),
             streams: Arc::clone(&streams),
             derived: DerivedUpTo::default(),
             reopen: Arc::<Notify>::default(),
         };
         let keeper = tokio::spawn(keeper.run());
-        Self { views, streams, membership, catalog, peers, shards, clock, entropy, keeper }
+        Self { views, streams, parts, peers, keeper }
     }
 
     /// What statements of SQL may take.
     pub(crate) fn sql(&self) -> &SqlOptions {
-        self.shards.sql()
+        self.parts.shards.sql()
     }
 
     /// Where exports are.
@@ -80,15 +72,12 @@ impl Features {
     /// `InvalidArgument` where there is no place for them.
     pub(crate) fn exports(&self) -> Result<&Exports> {
         let advice = "there is no place for exports; start the service with --exports URL";
-        self.shards.exports().ok_or_else(|| Error::invalid_argument(advice))
+        self.parts.shards.exports().ok_or_else(|| Error::invalid_argument(advice))
     }
 
-    pub(crate) fn clock(&self) -> &Arc<dyn Clock> {
-        &self.clock
-    }
-
-    pub(crate) fn entropy(&self) -> &Arc<dyn Entropy> {
-        &self.entropy
+    /// What it is made of.
+    pub(crate) fn parts(&self) -> &FeatureParts {
+        &self.parts
     }
 
     /// The other processes that share the partitions.
@@ -116,7 +105,7 @@ impl Features {
             streams.values().find(is_it).map(|open| open.stream.clone())
         };
         found.ok_or_else(|| {
-            let catalog = self.catalog.catalog();
+            let catalog = self.parts.catalog.catalog();
             let error = match catalog.by_name(name).map(|schema| &schema.definition) {
                 Err(error) => error,
                 Ok(store) if store.stream.is_none() => {
@@ -156,7 +145,7 @@ impl Features {
     }
 
     async fn elsewhere(&self, at: PartitionRef) -> Error {
-        let message = match self.membership.owner(at).await {
+        let message = match self.parts.membership.owner(at).await {
             Ok(Some(owner)) => format!("the group is folded by {owner}; ask there"),
             _ => "the group is folded by another process, or by none yet; ask again".to_owned(),
         };
@@ -171,7 +160,21 @@ impl Features {
         self.find(view, |open| open.counters.now())
     }
 
-    fn find<T>(&self, name: &str, take: impl FnOnce(&OpenView) -> T) -> Result<T> {
+    /// A view's definition, as the catalog has it.
+    ///
+    /// # Errors
+    /// `NotFound` for none of this name, `InvalidArgument` for what is no view.
+    pub(crate) fn view_definition(&self, view: &str) -> Result<Arc<SchemaAt>> {
+        let catalog = self.parts.catalog.catalog();
+        let schema = catalog.by_name(view).map_err(|error| error.with_store(view))?;
+        Ok(Arc::clone(schema))
+    }
+
+    /// What an open view has.
+    ///
+    /// # Errors
+    /// `NotFound` for a view that is not open here.
+    pub(crate) fn find<T>(&self, name: &str, take: impl FnOnce(&OpenView) -> T) -> Result<T> {
         let views = self.views.lock();
         let found = views.values().find(|open| open.schema.definition.name == name);
         let message = "no such view is open here; apply its declaration, or ask again";
@@ -197,7 +200,10 @@ impl Drop for Features {
 }
 
 /// Where a group is, and its name there.
-fn named_group(
+///
+/// # Errors
+/// `InvalidArgument` for values that are none of its columns'.
+pub(crate) fn named_group(
     definition: &Definition,
     plan: &Plan,
     group: &[Value],
@@ -228,10 +234,7 @@ async fn read(
     in_place(|| {
         let (tiles, partition_time) = shards.group(partition, &name)?;
         let plan = shards.plan();
-        let mut values = Vec::new();
-        for named in &plan.view.windows {
-            values.append(&mut tiles.values(&plan.fold, named.window, partition_time)?);
-        }
+        let values = plan.values(&tiles, partition_time)?;
         let names = plan.view.outputs().into_iter().map(|output| output.name);
         Ok(GroupValues { values: names.zip(values).collect(), partition_time })
     })

@@ -8,6 +8,7 @@ mod dev;
 mod push;
 mod select;
 mod sql;
+mod training;
 mod verify;
 mod view;
 
@@ -60,6 +61,8 @@ enum Command {
     Sql(sql::SqlSettings),
     /// Have a node export a stream as files of Parquet.
     Export(sql::ExportSettings),
+    /// Have a node join labels with the values of a feature view, each as of its moment.
+    TrainingSet(training::TrainingSettings),
     /// Check and print the configuration that `dev` would run with.
     Config {
         #[command(subcommand)]
@@ -175,6 +178,7 @@ fn main() -> ExitCode {
         Command::Select(settings) => select::run(settings),
         Command::Sql(settings) => sql::run(settings),
         Command::Export(settings) => sql::run_export(settings),
+        Command::TrainingSet(settings) => training::run(settings),
         Command::Config { command: ConfigCommand::Check(settings) } => {
             settings.resolve().map(|config| println!("{config:#?}"))
         }

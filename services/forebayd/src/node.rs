@@ -15,6 +15,7 @@ use forebay_core::outcome::Verdict;
 use forebay_features_service::events::service::EventsService;
 use forebay_features_service::export::service::ExportsService;
 use forebay_features_service::service::FeaturesService;
+use forebay_features_service::training::service::TrainingService;
 use forebay_features_service::{FeatureParts, FeatureShards, Features, sql};
 use forebay_log::{Alone, CatalogFollower, ChangeLog};
 use forebay_query::FlightSql;
@@ -125,6 +126,7 @@ impl Node {
                 .add_service(FeaturesService::new(Arc::clone(features)).into_server())
                 .add_service(EventsService::new(Arc::clone(features)).into_server())
                 .add_service(ExportsService::new(Arc::clone(features)).into_server())
+                .add_service(TrainingService::new(Arc::clone(features)).into_server())
                 .add_service(sql.clone().into_server()),
             None => routes,
         }

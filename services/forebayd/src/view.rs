@@ -10,6 +10,7 @@ use forebay_core::schema::Definition;
 use forebay_core::{Error, Result};
 use forebay_wire::v1;
 use forebay_wire::v1::apply_view_response::Result as Applied;
+use forebay_wire::v1::training_client::TrainingClient;
 use forebay_wire::v1::writer_client::WriterClient;
 use tonic::transport::Channel;
 
@@ -24,6 +25,9 @@ pub(crate) enum ViewCommand {
     Describe(NamedSettings),
     /// List all views.
     List(NodeAt),
+    /// Fold the logs of some groups again, and compare what comes of it with what was folded at
+    /// insert, to the bit; fails where they differ.
+    Compare(CompareSettings),
     /// Drop a view, with its events and all that was made of them.
     Drop(NamedSettings),
 }
@@ -49,7 +53,17 @@ pub(crate) struct NamedSettings {
     name: String,
 }
 
-/// Applies, describes, lists or drops.
+/// What is compared.
+#[derive(clap::Args)]
+pub(crate) struct CompareSettings {
+    #[command(flatten)]
+    view: NamedSettings,
+    /// Groups of each partition, behind a place that is drawn.
+    #[arg(long, default_value_t = 1_000)]
+    groups: u32,
+}
+
+/// Applies, describes, lists, compares or drops.
 ///
 /// # Errors
 /// `NotFound` for a file or a view that is not there; those of the node, those of a declaration
@@ -60,6 +74,7 @@ pub(crate) fn run(command: ViewCommand) -> Result<()> {
             ViewCommand::Apply(settings) => apply(settings).await,
             ViewCommand::Describe(settings) => describe(settings).await,
             ViewCommand::List(node) => list(&node).await,
+            ViewCommand::Compare(settings) => compare(settings).await,
             ViewCommand::Drop(settings) => drop_view(settings).await,
         }
     })
@@ -100,6 +115,20 @@ async fn describe(NamedSettings { node, name }: NamedSettings) -> Result<()> {
     let definition = find(&all, &name)?;
     text::lines(definition, &all).into_iter().for_each(print);
     Ok(())
+}
+
+async fn compare(CompareSettings { view, groups }: CompareSettings) -> Result<()> {
+    let mut training = TrainingClient::new(channel(&view.node.address)?);
+    let request = v1::CompareRequest { view: view.name.clone(), groups };
+    let compared = training.compare(request).await.map_err(told)?.into_inner();
+    let v1::CompareResponse { groups, values, differing } = compared;
+    print(format!("{groups} groups, {values} values: {} differ", differing.len()));
+    if differing.is_empty() {
+        return Ok(());
+    }
+    differing.into_iter().for_each(print);
+    let message = "what was folded at insert is not what its log makes; keep both and tell us";
+    Err(Error::corrupt(message).with_store(view.name))
 }
 
 async fn list(node: &NodeAt) -> Result<()> {

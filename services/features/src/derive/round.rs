@@ -13,7 +13,7 @@ use futures::future::try_join_all;
 use super::Deriver;
 
 /// Entries this close in time may be sent in another order than theirs, all as of the first one.
-const TOGETHER_US: i64 = 100_000;
+pub(crate) const TOGETHER_US: i64 = 100_000;
 /// Bytes of a source's entries in one round, unless it is one entry: all of it may be one entry of
 /// the view's.
 const BYTES_MAX: usize = ENTRY_BYTES_MAX / 4;

@@ -1,4 +1,5 @@
-//! A partition of the stream that a view is of: what it holds, each event once.
+//! A partition of a stream, of the one that a view is of or of the view's own: what it holds, each
+//! event once.
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
@@ -21,10 +22,10 @@ const READ: ReadLimit = ReadLimit { bytes_max: 1 << 20, wait_max: Duration::ZERO
 /// How long the catalog may take to tell of a definition that a log names.
 const DEFINITION_WAIT: Duration = Duration::from_secs(10);
 
-/// A partition that is derived from.
-pub(super) struct SourceLog {
-    /// What its entries do, up to those that were derived.
-    pub(super) state: PartitionState,
+/// A partition that is read.
+pub(crate) struct SourceLog {
+    /// What its entries do, up to those that were taken.
+    pub(crate) state: PartitionState,
     /// When the last one was appended.
     pub(super) append_time: Option<Timestamp>,
     /// What was read and not derived yet.
@@ -44,10 +45,10 @@ struct Waiting {
 }
 
 /// An entry's events, and where they stand.
-pub(super) struct Events {
+pub(crate) struct Events {
     pub(super) position: Position,
     pub(super) append_time: Timestamp,
-    pub(super) events: Vec<(Position, Change)>,
+    pub(crate) events: Vec<(Position, Change)>,
 }
 
 /// A stream's entries change no documents.
@@ -76,7 +77,7 @@ impl Waiting {
 }
 
 impl SourceLog {
-    pub(super) fn new(state: PartitionState, append_time: Option<Timestamp>) -> Self {
+    pub(crate) fn new(state: PartitionState, append_time: Option<Timestamp>) -> Self {
         let (waiting, changed) = (VecDeque::new(), Applied::default());
         Self { state, append_time, waiting, is_at_end: false, changed }
     }
@@ -84,6 +85,14 @@ impl SourceLog {
     /// When the next entry was appended; `None` where none was read.
     pub(super) fn next_time(&self) -> Option<Timestamp> {
         self.waiting.front().map(|record| record.append_time)
+    }
+
+    /// In a view's log, the moment that the next entry is of: that of what it was derived of. What
+    /// was not derived is of none.
+    pub(crate) fn next_moment(&self) -> Option<Timestamp> {
+        let next = self.waiting.front()?;
+        let source = next.entry.as_ref().ok().and_then(|entry| entry.source);
+        Some(source.map_or(Timestamp::MIN, |source| source.append_time))
     }
 
     /// Changes and bytes of the next entry.
@@ -107,7 +116,7 @@ impl SourceLog {
     ///
     /// # Errors
     /// Those of the log.
-    pub(super) async fn read(&mut self, parts: &FeatureParts) -> Result<()> {
+    pub(crate) async fn read(&mut self, parts: &FeatureParts) -> Result<()> {
         if self.waiting.is_empty() {
             let from = self.state.offset_applied;
             let read = parts.log.read(self.state.partition, from, READ).await?;
@@ -132,7 +141,7 @@ impl SourceLog {
     /// # Errors
     /// `UpgradeNeeded` for an entry of a newer build; `Unavailable` for one whose definition is not
     /// known here yet.
-    pub(super) async fn take(
+    pub(crate) async fn take(
         &mut self,
         parts: &FeatureParts,
         store: StoreId,

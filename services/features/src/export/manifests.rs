@@ -156,6 +156,8 @@ impl Exports {
 
 #[cfg(test)]
 mod tests {
+    use proptest::prelude::*;
+
     use super::*;
 
     fn manifest() -> Manifest {
@@ -183,6 +185,14 @@ mod tests {
         };
         assert_eq!(numbers(one.of(stream).await.unwrap()), [(1, 7), (2, 8)]);
         assert_eq!(numbers(other.of(StoreId(8)).await.unwrap()), []);
+    }
+
+    proptest! {
+        #[test]
+        fn any_bytes_are_read_or_refused(bytes: Vec<u8>, text: String) {
+            drop(Manifest::decode(&bytes, "1.json"));
+            drop(Manifest::decode(text.as_bytes(), "1.json"));
+        }
     }
 
     #[test]

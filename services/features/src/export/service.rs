@@ -38,7 +38,7 @@ type Progress = mpsc::Sender<Result<v1::ExportProgress, Status>>;
 async fn export(features: &Arc<Features>, stream: &str, told: &Progress) -> Result<()> {
     let exports = features.exports()?;
     let table = StreamTable::new(Arc::clone(features), features.stream(stream)?);
-    let (clock, entropy) = (features.clock(), features.entropy());
+    let (clock, entropy) = (&features.parts().clock, &features.parts().entropy);
     let export = Export { exports, table: &table, clock, entropy };
     let mut last = Done::default();
     let number = export.run(|done| {

@@ -45,6 +45,20 @@ pub(super) fn tiles_of(group: &[u8]) -> KeyRange {
     KeyRange::of_prefix([&[DOCUMENTS, TILE], group].concat())
 }
 
+/// The keys of all tiles from this group's on.
+pub(super) fn tiles_from(group: &[u8]) -> KeyRange {
+    let KeyRange { from, to } = KeyRange::of_prefix(vec![DOCUMENTS, TILE]);
+    KeyRange { from: [&from[..], group].concat(), to }
+}
+
+/// What follows in the key of a tile: its group, and more.
+///
+/// # Errors
+/// `Corrupt` for another key.
+pub(super) fn group_and_more(key: &[u8]) -> Result<&[u8]> {
+    key.strip_prefix(&[TILE]).ok_or_else(|| Error::corrupt("a row of a view is of no tile"))
+}
+
 /// The tile of a group that a key names.
 ///
 /// # Errors

@@ -6,6 +6,7 @@ mod entry;
 mod keys;
 mod tiles;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use forebay_core::Result;
@@ -22,7 +23,7 @@ use tokio::sync::Notify;
 
 use self::emission::EmissionRows;
 use self::entry::EntryFold;
-use self::keys::{tile_of, tiles_of, version_key};
+use self::keys::{group_and_more, tile_of, tiles_from, tiles_of, version_key};
 use self::tiles::TileRows;
 use crate::counts::Counters;
 use crate::emit::Pending;
@@ -90,6 +91,36 @@ impl ViewShards {
             tiles.put(tile, rows.tile(&plan.fold, row)?);
         }
         Ok(tiles)
+    }
+}
+
+impl ViewShards {
+    /// Groups that have tiles, from these bytes on and around, at most so many.
+    ///
+    /// # Errors
+    /// As [`ViewShards::group`].
+    pub(crate) fn some_groups(
+        &self,
+        view: &View<'_>,
+        from: &[u8],
+        most: usize,
+    ) -> Result<BTreeSet<Vec<u8>>> {
+        let mut groups = BTreeSet::new();
+        for begin in [from, &[]] {
+            let mut range = tiles_from(begin);
+            while groups.len() < most {
+                let mut found = view.scan(&range, Direction::Forward);
+                let Some((key, _)) = found.next()? else { break };
+                let named = group_and_more(key.as_bytes())?;
+                let (_, behind) = self.plan().group_at_front(named)?;
+                let group = &named[..named.len() - behind.len()];
+                range.from = tiles_of(group).to;
+                if !groups.insert(group.to_vec()) {
+                    break;
+                }
+            }
+        }
+        Ok(groups)
     }
 }
 

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use arrow::array::{RecordBatch, RecordBatchOptions};
 use arrow::datatypes::{Field, Schema, SchemaRef};
+use forebay_columns::{arrow_type, column};
 use forebay_core::id::{FieldId, PartitionId};
 use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, ScalarType, Value};
 use forebay_core::{Error, Result};
-use forebay_query::columns::{arrow_type, column};
 use forebay_query::{Batches, Bounds, Rows, Table, Tables, Wanted, identified};
 use forebay_serve::Owner;
 use forebay_wire::v1;

@@ -1,6 +1,8 @@
 //! A view from its declaration to its end: what it leaves out, what it looks up, how it is altered
 //! and dropped.
 
+use std::time::Duration;
+
 use forebay::{KeyType, ScalarType, StoreSpec, Value};
 use forebay_core::clock::{Clock, SystemClock};
 use tonic::Code;
@@ -133,6 +135,25 @@ async fn a_view_has_the_events_from_before_it_and_goes_with_all_that_it_kept() {
     // Another one of the same name begins anew.
     asked.apply(declaration).await;
     asked.values_once("spent", &group("user"), all).await;
+}
+
+/// An event is late by when it was inserted, not by when the view was made.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn events_from_long_before_a_view_are_not_late() {
+    let world = World::new();
+    let daemon = world.start("127.0.0.1:0");
+    let orders = orders(&client(&daemon.address).await).await;
+    for price in 0..20_i64 {
+        orders.insert("user").set("price", price).send().await.unwrap();
+    }
+    tokio::time::sleep(Duration::from_millis(600)).await;
+    let asked = Asked::at(&daemon.address);
+    let declaration = "view: spent\nstream: orders\ngroup_by: [key]\nlateness: 200ms\n\
+                       features: {spent: {sum: price}}\n";
+    asked.apply(declaration).await;
+    let all = |answer: &_| number(answer, "spent") == Some(19 * 10);
+    asked.values_once("spent", &group("user"), all).await;
+    assert_eq!(asked.counts("spent").await.unwrap().late, 0);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

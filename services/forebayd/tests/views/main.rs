@@ -9,6 +9,7 @@ mod life;
 mod oracle;
 mod overlap;
 mod rounds;
+mod training;
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -66,6 +67,7 @@ async fn orders(client: &Client) -> Store {
 
 /// What asks a node about its views.
 struct Asked {
+    channel: Channel,
     writer: WriterClient<Channel>,
     features: FeaturesClient<Channel>,
 }
@@ -77,7 +79,9 @@ impl Asked {
     fn at(address: &str) -> Self {
         let endpoint = Endpoint::from_shared(format!("http://{address}")).unwrap();
         let channel = endpoint.connect_lazy();
-        Self { writer: WriterClient::new(channel.clone()), features: FeaturesClient::new(channel) }
+        let (writer, features) =
+            (WriterClient::new(channel.clone()), FeaturesClient::new(channel.clone()));
+        Self { channel, writer, features }
     }
 
     async fn apply(&self, declaration: &str) {

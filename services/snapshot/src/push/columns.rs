@@ -4,9 +4,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{CastOptions, cast_with_options};
-use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, TimeUnit};
+use forebay_columns::cell;
 use forebay_core::change::{Change, Condition, FieldChange, FieldOp, Verb};
 use forebay_core::id::{FieldId, PartitionId, Sequence};
 use forebay_core::key::Key;
@@ -14,8 +15,6 @@ use forebay_core::partition::partition_of;
 use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, ScalarType, VectorType};
 use forebay_core::{Error, Result};
-
-use super::cells::{cell, key_bytes};
 
 /// How the columns of files are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -303,3 +302,18 @@ fn scalar_fits(from: &DataType, to: ScalarType) -> bool {
 #[cfg(test)]
 #[path = "columns_test.rs"]
 mod tests;
+
+/// The bytes of a key in a cell, of an array that was cast to this type's; `None` where it is null.
+fn key_bytes(cells: &ArrayRef, of: FieldType, row: usize) -> Option<Vec<u8>> {
+    if cells.is_null(row) {
+        return None;
+    }
+    Some(match of {
+        FieldType::Scalar(ScalarType::String) => cells.as_string::<i32>().value(row).into(),
+        FieldType::Scalar(ScalarType::Int64) => {
+            cells.as_primitive::<Int64Type>().value(row).to_le_bytes().to_vec()
+        }
+        // Checked to be one of the three.
+        _ => cells.as_binary::<i32>().value(row).to_vec(),
+    })
+}

@@ -7,7 +7,6 @@
 //! that was made: the same push makes the same store. On two hosts it is two pushes, neither of
 //! which touches what the other one makes.
 
-mod cells;
 mod columns;
 mod format;
 mod limits;

@@ -2,8 +2,8 @@
 
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::{Float32Type, Int8Type, Int64Type, TimestampMicrosecondType};
+use forebay_columns::{arrow_type, column};
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
-use forebay_query::columns::{arrow_type, column};
 
 #[test]
 fn a_column_has_the_type_that_is_told_and_its_missing_values() {

@@ -1,4 +1,4 @@
-//! Values as Arrow's columns.
+//! Values as Arrow's columns, and back.
 //!
 //! | type | Arrow's |
 //! |---|---|
@@ -7,6 +7,8 @@
 //! | timestamp | Timestamp of microseconds, UTC |
 //! | list | List of the item's |
 //! | vector | FixedSizeList of Float32, Float16 or Int8 |
+
+mod cell;
 
 use std::sync::Arc;
 
@@ -21,6 +23,8 @@ use arrow::error::ArrowError;
 use forebay_core::value::{FieldType, ScalarType, Value, VectorType};
 use forebay_core::{Error, Result};
 
+pub use cell::cell;
+
 /// Zone of all timestamps.
 const UTC: &str = "UTC";
 
@@ -29,7 +33,7 @@ const UTC: &str = "UTC";
 /// ```
 /// use arrow::datatypes::DataType;
 /// use forebay_core::value::{FieldType, ScalarType};
-/// use forebay_query::columns::arrow_type;
+/// use forebay_columns::arrow_type;
 ///
 /// assert_eq!(arrow_type(FieldType::Scalar(ScalarType::Int32)), DataType::Int32);
 /// ```
@@ -74,7 +78,7 @@ fn component_of(component: VectorType) -> FieldRef {
 ///
 /// ```
 /// use forebay_core::value::{FieldType, ScalarType, Value};
-/// use forebay_query::columns::column;
+/// use forebay_columns::column;
 ///
 /// let int32 = FieldType::Scalar(ScalarType::Int32);
 /// assert_eq!(column(int32, vec![Some(Value::Int32(7)), None]).unwrap().null_count(), 1);

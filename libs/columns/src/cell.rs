@@ -1,4 +1,4 @@
-//! Cells of Arrow arrays as values of fields and as bytes of keys.
+//! Cells of Arrow's columns as values.
 
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::datatypes::{
@@ -11,7 +11,17 @@ use forebay_core::{Error, Result};
 ///
 /// # Errors
 /// `InvalidArgument` for a list with a null in it.
-pub(crate) fn cell(cells: &ArrayRef, of: FieldType, row: usize) -> Result<Option<Value>> {
+///
+/// ```
+/// use forebay_columns::{cell, column};
+/// use forebay_core::value::{FieldType, ScalarType, Value};
+///
+/// let int32 = FieldType::Scalar(ScalarType::Int32);
+/// let cells = column(int32, vec![Some(Value::Int32(7)), None]).unwrap();
+/// assert_eq!(cell(&cells, int32, 0).unwrap(), Some(Value::Int32(7)));
+/// assert_eq!(cell(&cells, int32, 1).unwrap(), None);
+/// ```
+pub fn cell(cells: &ArrayRef, of: FieldType, row: usize) -> Result<Option<Value>> {
     if cells.is_null(row) {
         return Ok(None);
     }
@@ -62,19 +72,4 @@ fn scalar(cells: &ArrayRef, of: ScalarType, row: usize) -> Value {
             Value::Timestamp(cells.as_primitive::<TimestampMicrosecondType>().value(row))
         }
     }
-}
-
-/// The bytes of a key in a cell, of an array that was cast to this type's; `None` where it is null.
-pub(crate) fn key_bytes(cells: &ArrayRef, of: FieldType, row: usize) -> Option<Vec<u8>> {
-    if cells.is_null(row) {
-        return None;
-    }
-    Some(match of {
-        FieldType::Scalar(ScalarType::String) => cells.as_string::<i32>().value(row).into(),
-        FieldType::Scalar(ScalarType::Int64) => {
-            cells.as_primitive::<Int64Type>().value(row).to_le_bytes().to_vec()
-        }
-        // Checked to be one of the three.
-        _ => cells.as_binary::<i32>().value(row).to_vec(),
-    })
 }

@@ -1,0 +1,196 @@
+//! Rows that name groups and moments: read from files of Parquet, held, and put in the order in
+//! which they are answered.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::compute::{CastOptions, cast_with_options, interleave};
+use arrow::datatypes::{Field, Schema, SchemaRef};
+use forebay_columns::{arrow_type, cell};
+use forebay_core::clock::Timestamp;
+use forebay_core::id::PartitionId;
+use forebay_core::limits::TRAINING_BYTES_MAX;
+use forebay_core::schema::Definition;
+use forebay_core::value::{FieldType, ScalarType, Value};
+use forebay_core::{Error, Result};
+use forebay_query::StoredFile;
+use futures::TryStreamExt;
+
+use crate::plan::Plan;
+use crate::values::named_group;
+
+/// The rows, as they were read.
+pub(super) struct Labels {
+    pub(super) schema: SchemaRef,
+    batches: Vec<RecordBatch>,
+    bytes: usize,
+    /// Groups by their names, and the number of each.
+    groups: BTreeMap<Vec<u8>, u32>,
+    /// Every row: where it is answered, and when.
+    rows: Vec<Label>,
+}
+
+/// A row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Label {
+    pub(super) partition: PartitionId,
+    pub(super) moment: Timestamp,
+    /// The number of its group; `None` where a column of it has no value.
+    pub(super) group: Option<u32>,
+    batch: u32,
+    row: u32,
+}
+
+/// The columns that say which group a row is of, and when.
+struct Naming<'p> {
+    definition: &'p Definition,
+    plan: &'p Plan,
+    columns: Vec<(usize, FieldType)>,
+    moment: usize,
+}
+
+impl Labels {
+    /// Reads all rows of these files, whose columns are called as those that the view groups by.
+    ///
+    /// # Errors
+    /// `NotFound` for a column that a file does not have; `InvalidArgument` for values that are
+    /// none of the view's, rows without a moment, and files of other columns than the first;
+    /// `LimitExceeded` for too many bytes; those of the files.
+    pub(super) async fn read(
+        files: Vec<StoredFile>,
+        (definition, plan): (&Definition, &Plan),
+        moment: &str,
+    ) -> Result<Self> {
+        let mut labels: Option<Self> = None;
+        for file in files {
+            let name = file.name.clone();
+            let (schema, mut rows) = file.all().await?;
+            let labels = match &mut labels {
+                None => labels.insert(Self::of(Arc::clone(&schema))),
+                Some(labels) => labels,
+            };
+            if labels.schema.fields() != schema.fields() {
+                let message = format!("`{name}` has other columns than the files before it");
+                return Err(Error::invalid_argument(message));
+            }
+            let naming = Naming::of(&schema, (definition, plan), moment)?;
+            while let Some(batch) = rows.try_next().await? {
+                labels.add(batch, &naming)?;
+            }
+        }
+        let mut labels = labels.ok_or_else(|| Error::not_found("there are no label files"))?;
+        labels.rows.sort_unstable();
+        Ok(labels)
+    }
+
+    fn of(schema: SchemaRef) -> Self {
+        let (batches, groups, rows) = (Vec::new(), BTreeMap::new(), Vec::new());
+        Self { schema, batches, bytes: 0, groups, rows }
+    }
+
+    fn add(&mut self, batch: RecordBatch, naming: &Naming<'_>) -> Result<()> {
+        self.bytes += batch.get_array_memory_size() + batch.num_rows() * size_of::<Label>();
+        if self.bytes > TRAINING_BYTES_MAX {
+            let message = "the labels are too many at once; split them over several training sets";
+            let (limit, actual) = (TRAINING_BYTES_MAX as u64, self.bytes as u64);
+            return Err(Error::limit_exceeded(message, limit, actual));
+        }
+        let names = naming.names(&batch)?;
+        let number = self.batches.len() as u32;
+        for (row, (moment, named)) in names.into_iter().enumerate() {
+            let (partition, group) = match named {
+                None => (PartitionId(0), None),
+                Some((partition, name)) => {
+                    let next = self.groups.len() as u32;
+                    (partition, Some(*self.groups.entry(name).or_insert(next)))
+                }
+            };
+            self.rows.push(Label { partition, moment, group, batch: number, row: row as u32 });
+        }
+        self.batches.push(batch);
+        Ok(())
+    }
+
+    /// All rows by partition, and in each by their moments.
+    pub(super) fn rows(&self) -> &[Label] {
+        &self.rows
+    }
+
+    /// The names of groups by their numbers.
+    pub(super) fn names(&self) -> Vec<&[u8]> {
+        let mut names = vec![&[][..]; self.groups.len()];
+        for (name, number) in &self.groups {
+            names[*number as usize] = name;
+        }
+        names
+    }
+
+    /// The columns of some rows, as they were read.
+    ///
+    /// # Errors
+    /// `LimitExceeded` for more than 2 GiB in a column.
+    pub(super) fn columns(&self, rows: &[Label]) -> Result<Vec<ArrayRef>> {
+        let places: Vec<_> =
+            rows.iter().map(|label| (label.batch as usize, label.row as usize)).collect();
+        let column = |place: usize| {
+            let of_batches = self.batches.iter().map(|batch| batch.column(place).as_ref());
+            let of_batches: Vec<&dyn Array> = of_batches.collect();
+            interleave(&of_batches, &places).map_err(|error| Error::internal(error.to_string()))
+        };
+        (0..self.schema.fields().len()).map(column).collect()
+    }
+}
+
+impl<'p> Naming<'p> {
+    fn of(
+        schema: &Schema,
+        (definition, plan): (&'p Definition, &'p Plan),
+        moment: &str,
+    ) -> Result<Self> {
+        let place = |name: &str| {
+            let missing = |_| Error::not_found("the labels have no such column").with_field(name);
+            schema.index_of(name).map_err(missing)
+        };
+        let mut columns = Vec::new();
+        for column in &plan.view.group_by {
+            let unknown = || Error::internal("a view groups by a column that it does not have");
+            let column = definition.field_by_id(*column).ok_or_else(unknown)?;
+            columns.push((place(&column.name)?, column.field_type));
+        }
+        Ok(Self { definition, plan, columns, moment: place(moment)? })
+    }
+
+    /// The moment of each row, and its group with the partition that has it.
+    #[expect(clippy::type_complexity, reason = "a row's, read once")]
+    fn names(
+        &self,
+        batch: &RecordBatch,
+    ) -> Result<Vec<(Timestamp, Option<(PartitionId, Vec<u8>)>)>> {
+        let timestamp = FieldType::Scalar(ScalarType::Timestamp);
+        let moments = cast(batch, self.moment, timestamp)?;
+        let columns = self.columns.iter().map(|(place, of)| Ok((cast(batch, *place, *of)?, *of)));
+        let columns: Vec<_> = columns.collect::<Result<_>>()?;
+        let mut names = Vec::with_capacity(batch.num_rows());
+        for row in 0..batch.num_rows() {
+            let Some(Value::Timestamp(moment)) = cell(&moments, timestamp, row)? else {
+                let name = batch.schema().field(self.moment).name().clone();
+                return Err(Error::invalid_argument("a label has no time").with_field(name));
+            };
+            let values = columns.iter().map(|(cells, of)| cell(cells, *of, row));
+            let values: Option<Vec<Value>> = values.collect::<Result<_>>()?;
+            let named = values.map(|values| named_group(self.definition, self.plan, &values));
+            names.push((Timestamp::from_micros(moment), named.transpose()?));
+        }
+        Ok(names)
+    }
+}
+
+/// A column's cells, as those of this type.
+fn cast(batch: &RecordBatch, place: usize, to: FieldType) -> Result<ArrayRef> {
+    let options = CastOptions { safe: false, ..CastOptions::default() };
+    cast_with_options(batch.column(place), &arrow_type(to), &options).map_err(|error| {
+        let name: &Field = batch.schema_ref().field(place);
+        Error::invalid_argument(format!("a label is no {to}: {error}")).with_field(name.name())
+    })
+}

@@ -1,0 +1,151 @@
+//! The gRPC face of training sets.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use forebay_core::id::PartitionId;
+use forebay_core::{Error, Result};
+use forebay_query::{Stored, StoredFile};
+use forebay_snapshot::SnapshotStore;
+use forebay_wire::status::status_of_error;
+use forebay_wire::v1;
+use forebay_wire::v1::training_server::{Training as Served, TrainingServer};
+use futures::future::BoxFuture;
+use tokio::sync::{Semaphore, mpsc};
+use tokio_stream::wrappers::ReceiverStream;
+use tonic::{Request, Response, Status};
+
+use super::compare::{Compared, compare};
+use super::join::{Done, Join};
+use super::labels::Labels;
+use crate::plan::Plan;
+use crate::values::Features;
+
+/// Groups of a partition that are compared, unless another number is asked for.
+const COMPARED: u32 = 1_000;
+
+/// Training sets as a gRPC service. A process makes one at a time.
+#[derive(Clone)]
+pub struct TrainingService {
+    features: Arc<Features>,
+    turn: Arc<Semaphore>,
+}
+
+impl TrainingService {
+    /// Of the views of these features.
+    pub fn new(features: Arc<Features>) -> Self {
+        Self { features, turn: Arc::new(Semaphore::new(1)) }
+    }
+
+    /// The service to serve.
+    pub fn into_server(self) -> TrainingServer<Self> {
+        TrainingServer::new(self)
+    }
+
+    async fn compared(&self, request: &v1::CompareRequest) -> Result<Compared> {
+        let (schema, shards) = self
+            .features
+            .find(&request.view, |open| (Arc::clone(&open.schema), open.shards.clone()))?;
+        let most = if request.groups == 0 { COMPARED } else { request.groups };
+        let mut all = Compared::default();
+        for shard in shards.open_shards() {
+            let at: PartitionId = shard.partition().partition;
+            let (parts, definition) = (self.features.parts(), &schema.definition);
+            let of_partition = compare(parts, definition, &shards, (at, most as usize)).await;
+            let of_partition = of_partition.map_err(|error| error.with_partition(at))?;
+            all.groups += of_partition.groups;
+            all.values += of_partition.values;
+            all.differing.extend(of_partition.differing);
+        }
+        if all.groups == 0 {
+            let message = "no group of the view is folded here; ask the process that folds it";
+            return Err(Error::unavailable(message));
+        }
+        Ok(all)
+    }
+}
+
+type Progress = mpsc::Sender<Result<v1::JoinProgress, Status>>;
+
+async fn join(features: &Features, request: &v1::JoinRequest, told: &Progress) -> Result<()> {
+    let schema = features.view_definition(&request.view)?;
+    let definition = &schema.definition;
+    let plan = Plan::of(definition)?;
+    let to = SnapshotStore::open(&request.to)?;
+    let files = label_files(&request.labels).await?;
+    let labels = Labels::read(files, (definition, &plan), &request.time_column).await?;
+    let join = Join { parts: features.parts(), definition, plan: &plan, to: &to };
+    // Whoever does not keep up misses a step.
+    let done = join.run(&labels, |done| drop(told.try_send(Ok(message(done))))).await?;
+    drop(told.send(Ok(v1::JoinProgress { is_done: true, ..message(done) })).await);
+    Ok(())
+}
+
+fn message(done: Done) -> v1::JoinProgress {
+    v1::JoinProgress { rows: done.rows, files: done.files, bytes: done.bytes, is_done: false }
+}
+
+/// The files of this URL, which is one or a folder of them.
+async fn label_files(url: &str) -> Result<Vec<StoredFile>> {
+    let store = SnapshotStore::open(url)?;
+    let files = store.files().await?;
+    let stored: Arc<dyn Stored> = Arc::new(Found(store));
+    let file = |found: forebay_snapshot::FoundFile| {
+        let (name, bytes) = (found.name().to_owned(), found.bytes);
+        StoredFile { stored: Arc::clone(&stored), name, bytes }
+    };
+    Ok(files.into_iter().map(file).collect())
+}
+
+/// Where labels are.
+#[derive(Debug)]
+struct Found(SnapshotStore);
+
+impl Stored for Found {
+    fn range(&self, name: &str, range: std::ops::Range<u64>) -> BoxFuture<'_, Result<Bytes>> {
+        let name = name.to_owned();
+        Box::pin(async move { self.0.found_range(&name, range).await })
+    }
+}
+
+#[tonic::async_trait]
+impl Served for TrainingService {
+    type JoinStream = ReceiverStream<Result<v1::JoinProgress, Status>>;
+
+    async fn join(
+        &self,
+        request: Request<v1::JoinRequest>,
+    ) -> Result<Response<Self::JoinStream>, Status> {
+        let request = request.into_inner();
+        let busy = || Error::unavailable("a training set is made here at the moment; try again");
+        let turn = Arc::clone(&self.turn).try_acquire_owned();
+        let turn = turn.map_err(|_| status_of_error(&busy()))?;
+        let (told, progress) = mpsc::channel(16);
+        let features = Arc::clone(&self.features);
+        tokio::spawn(async move {
+            let _turn = turn;
+            // A training set that nobody waits for is not needed.
+            let made = tokio::select! {
+                made = join(&features, &request, &told) => made,
+                () = told.closed() => return,
+            };
+            if let Err(error) = made {
+                let error = status_of_error(&error.with_store(&request.view));
+                drop(told.send(Err(error)).await);
+            }
+        });
+        Ok(Response::new(ReceiverStream::new(progress)))
+    }
+
+    async fn compare(
+        &self,
+        request: Request<v1::CompareRequest>,
+    ) -> Result<Response<v1::CompareResponse>, Status> {
+        let request = request.into_inner();
+        let compared = self.compared(&request).await;
+        let compared = compared.map_err(|error| error.with_store(&request.view));
+        let Compared { groups, values, differing } =
+            compared.map_err(|error| status_of_error(&error))?;
+        Ok(Response::new(v1::CompareResponse { groups, values, differing }))
+    }
+}

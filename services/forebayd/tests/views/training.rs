@@ -1,0 +1,288 @@
+//! Training sets: each label has the values that its group had at its moment, of a view that was
+//! applied later too; and what was folded at insert is what its log makes again.
+
+use std::fs::File;
+use std::path::Path;
+use std::process::Command;
+use std::sync::Arc;
+use std::time::Duration;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringArray, TimestampMicrosecondArray,
+};
+use arrow::datatypes::{Float64Type, Int64Type, TimestampMicrosecondType};
+use forebay::{Store, Value};
+use forebay_core::clock::{Clock, SystemClock};
+use forebay_core::entropy::{Entropy, SeededEntropy};
+use forebay_wire::v1;
+use forebay_wire::v1::events_client::EventsClient;
+use forebay_wire::v1::training_client::TrainingClient;
+use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
+use tonic::{Code, Status};
+
+use crate::daemon::{FOREBAYD, LONG};
+use crate::oracle::{HOUR_US, Order, expected};
+use crate::{Asked, LOOK_EVERY, World, client, number, orders};
+
+const ROUNDS: usize = 4;
+const ORDERS: usize = 120;
+const USERS: u64 = 6;
+/// Within so much of a moment an event may come late into a value.
+const TOGETHER_US: i64 = 100_000;
+
+const VIEW: &str = "view: by_user\nstream: orders\ngroup_by: [key]\nlateness: 4h\n\
+    windows:\n  all: lifetime\n  1h: {sliding: 1h, hop: 1m}\n\
+    features:\n  orders: count\n  spent: {sum: price}\n  dearest: {max: price}\n  \
+    average: {avg: price}\n  cities: {distinct_count: city}\n  \
+    prices: {quantiles: price, ranks: [0.5, 0.9]}\n  last: {last: city}\n";
+
+/// A label and what the training set has of it.
+#[derive(Debug)]
+struct Row {
+    id: i64,
+    user: Option<String>,
+    moment: i64,
+    orders: Option<i64>,
+    spent_1h: Option<i64>,
+    average: Option<f64>,
+}
+
+fn some_orders(seed: u64, now: i64) -> Vec<Order> {
+    let entropy = SeededEntropy::new(seed);
+    let below = |bound: u64| entropy.next_u64().unwrap() % bound;
+    let order = |_| Order {
+        user: format!("user-{}", below(USERS)),
+        at: now - below(3 * HOUR_US as u64) as i64,
+        city: format!("city-{}", below(5)),
+        price: below(100) as i64,
+    };
+    (0..ORDERS).map(order).collect()
+}
+
+async fn insert(store: &Store, orders: &[Order]) {
+    let mut batch = store.batch();
+    for order in orders {
+        let event = store.insert(&order.user).set("at", Value::Timestamp(order.at));
+        batch.add(event.set("city", order.city.as_str()).set("price", order.price)).unwrap();
+    }
+    let sent = batch.send().await.unwrap();
+    assert!(sent.results.iter().all(Result::is_ok), "{:?}", sent.results);
+}
+
+/// When the log took the first and the last of so many events.
+async fn appended(asked: &Asked, count: usize) -> Vec<i64> {
+    let mut events = EventsClient::new(asked.channel.clone());
+    let columns = vec!["price".to_owned()];
+    let stream = "orders".to_owned();
+    let ask = v1::SelectRequest { stream, columns, limit: 10_000, ..Default::default() };
+    let wait = async {
+        loop {
+            if let Ok(answer) = events.select(ask.clone()).await {
+                let mut times: Vec<_> =
+                    answer.get_ref().events.iter().map(|event| event.append_time_us).collect();
+                if times.len() == count {
+                    times.sort_unstable();
+                    return times;
+                }
+            }
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::time::timeout(LONG, wait).await.expect("the events are not found")
+}
+
+/// Labels of all users and one that is none at each moment, and one without a user.
+fn write_labels(path: &Path, moments: &[i64]) -> usize {
+    let (mut users, mut times) = (Vec::new(), Vec::new());
+    for moment in moments {
+        for user in 0..=USERS {
+            users.push(Some(format!("user-{user}")));
+            times.push(*moment);
+        }
+    }
+    users.push(None);
+    times.push(moments[0]);
+    let count = users.len();
+    let columns: Vec<(&str, ArrayRef)> = vec![
+        ("id", Arc::new(Int64Array::from_iter_values(0..count as i64))),
+        ("key", Arc::new(StringArray::from(users))),
+        ("moment", Arc::new(TimestampMicrosecondArray::from(times))),
+    ];
+    let batch = RecordBatch::try_from_iter(columns).unwrap();
+    let file = File::create(path).unwrap();
+    let mut file = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    file.write(&batch).unwrap();
+    file.close().unwrap();
+    count
+}
+
+async fn join(asked: &Asked, labels: &str, to: &str) -> Result<v1::JoinProgress, Status> {
+    let request = v1::JoinRequest {
+        view: "by_user".to_owned(),
+        labels: labels.to_owned(),
+        time_column: "moment".to_owned(),
+        to: to.to_owned(),
+    };
+    let mut progress = TrainingClient::new(asked.channel.clone()).join(request).await?.into_inner();
+    let mut last = v1::JoinProgress::default();
+    while let Some(step) = progress.message().await? {
+        last = step;
+    }
+    assert!(last.is_done);
+    Ok(last)
+}
+
+fn rows(folder: &Path) -> Vec<Row> {
+    let mut rows = Vec::new();
+    for entry in std::fs::read_dir(folder).unwrap() {
+        let path = entry.unwrap().path();
+        if path.extension().is_none_or(|extension| extension != "parquet") {
+            continue;
+        }
+        let file = ParquetRecordBatchReaderBuilder::try_new(File::open(path).unwrap()).unwrap();
+        for batch in file.build().unwrap() {
+            rows.extend(rows_of(&batch.unwrap()));
+        }
+    }
+    rows.sort_by_key(|row| row.id);
+    rows
+}
+
+fn rows_of(batch: &RecordBatch) -> Vec<Row> {
+    let column = |name: &str| batch.column_by_name(name).unwrap();
+    let integer = |name: &str, row: usize| {
+        let column = column(name).as_primitive::<Int64Type>();
+        (!column.is_null(row)).then(|| column.value(row))
+    };
+    let row = |row: usize| {
+        let users = column("key").as_string::<i32>();
+        let average = column("average_all").as_primitive::<Float64Type>();
+        Row {
+            id: integer("id", row).unwrap(),
+            user: (!users.is_null(row)).then(|| users.value(row).to_owned()),
+            moment: column("moment").as_primitive::<TimestampMicrosecondType>().value(row),
+            orders: integer("orders_all", row),
+            spent_1h: integer("spent_1h", row),
+            average: (!average.is_null(row)).then(|| average.value(row)),
+        }
+    };
+    (0..batch.num_rows()).map(row).collect()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn labels_have_the_values_of_their_moments() {
+    let (world, files) = (World::new(), tempfile::tempdir().unwrap());
+    let daemon = world.start("127.0.0.1:0");
+    let store = orders(&client(&daemon.address).await).await;
+    let asked = Asked::at(&daemon.address);
+    let now = SystemClock.now().as_micros();
+    let (mut all, mut moments) = (Vec::new(), vec![now - 24 * HOUR_US]);
+    for round in 0..ROUNDS {
+        all.push(some_orders(round as u64, now));
+        insert(&store, &all[round]).await;
+        let times = appended(&asked, (round + 1) * ORDERS).await;
+        if let Some(before) = moments.get(round).filter(|_| round > 0) {
+            assert!(times[round * ORDERS] > *before, "the rounds lie too close together");
+        }
+        moments.push(times[times.len() - 1] + TOGETHER_US + 1);
+        tokio::time::sleep(Duration::from_micros(2 * TOGETHER_US as u64)).await;
+        // Events from before a view are as of when they came, too.
+        if round == 1 {
+            asked.apply(VIEW).await;
+        }
+    }
+    let count = (ROUNDS * ORDERS) as i64;
+    let folded = async {
+        while asked.counts("by_user").await.map_or(0, |counts| counts.folded) < count as u64 {
+            tokio::time::sleep(LOOK_EVERY).await;
+        }
+    };
+    tokio::time::timeout(LONG, folded).await.expect("the events are not folded");
+    let labels = files.path().join("labels.parquet");
+    let labelled = write_labels(&labels, &moments);
+    let url = |path: &Path| format!("file://{}", path.display());
+    let (labels, to) = (url(&labels), files.path().join("set"));
+    let done = join(&asked, &labels, &url(&to)).await.unwrap();
+    assert_eq!(done.rows as usize, labelled);
+    let rows = rows(&to);
+    assert_eq!(rows.len(), labelled);
+    for row in &rows {
+        let Some(user) = &row.user else {
+            assert_eq!((row.orders, row.spent_1h, row.average), (None, None, None));
+            continue;
+        };
+        let rounds = moments.iter().position(|moment| *moment == row.moment).unwrap();
+        let known = all[..rounds].iter().flatten().filter(|order| order.user == *user);
+        let expected = expected(known, row.moment);
+        let has = |name: &str, value: Option<Value>| assert_eq!(expected[name], value, "{row:?}");
+        has("orders_all", row.orders.map(Value::Int64));
+        has("spent_1h", row.spent_1h.map(Value::Int64));
+        has("average_all", row.average.map(Value::Float64));
+    }
+    let last = asked.values("by_user", &["user-1".into()]).await.unwrap();
+    let row = rows.iter().rfind(|row| row.user.as_deref() == Some("user-1")).unwrap();
+    assert_eq!(number(&last, "orders_all"), row.orders);
+
+    let again = join(&asked, &labels, &url(&to)).await.unwrap_err();
+    assert_eq!(again.code(), Code::Aborted, "{again}");
+    let compared = compared(&asked).await;
+    assert_eq!(compared.groups, USERS);
+    assert_eq!(compared.values, USERS * 2 * 8);
+    let compare = ["view", "compare", "by_user", "--node", &daemon.address];
+    assert_eq!(said(&compare), "6 groups, 96 values: 0 differ\n");
+    let to = url(&files.path().join("other"));
+    let command = ["training-set", "--node", &daemon.address, "--view", "by_user", "--labels"];
+    let said = said(&[&command[..], &[&labels, "--time", "moment", "--to", &to]].concat());
+    assert!(said.contains(&format!("done: {labelled} rows")), "{said}");
+    daemon.terminate();
+}
+
+fn said(arguments: &[&str]) -> String {
+    let output = Command::new(FOREBAYD).args(arguments).output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    String::from_utf8(output.stdout).unwrap()
+}
+
+/// What was compared, once nothing differs.
+async fn compared(asked: &Asked) -> v1::CompareResponse {
+    let request = v1::CompareRequest { view: "by_user".to_owned(), groups: 0 };
+    let answer = TrainingClient::new(asked.channel.clone()).compare(request).await.unwrap();
+    let answer = answer.into_inner();
+    assert_eq!(answer.differing, [""; 0]);
+    answer
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cannot_be_joined_is_told() {
+    let (world, files) = (World::new(), tempfile::tempdir().unwrap());
+    let daemon = world.start("127.0.0.1:0");
+    orders(&client(&daemon.address).await).await;
+    let asked = Asked::at(&daemon.address);
+    let labels = files.path().join("labels.parquet");
+    write_labels(&labels, &[1]);
+    let url = |name: &str| format!("file://{}", files.path().join(name).display());
+    let nothing = v1::CompareRequest { view: "by_user".to_owned(), groups: 0 };
+    let refused = async |labels: &str| join(&asked, labels, &url("set")).await.unwrap_err();
+    let error = refused(&url("labels.parquet")).await;
+    assert_eq!(error.code(), Code::NotFound, "{error}");
+    asked.apply(VIEW).await;
+    asked.values_once("by_user", &["user-1".into()], |_| true).await;
+    let compared = TrainingClient::new(asked.channel.clone()).compare(nothing).await;
+    assert_eq!(compared.unwrap_err().code(), Code::Unavailable);
+    let error = refused(&url("nowhere")).await;
+    assert_eq!(error.code(), Code::NotFound, "{error}");
+    std::fs::write(files.path().join("text.parquet"), "no labels").unwrap();
+    let error = refused(&url("text.parquet")).await;
+    assert_eq!(error.code(), Code::DataLoss, "{error}");
+    let column: ArrayRef = Arc::new(Int64Array::from_iter_values([1]));
+    let batch = RecordBatch::try_from_iter([("other", column)]).unwrap();
+    let file = File::create(files.path().join("other.parquet")).unwrap();
+    let mut file = ArrowWriter::try_new(file, batch.schema(), None).unwrap();
+    file.write(&batch).unwrap();
+    file.close().unwrap();
+    let error = refused(&url("other.parquet")).await;
+    assert_eq!(error.code(), Code::NotFound, "{error}");
+    assert!(!files.path().join("set").exists(), "nothing is written");
+    daemon.terminate();
+}
