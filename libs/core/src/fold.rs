@@ -186,13 +186,8 @@ impl PartitionState {
             return Ok(Applied { sources, ..self.skip(offset, error) });
         }
         let stream = current.as_ref().and_then(|at| at.definition.stream.as_ref());
-        let now = match (entry.source, stream.is_some_and(|stream| stream.view.is_some())) {
-            (None, false) => self.partition_time.max(append_time),
-            // A view's log is younger than what is derived into it, and as old as that.
-            (None, true) => self.partition_time,
-            (Some(source), true) if self.sources.is_empty() => source.append_time,
-            (Some(source), _) => self.partition_time.max(source.append_time),
-        };
+        let is_of_view = stream.is_some_and(|stream| stream.view.is_some());
+        let now = self.time_behind(&entry, append_time, is_of_view);
         let drop_all_count = current.as_ref().map_or(0, |at| at.definition.drop_all_count);
         let drop_all = drop_all_count > self.drop_all_count;
         let mut overlay = Overlay::default();
@@ -222,6 +217,17 @@ impl PartitionState {
             self.apply_changes(batches, schema, overlay, &mut applied);
         }
         Ok(applied)
+    }
+
+    /// The partition's time behind an entry. A view's log is younger than what is derived into it,
+    /// and as old as that: nothing else moves its time (ADR 0046).
+    fn time_behind(&self, entry: &Entry, append_time: Timestamp, is_of_view: bool) -> Timestamp {
+        match (entry.source, is_of_view) {
+            (None, false) => self.partition_time.max(append_time),
+            (None, true) => self.partition_time,
+            (Some(source), true) if self.sources.is_empty() => source.append_time,
+            (Some(source), _) => self.partition_time.max(source.append_time),
+        }
     }
 
     fn skip(&mut self, offset: Offset, reason: Error) -> Applied {

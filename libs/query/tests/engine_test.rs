@@ -351,7 +351,7 @@ async fn nothing_is_read_before_it_is_taken() {
     assert!(read < all, "{read} of {all} batches");
     let left: Vec<_> = rows.try_collect().await.unwrap();
     let rows = left.iter().map(RecordBatch::num_rows).sum::<usize>();
-    assert!(rows < 3_000 && rows >= 2_000, "{rows}");
+    assert!((2_000..3_000).contains(&rows), "{rows}");
 }
 
 /// Projections that compute columns of the same names are not taken for each other.
@@ -371,10 +371,10 @@ async fn what_is_computed_again_is_computed_again() {
         batches[0].column(0).as_string::<i32>().value(0).to_owned()
     };
     assert_eq!(text(&again("substr(t, 2) AS t", 3)).await, "t of 7");
-    let renamed = "SELECT substr(u, 2) AS t FROM (SELECT t AS u FROM (SELECT substr(t, 2) AS t FROM \
-                   (SELECT text AS t FROM numbers WHERE n = 7)))";
+    let renamed = "SELECT substr(u, 2) AS t FROM (SELECT t AS u FROM (SELECT substr(t, 2) AS t \
+                   FROM (SELECT text AS t FROM numbers WHERE n = 7)))";
     assert_eq!(text(renamed).await, "xt of 7");
-    let joined = "SELECT substr(t, 2) || '' AS t FROM (SELECT substr(t, 2) || '' AS t FROM (SELECT \
-                  text AS t FROM numbers WHERE n = 7) ORDER BY 1 LIMIT 1)";
+    let joined = "SELECT substr(t, 2) || '' AS t FROM (SELECT substr(t, 2) || '' AS t FROM \
+                  (SELECT text AS t FROM numbers WHERE n = 7) ORDER BY 1 LIMIT 1)";
     assert_eq!(text(joined).await, "xt of 7");
 }

@@ -95,12 +95,15 @@ impl Manifest {
     }
 }
 
+/// Manifests by their stream and their number.
+type Known = BTreeMap<(StoreId, u64), Arc<Manifest>>;
+
 /// Exports of all streams in a folder of an object store. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Exports {
     root: SnapshotStore,
     /// Those that were read, which never change.
-    known: Arc<Mutex<BTreeMap<(StoreId, u64), Arc<Manifest>>>>,
+    known: Arc<Mutex<Known>>,
 }
 
 impl Exports {
