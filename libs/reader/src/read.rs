@@ -5,6 +5,7 @@
 //! it fresh enough). A refusal says why, with the partition's progress or age.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use arc_swap::Guard;
@@ -297,7 +298,7 @@ impl Reader {
     /// What the reader answers from, unless it is closed.
     fn open_now(&self) -> Result<Guard<Arc<Followed>>> {
         let now = self.now();
-        now.shared.closing.check()?;
+        now.shared.check_open()?;
         Ok(now)
     }
 
@@ -418,13 +419,26 @@ impl Shared {
         partition.board.freshness().check(self.parts.clock.now(), bound).map_err(at_store)
     }
 
+    /// Refuses what begins after the close. A version that another one has taken the place of still
+    /// answers the call that came to it before: its reader is not closed.
+    ///
+    /// # Errors
+    /// `Closed`.
+    fn check_open(&self) -> Result<()> {
+        // It is gone before it is closed.
+        self.closing.check().or_else(|error| match self.is_gone.load(Ordering::Relaxed) {
+            true => Ok(()),
+            false => Err(error),
+        })
+    }
+
     /// Runs reads at the present time, under an age bound if there is one.
     fn admitted<T>(
         &self,
         age_max: Option<Duration>,
         reads: impl FnOnce(ReadAt<'_>) -> Result<T>,
     ) -> Result<T> {
-        self.closing.check()?;
+        self.check_open()?;
         let Some(bound) = age_max else {
             let at = ReadAt::by(&*self.parts.clock).serve_partial(self.options.serve_partial);
             return reads(at).map_err(|error| self.explained(error, None));
@@ -470,5 +484,30 @@ impl Shared {
             _ => None,
         });
         known.unwrap_or(error).with_store(&self.name)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::ErrorCode;
+    use forebay_core::entropy::SeededEntropy;
+    use forebay_core::key::KeyType;
+    use forebay_core::schema::StoreSpec;
+
+    use super::*;
+    use crate::memory::MemoryReader;
+
+    #[test]
+    fn a_version_that_has_just_gone_answers_the_call_that_came_to_it() {
+        let users = StoreSpec::documents("users", KeyType::String, 2).define(StoreId(1)).unwrap();
+        let memory =
+            MemoryReader::open(users, Timestamp::default(), Arc::new(SeededEntropy::new(1)));
+        let memory = memory.unwrap();
+        let now = memory.reader().now();
+        now.shared.closing.close();
+        let code = |result: Result<()>| result.map_err(|error| error.code());
+        assert_eq!(code(now.shared.admitted(None, |_| Ok(()))), Err(ErrorCode::Closed));
+        now.shared.is_gone.store(true, Ordering::Relaxed);
+        assert_eq!(code(now.shared.admitted(None, |_| Ok(()))), Ok(()));
     }
 }
