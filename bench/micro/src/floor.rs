@@ -1,6 +1,6 @@
 //! What this disk itself allows: bytes appended to a file with one fdatasync behind each append,
-//! and bytes written in order with one behind them all. And how it is asked again for what the
-//! page cache has of it.
+//! bytes written in order with one behind them all, and pages read from anywhere in a file. And how
+//! it is asked again for what the page cache has of it.
 
 use std::fs::{self, File};
 use std::io::Write;
@@ -8,7 +8,8 @@ use std::path::Path;
 use std::time::Duration;
 
 use forebay_testkit::random::Dice;
-use rustix::fs::{Advice, fadvise};
+use rustix::fs::{Advice, Mode, OFlags, fadvise, open};
+use rustix::io::pread;
 
 use crate::clock::{nanos, seconds};
 use crate::latency::Latency;
@@ -58,6 +59,46 @@ pub fn sequential(folder: &Path, bytes: u64) -> Result<f64, String> {
     Ok(bytes as f64 / seconds)
 }
 
+/// What is read at once past the page cache, and aligned as that wants it.
+#[derive(Clone)]
+#[repr(align(4096))]
+struct Page([u8; 4096]);
+
+/// Reads 4 KiB from anywhere in a file of so many bytes, past the page cache, again and again for
+/// so long, at least once; each latency is of one read.
+///
+/// # Errors
+/// The disk fails, or its file system knows no direct reads.
+pub fn direct_reads(folder: &Path, bytes: u64, turn: Duration) -> Result<(f64, Latency), String> {
+    let path = folder.join("pages");
+    let failed = |error: std::io::Error| format!("read {} directly: {error}", path.display());
+    let pages = (bytes / 4096).max(1);
+    let mut dice = Dice::new(pages);
+    let mut file = File::create(&path).map_err(failed)?;
+    for _ in 0..(pages * 4096).div_ceil(PIECE_BYTES as u64) {
+        file.write_all(&dice.noise(PIECE_BYTES)).map_err(failed)?;
+    }
+    file.sync_all().map_err(failed)?;
+    let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
+    let file = open(&path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
+    let mut page = Box::new(Page([0; 4096]));
+    let mut latency = Latency::new()?;
+    let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
+    let mut last = began;
+    while latency.count() == 0 || last - began < turn_nanos {
+        let at = (dice.bits() % pages) * 4096;
+        let read = pread(&file, &mut page.0, at).map_err(|error| failed(error.into()))?;
+        if read != page.0.len() {
+            return Err(format!("{} has no whole page at {at}", path.display()));
+        }
+        let now = nanos();
+        latency.record(now - last);
+        last = now;
+    }
+    std::fs::remove_file(&path).map_err(failed)?;
+    Ok((latency.count() as f64 * 1e9 / (last - began).max(1) as f64, latency))
+}
+
 /// Drops the files of a folder from the page cache, as a restart of the machine does.
 ///
 /// # Errors
@@ -90,5 +131,14 @@ mod tests {
         assert_eq!(latency.count(), 1);
         assert!(rate > 0.0);
         assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    }
+
+    #[test]
+    fn pages_are_read_past_the_page_cache() {
+        // The tree's own disk: one in memory knows no direct reads.
+        let folder = crate::server::scratch().unwrap();
+        let (rate, latency) = direct_reads(folder.path(), 1 << 20, Duration::ZERO).unwrap();
+        assert_eq!(latency.count(), 1);
+        assert!(rate > 0.0);
     }
 }

@@ -5,23 +5,19 @@
 //! from that moment includes every delay before it was sent. So a stall costs all the writes that
 //! fell into it, not one.
 
-use std::collections::BTreeMap;
-use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use forebay::{Client, ClientOptions, Store, StreamOptions};
 use forebay_bench_report::{Contender, Rounds, Row, Unit, Values, interleave};
 use forebay_testkit::brokers::Brokers;
-use forebay_testkit::child::OwnedChild;
-use tokio::sync::mpsc::{self, UnboundedReceiver};
 use tokio::task::JoinSet;
 
 use crate::clock::nanos;
 use crate::latency::{self, Latency};
 use crate::server::{Log, Server};
-use crate::watch::{self, Sighting};
+use crate::watch::{self, Sighting, Watched};
+use crate::watcher::{Probe, Watcher, seen};
 use crate::{Failure, data, runtime};
 
 const STORE: &str = "users";
@@ -67,15 +63,6 @@ impl Plan {
         };
         format!("{log}, {rate} writes/s, {what}")
     }
-}
-
-/// One timed write.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Probe {
-    key: u64,
-    value: u64,
-    due: u64,
-    acknowledged: u64,
 }
 
 /// What one round measured.
@@ -155,7 +142,9 @@ impl Side {
         let server = Server::start(log)?;
         let client = Client::connect(server.address(), ClientOptions::default()).await?;
         let store = data::open_store(&client, STORE).await?;
-        let watcher = Watcher::start(&plan.watcher, server.address(), plan.watched)?;
+        let watched =
+            Watched { store: STORE, field: "visits", keys: plan.watched, rest: watch::REST };
+        let watcher = Watcher::start(&plan.watcher, server.address(), watched)?;
         Ok(Self { store, watcher, written: 0, _server: server })
     }
 
@@ -204,88 +193,20 @@ impl Side {
     }
 }
 
-/// Pairs each probe with the first sighting of its value, or of a later one of its key: one look
-/// may come after two writes.
 fn measure(rate: f64, probes: &[Probe], sightings: &[Sighting]) -> Result<Measured, Failure> {
-    let mut of_keys: BTreeMap<u64, Vec<Sighting>> = BTreeMap::new();
-    for sighting in sightings {
-        of_keys.entry(sighting.key).or_default().push(*sighting);
-    }
     let mut measured = Measured {
         rate,
         acknowledged_to_visible: Latency::new()?,
         due_to_acknowledged: Latency::new()?,
         due_to_visible: Latency::new()?,
     };
-    for probe in probes {
-        let of_key = of_keys.get(&probe.key).map(Vec::as_slice).unwrap_or_default();
-        // A partition is in order, so the values of a key only grow.
-        let first = of_key.partition_point(|sighting| sighting.value < probe.value);
-        let seen = of_key.get(first).map(|sighting| sighting.nanos);
-        let seen = seen.ok_or_else(|| format!("write {} was never visible", probe.value))?;
+    for (probe, seen) in probes.iter().zip(seen(probes, sightings)?) {
         // A reader may see a write before its writer has heard of it.
         measured.acknowledged_to_visible.record(seen.saturating_sub(probe.acknowledged));
         measured.due_to_acknowledged.record(probe.acknowledged.saturating_sub(probe.due));
         measured.due_to_visible.record(seen.saturating_sub(probe.due));
     }
     Ok(measured)
-}
-
-/// The other process; killed when it goes.
-struct Watcher {
-    _child: OwnedChild,
-    seen: UnboundedReceiver<Sighting>,
-}
-
-impl Watcher {
-    /// Starts it and waits until its reader is ready.
-    fn start(program: &Path, address: &str, watched: u64) -> Result<Self, Failure> {
-        let child = Command::new(program)
-            .args([watch::WATCH, address, STORE, &watched.to_string()])
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .map_err(|error| format!("start {}: {error}", program.display()))?;
-        let mut child = OwnedChild(child);
-        let said = child.stdout.take().ok_or("the watcher has no standard output")?;
-        let (sender, seen) = mpsc::unbounded_channel();
-        let watcher = Self { _child: child, seen };
-        let mut said = BufReader::new(said);
-        let mut first = String::new();
-        said.read_line(&mut first)?;
-        if first != "ready\n" {
-            return Err(format!("the watcher did not get ready; it said {first:?}").into());
-        }
-        tokio::task::spawn_blocking(move || {
-            // Ends with the watcher, or when nobody asks for sightings any more.
-            for line in said.lines().map_while(Result::ok) {
-                if Sighting::parse(&line).is_none_or(|sighting| sender.send(sighting).is_err()) {
-                    return;
-                }
-            }
-        });
-        Ok(watcher)
-    }
-
-    /// What is seen until every probe's key has shown the last of its values.
-    async fn sightings(&mut self, probes: &[Probe]) -> Result<Vec<Sighting>, Failure> {
-        let mut missing: BTreeMap<u64, u64> = BTreeMap::new();
-        for probe in probes {
-            let last = missing.entry(probe.key).or_default();
-            *last = probe.value.max(*last);
-        }
-        let mut seen = Vec::new();
-        while !missing.is_empty() {
-            let next = tokio::time::timeout(PATIENCE, self.seen.recv()).await;
-            let next = next.map_err(|_| "an acknowledged write did not become visible")?;
-            let sighting = next.ok_or("the watcher has ended")?;
-            if missing.get(&sighting.key).is_some_and(|last| sighting.value >= *last) {
-                missing.remove(&sighting.key);
-            }
-            seen.push(sighting);
-        }
-        Ok(seen)
-    }
 }
 
 #[cfg(test)]

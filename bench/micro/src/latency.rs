@@ -8,7 +8,8 @@ const NANOS_MAX: u64 = 600_000_000_000;
 const DIGITS: u8 = 3;
 
 /// The percentiles that are reported.
-pub const QUANTILES: [(&str, f64); 3] = [("p50", 0.5), ("p99", 0.99), ("p99.9", 0.999)];
+pub const QUANTILES: [(&str, f64); 4] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
 /// Many durations, kept as counts; three digits are exact.
 #[derive(Clone, Debug)]
@@ -111,9 +112,9 @@ mod tests {
         rounds.close();
         let rows = rows("ours", Some("peer"), Unit::Microseconds, &rounds).unwrap();
         let names: Vec<&str> = rows.iter().map(|row| row.measure.as_str()).collect();
-        assert_eq!(names, ["ours, p50, us", "ours, p99, us", "ours, p99.9, us"]);
+        assert_eq!(names, ["ours, p50, us", "ours, p90, us", "ours, p99, us", "ours, p99.9, us"]);
         assert!((rows[0].value.median - 500.0).abs() < 1.0, "{:?}", rows[0]);
-        assert_eq!(rows[2].ratio.unwrap().median, 1.0);
+        assert_eq!(rows[3].ratio.unwrap().median, 1.0);
     }
 
     #[test]

@@ -15,7 +15,9 @@ pub mod latency;
 pub mod push;
 pub mod raw_kafka;
 pub mod server;
+pub mod taken;
 pub mod watch;
+pub mod watcher;
 pub mod writes;
 
 /// What ends a benchmark early; it is printed and never handled.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
+use futures::future::try_join_all;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use rdkafka::ClientConfig;
@@ -30,6 +31,7 @@ pub struct RawProducer {
     eager: FutureProducer,
     /// Waits a little to send more together, as librdkafka does unless it is told otherwise.
     patient: FutureProducer,
+    topic: String,
     record: Vec<u8>,
 }
 
@@ -39,20 +41,32 @@ impl RawProducer {
     /// # Errors
     /// The broker refuses or does not answer.
     pub async fn start(brokers: &str, record: &[u8]) -> Result<Self, String> {
+        Self::start_on(brokers, (TOPIC, 1), record).await
+    }
+
+    /// The same on a topic of this name, each partition on so many brokers.
+    ///
+    /// # Errors
+    /// As [`RawProducer::start`].
+    pub async fn start_on(
+        brokers: &str,
+        (topic, replicas): (&str, i32),
+        record: &[u8],
+    ) -> Result<Self, String> {
         let failed = |error| format!("raw Kafka producer: {error}");
         let mut config = ClientConfig::new();
         config.set("bootstrap.servers", brokers).set("acks", "all");
         let admin: AdminClient<DefaultClientContext> = config.create().map_err(failed)?;
-        let topic = NewTopic::new(TOPIC, PARTITIONS as i32, TopicReplication::Fixed(1));
+        let new = NewTopic::new(topic, PARTITIONS as i32, TopicReplication::Fixed(replicas));
         let options = AdminOptions::new().operation_timeout(Some(PATIENCE));
-        let made = admin.create_topics([&topic], &options).await.map_err(failed)?;
+        let made = admin.create_topics([&new], &options).await.map_err(failed)?;
         if let Some(Err((name, code))) = made.into_iter().next() {
             return Err(format!("make the topic {name}: {code}"));
         }
         config.set("queue.buffering.max.messages", "1000000");
         let patient = config.create().map_err(failed)?;
         let eager = config.set("linger.ms", "0").create().map_err(failed)?;
-        Ok(Self { eager, patient, record: record.to_vec() })
+        Ok(Self { eager, patient, topic: topic.to_owned(), record: record.to_vec() })
     }
 
     /// Produces for so long, at least once, each record after the one before is acknowledged.
@@ -101,8 +115,43 @@ impl RawProducer {
         Ok((rate, latency))
     }
 
+    /// Calls from so many clients for so long, at least one each: a call is so many records at
+    /// once, each to the next partition, and ends when all are acknowledged. The rate is of calls.
+    ///
+    /// # Errors
+    /// A record is not acknowledged.
+    pub async fn calls(
+        &self,
+        clients: usize,
+        records: u64,
+        turn: Duration,
+    ) -> Result<(f64, Latency), String> {
+        let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
+        let client = |place: u64| async move {
+            let mut latency = Latency::new()?;
+            let mut last = nanos();
+            while latency.count() == 0 || last - began < turn_nanos {
+                let first = place + latency.count() * records;
+                let call = (0..records).map(|record| self.send(&self.eager, first + record));
+                let call = call.collect::<Result<Vec<_>, _>>()?;
+                for sent in call {
+                    delivered(sent.await.map_err(|_| CANCELED.to_owned())?)?;
+                }
+                let now = nanos();
+                latency.record(now - last);
+                last = now;
+            }
+            Ok::<_, String>(latency)
+        };
+        let mut latency = Latency::new()?;
+        for of_client in try_join_all((0..clients as u64).map(client)).await? {
+            latency.add(&of_client)?;
+        }
+        Ok((latency.count() as f64 * 1e9 / (nanos() - began).max(1) as f64, latency))
+    }
+
     fn send(&self, producer: &FutureProducer, number: u64) -> Result<DeliveryFuture, String> {
-        let record = FutureRecord::<(), [u8]>::to(TOPIC)
+        let record = FutureRecord::<(), [u8]>::to(&self.topic)
             .partition((number % u64::from(PARTITIONS)) as i32)
             .payload(self.record.as_slice());
         producer.send_result(record).map_err(|(error, _)| format!("produce: {error}"))

@@ -1,4 +1,5 @@
-//! A real `forebayd dev` in a process of its own, on a data directory of its own.
+//! A real `forebayd dev`, or a writer on Kafka, in a process of its own, on a data directory of its
+//! own.
 
 use std::env;
 use std::io::{BufRead, BufReader};
@@ -58,8 +59,7 @@ impl Server {
     /// # Errors
     /// As [`Server::start`].
     pub fn start_with(data: TempDir, log: Log<'_>, settings: &[&str]) -> Result<Self, String> {
-        let program = tree::built("forebayd")?;
-        let mut command = Command::new(&program);
+        let mut command = Command::new(tree::built("forebayd")?);
         command.args(["dev", "--listen", "127.0.0.1:0", "--data-dir"]).arg(data.path());
         command.args(settings);
         match log {
@@ -67,19 +67,36 @@ impl Server {
             Log::Buffered => command.args(["--durability", "buffered"]),
             Log::Kafka(brokers) => command.args(["--log", "kafka", "--brokers", brokers]),
         };
+        Self::spawn("forebayd", command, data)
+    }
+
+    /// Starts a writer alone, on Kafka as in production, or with topics of one replica.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_writer(brokers: &str, has_one_replica: bool) -> Result<Self, String> {
+        let mut command = Command::new(tree::built("forebay-writer")?);
+        command.args(["--listen", "127.0.0.1:0", "--brokers", brokers]);
+        if has_one_replica {
+            command.arg("--dev");
+        }
+        Self::spawn("forebay-writer", command, scratch()?)
+    }
+
+    fn spawn(name: &str, mut command: Command, data: TempDir) -> Result<Self, String> {
         command.env("FOREBAY_LOG", "warn").stdin(Stdio::null()).stdout(Stdio::piped());
-        let failed = |error| format!("start {}: {error}", program.display());
+        let failed = |error| format!("start {name}: {error}");
         let mut child = OwnedChild(command.spawn().map_err(failed)?);
-        let said = child.stdout.take().ok_or("forebayd has no standard output")?;
+        let said = child.stdout.take().ok_or_else(|| format!("{name} has no standard output"))?;
         let mut said = BufReader::new(said);
         let mut greeting = String::new();
         let read = said.read_line(&mut greeting);
-        match greeting.trim().strip_prefix("forebayd ready http://") {
+        match greeting.trim().strip_prefix(&format!("{name} ready http://")) {
             Some(address) if read.is_ok() => {
                 let address = address.to_owned();
                 Ok(Self { child, _said: said, address, data })
             }
-            _ => Err(format!("forebayd did not get ready; it said {greeting:?}")),
+            _ => Err(format!("{name} did not get ready; it said {greeting:?}")),
         }
     }
 

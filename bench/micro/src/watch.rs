@@ -18,7 +18,8 @@ use crate::{Failure, runtime};
 
 /// The first argument of a program that is to watch.
 pub const WATCH: &str = "watch";
-/// Rest between two looks: no document is seen later than this and one look after it was there.
+/// Rest between two looks where the freshness of writes is measured: no document is seen later than
+/// this and one look after it was there.
 pub const REST: Duration = Duration::from_micros(500);
 const READY_WAIT: Duration = Duration::from_secs(60);
 
@@ -49,29 +50,53 @@ pub fn key(number: u64) -> String {
     format!("watched{number:05}")
 }
 
-/// Watches until standard input ends. Arguments: address, store, number of keys.
+/// What is watched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Watched<'a> {
+    /// The store.
+    pub store: &'a str,
+    /// Its field of 64-bit whole numbers whose values are told.
+    pub field: &'a str,
+    /// How many keys.
+    pub keys: u64,
+    /// Rest between two looks.
+    pub rest: Duration,
+}
+
+impl Watched<'_> {
+    /// The arguments that [`run`] takes.
+    #[must_use]
+    pub fn arguments(&self, address: &str) -> [String; 5] {
+        let (store, field) = (self.store.to_owned(), self.field.to_owned());
+        let (keys, rest) = (self.keys.to_string(), self.rest.as_micros().to_string());
+        [address.to_owned(), store, field, keys, rest]
+    }
+}
+
+/// Watches until standard input ends. Arguments: those of [`Watched::arguments`].
 ///
 /// # Errors
 /// The reader fails, or nobody listens.
 pub fn run(arguments: &[String]) -> Result<(), Failure> {
-    let [address, store, keys] = arguments else {
-        return Err("watch needs an address, a store and a number of keys".into());
+    let [address, store, field, keys, rest] = arguments else {
+        return Err("watch needs an address, a store, a field, a number of keys and a rest".into());
     };
-    let keys: u64 = keys.parse()?;
+    let rest = Duration::from_micros(rest.parse()?);
+    let watched = Watched { store, field, keys: keys.parse()?, rest };
     let runtime = runtime()?;
-    let watched = watch(&runtime, address, store, keys);
+    let watched = watch(&runtime, address, watched);
     // Not waited for: the task that reads standard input may never end.
     runtime.shutdown_background();
     watched
 }
 
-fn watch(runtime: &Runtime, address: &str, store: &str, keys: u64) -> Result<(), Failure> {
+fn watch(runtime: &Runtime, address: &str, watched: Watched<'_>) -> Result<(), Failure> {
     let reader = runtime.block_on(async {
-        let reader = Reader::open(address, ReaderOptions::new(store)).await?;
+        let reader = Reader::open(address, ReaderOptions::new(watched.store)).await?;
         reader.await_ready(READY_WAIT).await?;
         Ok::<_, Failure>(reader)
     })?;
-    let visits = reader.handle("visits", FieldType::Scalar(ScalarType::Int64))?;
+    let field = reader.handle(watched.field, FieldType::Scalar(ScalarType::Int64))?;
     say("ready\n")?;
     let ended = Arc::new(AtomicBool::new(false));
     let end = Arc::clone(&ended);
@@ -80,14 +105,14 @@ fn watch(runtime: &Runtime, address: &str, store: &str, keys: u64) -> Result<(),
         let _ = io::stdin().read_to_end(&mut Vec::new());
         end.store(true, Ordering::Relaxed);
     });
-    let keys: Vec<String> = (0..keys).map(key).collect();
+    let keys: Vec<String> = (0..watched.keys).map(key).collect();
     let mut seen = BTreeMap::new();
     while !ended.load(Ordering::Relaxed) {
-        let lines = look(&reader, &visits, &keys, &mut seen)?;
+        let lines = look(&reader, &field, &keys, &mut seen)?;
         if !lines.is_empty() {
             say(&lines)?;
         }
-        runtime.block_on(async { tokio::time::sleep(REST).await });
+        runtime.block_on(async { tokio::time::sleep(watched.rest).await });
     }
     Ok(())
 }
@@ -95,14 +120,14 @@ fn watch(runtime: &Runtime, address: &str, store: &str, keys: u64) -> Result<(),
 /// One look at every key; a line for each that has a new value.
 fn look(
     reader: &Reader,
-    visits: &FieldHandle,
+    field: &FieldHandle,
     keys: &[String],
     seen: &mut BTreeMap<usize, i64>,
 ) -> forebay::Result<String> {
     reader.read_local(None, |view| {
         let mut lines = String::new();
         for (number, key) in keys.iter().enumerate() {
-            let Some(value) = view.get_scalar::<i64>(visits, key)?.value() else { continue };
+            let Some(value) = view.get_scalar::<i64>(field, key)?.value() else { continue };
             if seen.insert(number, value) != Some(value) {
                 lines.push_str(&format!("{number} {value} {}\n", nanos()));
             }

@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use forebay_bench_micro::clock::seconds;
 use forebay_bench_micro::server::{Server, scratch};
+use forebay_bench_micro::taken::Taken;
 use forebay_bench_micro::{Failure, floor, runtime};
 use forebay_bench_report::{Contender, Rounds, Row, Spread, Unit, Values, interleave};
 use forebay_bench_straight_copy::{receive, send};
 use forebay_testkit::tree;
 
 use crate::ceilings;
-use crate::process::{Process, Ran, Said, Taken};
+use crate::process::{Process, Ran, Said};
 use crate::source::{KEY_BYTES, STORE, Source};
 
 const ROWS: &str = "copy of rows";

@@ -1,7 +1,6 @@
 //! Processes that a benchmark starts: what they say, with the moment, and what they take of the
 //! machine. What they take is read from `/proc` until they end.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -10,54 +9,14 @@ use std::thread;
 use std::time::Duration;
 
 use forebay_bench_micro::clock::nanos;
+use forebay_bench_micro::taken::Taken;
 use forebay_testkit::child::OwnedChild;
 use parking_lot::Mutex;
-use rustix::param::clock_ticks_per_second;
 
 /// How long one may run.
 const BOUND: Duration = Duration::from_secs(60 * 60);
 /// How often it is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
-
-/// What a process has taken so far.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Taken {
-    /// Seconds of processors.
-    pub cpu_seconds: f64,
-    /// Most bytes of memory at once.
-    pub memory_bytes: f64,
-    /// Bytes that were read from disks, and not from the page cache.
-    pub disk_bytes: f64,
-}
-
-impl Taken {
-    /// Of a process that runs, or has ended and was not waited for; the memory of one that has
-    /// ended is not known any more.
-    ///
-    /// # Errors
-    /// There is no such process.
-    pub fn by(process: u32) -> Result<Self, String> {
-        let read = |name: &str| {
-            let path = format!("/proc/{process}/{name}");
-            fs::read_to_string(&path).map_err(|error| format!("read {path}: {error}"))
-        };
-        let (stat, status, io) = (read("stat")?, read("status")?, read("io")?);
-        // Behind the name, which may hold anything: user and system time are numbers 12 and 13.
-        let numbers = stat.rsplit_once(')').map_or("", |(_, behind)| behind);
-        let ticks =
-            numbers.split_whitespace().skip(11).take(2).filter_map(|it| it.parse::<u64>().ok());
-        // What is less than a tick is not told.
-        let ticks = ticks.sum::<u64>().max(1);
-        let cpu_seconds = ticks as f64 / clock_ticks_per_second() as f64;
-        let number = |text: &str, name: &str| {
-            let words = text.lines().find_map(|line| line.strip_prefix(name));
-            let number = words.and_then(|words| words.split_whitespace().next()?.parse().ok());
-            number.unwrap_or(0_u64) as f64
-        };
-        let memory_bytes = number(&status, "VmHWM:") * 1024.0;
-        Ok(Self { cpu_seconds, memory_bytes, disk_bytes: number(&io, "read_bytes:") })
-    }
-}
 
 /// A line that a process has said.
 #[derive(Clone, Debug, PartialEq)]

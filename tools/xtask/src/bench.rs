@@ -12,8 +12,8 @@ use std::time::Duration;
 use crate::process;
 use crate::workspace::{BUILD_BOUND, Package, Workspace};
 
-/// The package that benchmarks start as a process of its own.
-const SERVER: &str = "forebayd";
+/// The packages that benchmarks start as processes of their own.
+const SERVERS: [&str; 2] = ["forebayd", "forebay-writer-service"];
 // The table of the index fills stores of 25M documents in three languages, launch by launch.
 const BENCH_BOUND: Duration = Duration::from_secs(6 * 60 * 60);
 const QUICK_BOUND: Duration = Duration::from_secs(60 * 60);
@@ -51,12 +51,11 @@ fn registered(packages: &[Package]) -> Vec<String> {
     names
 }
 
-/// How the benchmarks are built, always in this one form, with the server that they measure.
+/// How the benchmarks are built, always in this one form, with the servers that they measure.
 fn build_arguments(packages: &[Package]) -> Vec<&str> {
-    let mut arguments = vec!["build", "--release", "--locked", "--package", SERVER];
-    for package in benches(packages) {
-        arguments.extend(["--package", &package.name]);
-    }
+    let mut arguments = vec!["build", "--release", "--locked"];
+    let benches = benches(packages).map(|package| package.name.as_str());
+    SERVERS.into_iter().chain(benches).for_each(|name| arguments.extend(["--package", name]));
     arguments
 }
 

@@ -1,0 +1,57 @@
+//! `make bench-features`: bi(OS)' run of inserts and selects, the fold, freshness, and Kafka beside
+//! a raw producer. This program is the process that watches, too, when its first argument says so.
+
+use std::env;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use forebay_bench_features::{data, kafka, run};
+use forebay_bench_micro::watch;
+use forebay_bench_report::Bench;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let result = match arguments.split_first() {
+        Some((first, rest)) if first == watch::WATCH => {
+            watch::run(rest).map_err(|failure| format!("watch: {failure}"))
+        }
+        _ => measure().map(|summary| println!("{summary}")),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(problem) => {
+            eprintln!("bench-features: {problem}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn measure() -> Result<String, String> {
+    let is_quick = Bench::is_quick();
+    let seconds = |full: u64, quick: u64| Duration::from_secs(if is_quick { quick } else { full });
+    let plan = run::Plan {
+        rows: if is_quick { 1_000_000 } else { 10_000_000 },
+        clients: 16,
+        batch_clients: 4,
+        batch: 500,
+        rates: [2_500, 5_000, 10_000, 15_000, 22_000, 30_000]
+            .map(|rate| (rate, if rate == 22_000 { seconds(600, 30) } else { seconds(120, 15) }))
+            .to_vec(),
+        window: seconds(60, 10),
+        turn: seconds(30, 10),
+        pages_bytes: 1 << 30,
+        kafka: Some(kafka::Plan {
+            rounds: Bench::rounds(11, 3),
+            turn: seconds(5, 3),
+            clients: 16,
+            batch_clients: 4,
+            batch: 100,
+            brokers: vec![1, 3],
+        }),
+        watcher: env::current_exe().map_err(|error| format!("find this program: {error}"))?,
+    };
+    let about = format!("{}; {} of them are there before the load", data::DATA, plan.rows);
+    let mut bench = Bench::start("features", &about)?;
+    run::run(&plan)?.into_iter().for_each(|row| bench.add(row));
+    Ok(bench.finish()?.summary())
+}

@@ -1,0 +1,196 @@
+//! What is inserted: orders of a shop, 37 columns of text, whole numbers, decimals and booleans,
+//! about 1 KB together; and the two views of them, with eleven features.
+
+use forebay::{
+    Clock, FieldType, KeyType, ScalarType, Store, StoreSpec, StreamSpec, SystemClock, Timestamp,
+    Value, Write,
+};
+use forebay_bench_micro::watch;
+use forebay_testkit::random::Dice;
+
+/// The stream.
+pub const STREAM: &str = "orders";
+/// Its partitions.
+pub const PARTITIONS: u32 = 4;
+/// Distinct keys, which are users.
+pub const USERS: u64 = 1_000_000;
+/// Groups of medium number.
+pub const TOWNS: u64 = 500;
+/// Towns that are watched.
+pub const WATCHED: u64 = 64;
+const PRODUCTS: usize = 10_000;
+const SECTIONS: usize = 50;
+/// The store that values of towns are emitted to.
+pub const EMITTED: &str = "towns";
+/// The field of it that has the highest number of a town's orders.
+pub const NEWEST: &str = "newest_1h";
+/// The views, each with its name: nine aggregates of numbers and a count by town, and a count by
+/// three columns, which make nearly every order a group of its own.
+pub const VIEWS: [(&str, &str); 2] = [("by_town", BY_TOWN), ("by_order", BY_ORDER)];
+/// What the data is, for the result file.
+pub const DATA: &str = "made-up orders of 37 columns, about 1 KB, of 1,000,000 users at random, in \
+                        4 partitions; two views: nine aggregates of numbers and a count by one of \
+                        500 towns, emitted, and a count by user, product and section";
+
+const BY_TOWN: &str = "view: by_town
+stream: orders
+group_by: [town]
+lateness: 1h
+windows:
+  1h: {sliding: 1h, hop: 5m}
+features:
+  orders: count
+  newest: {max: n}
+  total: {sum: total}
+  quantity: {avg: quantity}
+  items: {max: items}
+  discount: {min: discount}
+  item_price: {avg: item_price}
+  shipping: {sum: shipping}
+  credit: {variance: credit}
+  price: {stddev: price}
+emit:
+  store: towns
+  cadence: 50ms
+  grace: 30s
+";
+
+const BY_ORDER: &str = "view: by_order
+stream: orders
+group_by: [key, product, section]
+lateness: 1h
+windows:
+  5m: {tumbling: 5m}
+features:
+  orders: count
+";
+
+const DECIMALS: [&str; 6] = ["total", "discount", "item_price", "shipping", "credit", "price"];
+const COUNTS: [&str; 3] = ["quantity", "items", "feed_size"];
+const FLAGS: [&str; 4] = ["is_gift", "is_first", "is_mobile", "is_express"];
+const TEXTS: [&str; 19] = [
+    "product_name",
+    "brand",
+    "category",
+    "seller",
+    "campaign",
+    "channel",
+    "coupon",
+    "device",
+    "browser",
+    "system",
+    "street",
+    "district",
+    "state",
+    "country",
+    "carrier",
+    "warehouse",
+    "payment",
+    "referrer",
+    "session",
+];
+/// Characters of each of the texts.
+const TEXT_CHARS: usize = 44;
+
+/// The stream.
+#[must_use]
+pub fn spec() -> StoreSpec {
+    let column =
+        |spec: StoreSpec, (name, of): (&str, ScalarType)| spec.field(name, FieldType::Scalar(of));
+    let own = [
+        ("n", ScalarType::Int64),
+        ("at", ScalarType::Timestamp),
+        ("town", ScalarType::String),
+        ("product", ScalarType::String),
+        ("section", ScalarType::String),
+    ];
+    let columns = own
+        .into_iter()
+        .chain(DECIMALS.map(|name| (name, ScalarType::Float64)))
+        .chain(COUNTS.map(|name| (name, ScalarType::Int64)))
+        .chain(FLAGS.map(|name| (name, ScalarType::Bool)))
+        .chain(TEXTS.map(|name| (name, ScalarType::String)));
+    let mut spec = columns.fold(StoreSpec::stream(STREAM, KeyType::Int64, PARTITIONS), column);
+    spec.stream = Some(StreamSpec { event_time: Some("at".to_owned()) });
+    spec
+}
+
+/// An order, which its number says all of but when it happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Order {
+    /// Its number.
+    pub number: u64,
+    /// When it happened.
+    pub at: Timestamp,
+}
+
+impl Order {
+    /// The one with this number, which happens now.
+    #[must_use]
+    pub fn now(number: u64) -> Self {
+        Self { number, at: SystemClock.now() }
+    }
+
+    /// Its key.
+    #[must_use]
+    pub fn user(self) -> i64 {
+        Dice::new(self.number).below(USERS as usize) as i64
+    }
+
+    /// The number of its town.
+    #[must_use]
+    pub fn town(self) -> u64 {
+        Dice::new(!self.number).below(TOWNS as usize) as u64
+    }
+
+    /// Its insert.
+    pub fn insert(self, store: &Store) -> Write {
+        let mut dice = Dice::new(self.number ^ 0x5eed);
+        let mut write = store
+            .insert(self.user())
+            .set("n", self.number as i64)
+            .set("at", Value::Timestamp(self.at.as_micros()))
+            .set("town", watch::key(self.town()).as_str())
+            .set("product", format!("product {:05}", dice.below(PRODUCTS)).as_str())
+            .set("section", format!("section {:02}", dice.below(SECTIONS)).as_str());
+        for name in DECIMALS {
+            write = write.set(name, dice.below(100_000) as f64 / 100.0);
+        }
+        for name in COUNTS {
+            write = write.set(name, dice.below(100) as i64);
+        }
+        for name in FLAGS {
+            write = write.set(name, dice.below(2) == 1);
+        }
+        for name in TEXTS {
+            write = write.set(name, text(&mut dice).as_str());
+        }
+        write
+    }
+}
+
+/// Letters without an order.
+fn text(dice: &mut Dice) -> String {
+    let noise = dice.noise(TEXT_CHARS);
+    noise.into_iter().map(|byte| char::from(b'a' + byte % 26)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_order_has_37_columns_that_are_about_a_kilobyte() {
+        assert_eq!(spec().fields.len(), 37);
+        let fixed = 8 * (2 + DECIMALS.len() + COUNTS.len()) + FLAGS.len();
+        let texts = TEXTS.len() * TEXT_CHARS + "watched00001product 00001section 01".len();
+        assert!((950..1_050).contains(&(8 + fixed + texts)), "{fixed} + {texts}");
+    }
+
+    #[test]
+    fn a_number_says_what_an_order_is() {
+        let order = Order { number: 7, at: Timestamp::from_micros(1) };
+        assert_eq!(order.user(), Order { at: Timestamp::from_micros(2), ..order }.user());
+        assert!(order.town() < TOWNS);
+    }
+}

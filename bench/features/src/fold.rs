@@ -1,0 +1,27 @@
+//! The fold alone: a node that has the views' logs and none of their tiles makes all of them, in
+//! its process as it runs always.
+
+use forebay_bench_micro::Failure;
+use forebay_bench_micro::clock::nanos;
+use forebay_bench_report::Unit;
+
+use crate::figures::Figures;
+use crate::node::Node;
+
+/// Folds so many events again for all views; the node is as it was then.
+///
+/// # Errors
+/// It does not end.
+pub async fn again(node: Node, events: u64, figures: &mut Figures) -> Result<Node, Failure> {
+    let data = node.stop_without_tiles()?;
+    let began = nanos();
+    let node = Node::start_again(data)?;
+    node.await_folded(events).await?;
+    let seconds = (nanos() - began) as f64 / 1e9;
+    let taken = node.taken()?;
+    figures.add("fold, events", Unit::PerSecond, events as f64 / seconds);
+    figures.add("fold, events of one core", Unit::PerSecond, events as f64 / taken.cpu_seconds);
+    figures.add("fold, node's own memory at its end", Unit::Bytes, taken.own_bytes);
+    figures.add("fold, node's memory at its peak", Unit::Bytes, taken.memory_bytes);
+    Ok(node)
+}

@@ -1,0 +1,151 @@
+//! Inserts on Kafka through a writer, by themselves and together, beside a producer that knows
+//! nothing of Forebay: as many clients, and in each call as many records of as many bytes.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use forebay_bench_micro::latency::{self, Latency};
+use forebay_bench_micro::raw_kafka::RawProducer;
+use forebay_bench_micro::server::Server;
+use forebay_bench_report::{Contender, Row, Unit, Values, interleave};
+use forebay_testkit::brokers::Brokers;
+use forebay_testkit::random::Dice;
+use tokio::runtime::Runtime;
+
+use crate::clients::{BlockingClient, closed_loop};
+use crate::data::{Order, PARTITIONS};
+use crate::node::make_stream;
+
+/// Bytes that an order takes in an entry of the log, about.
+const ORDER_BYTES: usize = 1_100;
+const UNIT: Unit = Unit::Milliseconds;
+
+/// How long and how wide.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rounds.
+    pub rounds: usize,
+    /// How long each contender runs in a round.
+    pub turn: Duration,
+    /// Clients that insert orders one by one.
+    pub clients: usize,
+    /// Clients that insert them together.
+    pub batch_clients: usize,
+    /// Orders of a batch.
+    pub batch: u64,
+    /// How many brokers there are, one or three, each of these times.
+    pub brokers: Vec<usize>,
+}
+
+/// What is inserted at once, and from how many clients.
+#[derive(Clone, Copy)]
+struct Shape {
+    clients: usize,
+    orders: u64,
+}
+
+impl Shape {
+    fn name(self) -> String {
+        match self.orders {
+            1 => format!("unary, {} clients", self.clients),
+            orders => format!("batches of {orders}, {} clients", self.clients),
+        }
+    }
+
+    /// Records of a call, as the writer makes of it: an entry for each partition.
+    fn records(self) -> u64 {
+        self.orders.min(PARTITIONS.into())
+    }
+}
+
+/// Measures and forms the rows.
+///
+/// # Errors
+/// A contender fails.
+pub fn run(plan: &Plan, runtime: &Runtime) -> Result<Vec<Row>, String> {
+    let mut rows = Vec::new();
+    for count in &plan.brokers {
+        rows.extend(run_on(plan, runtime, *count)?);
+    }
+    Ok(rows)
+}
+
+fn run_on(plan: &Plan, runtime: &Runtime, count: usize) -> Result<Vec<Row>, String> {
+    let brokers = Brokers::start(count)?;
+    let bootstrap = brokers.bootstrap();
+    let log = if count == 1 { "one broker" } else { "three brokers" };
+    let writer = Server::start_writer(&bootstrap, count == 1)?;
+    let made = runtime.block_on(make_stream(writer.address()));
+    made.map_err(|failure| format!("kafka: {failure}"))?;
+    let next = AtomicU64::new(0);
+    let shapes = [
+        Shape { clients: plan.clients, orders: 1 },
+        Shape { clients: plan.batch_clients, orders: plan.batch },
+    ];
+    let mut sides = Vec::new();
+    for shape in shapes {
+        let clients = BlockingClient::several(writer.address(), shape.clients);
+        let clients = clients.map_err(|failure| format!("kafka: {failure}"))?;
+        let bytes = ORDER_BYTES * (shape.orders / shape.records()) as usize;
+        let (topic, record) = (format!("raw-{}", shape.orders), Dice::new(1).noise(bytes));
+        let raw = RawProducer::start_on(&bootstrap, (&topic, count as i32), &record);
+        sides.push((shape, clients, runtime.block_on(raw)?));
+    }
+    let mut contenders = Vec::new();
+    for (shape, clients, raw) in &sides {
+        let (ours, peer) = names(log, *shape);
+        let next = &next;
+        contenders.push(Contender::several(&ours.clone(), move || {
+            let (rate, latency) = calls(clients, *shape, next, plan.turn)?;
+            values(&ours, rate * shape.orders as f64, &latency)
+        }));
+        contenders.push(Contender::several(&peer.clone(), move || {
+            let called = raw.calls(shape.clients, shape.records(), plan.turn);
+            let (rate, latency) = runtime.block_on(called)?;
+            values(&peer, rate * shape.orders as f64, &latency)
+        }));
+    }
+    let rounds = interleave(plan.rounds, &mut contenders)?;
+    let mut rows = Vec::new();
+    for shape in shapes {
+        let (ours, peer) = names(log, shape);
+        let rates = (rate_measure(&ours), rate_measure(&peer));
+        rows.push(Row::against(&rates.0, Unit::PerSecond, &rounds, &rates.0, &rates.1)?);
+        rows.push(Row::alone(&rates.1, Unit::PerSecond, &rounds, &rates.1)?);
+        rows.extend(latency::rows(&ours, Some(&peer), UNIT, &rounds)?);
+    }
+    Ok(rows)
+}
+
+fn names(log: &str, shape: Shape) -> (String, String) {
+    let shape = shape.name();
+    (format!("kafka ({log}), {shape}"), format!("raw Kafka producer ({log}), {shape}"))
+}
+
+fn rate_measure(name: &str) -> String {
+    format!("{name}, rows, 1/s")
+}
+
+fn values(name: &str, rate: f64, latency: &Latency) -> Result<Values, String> {
+    let mut values = latency.values(name, UNIT)?;
+    values.push((rate_measure(name), rate));
+    Ok(values)
+}
+
+fn calls(
+    clients: &[BlockingClient],
+    shape: Shape,
+    next: &AtomicU64,
+    turn: Duration,
+) -> Result<(f64, Latency), String> {
+    closed_loop(clients, turn, |client| {
+        let first = next.fetch_add(shape.orders, Ordering::Relaxed);
+        match shape.orders {
+            1 => client.insert(Order::now(first)),
+            orders => {
+                let orders: Vec<_> = (first..first + orders).map(Order::now).collect();
+                client.insert_all(&orders)
+            }
+        }
+    })
+}

@@ -1,0 +1,223 @@
+//! The whole run: what the disk allows, rows that are there before, selects alone, the load at
+//! several rates with the freshness of what is emitted, batches, the fold again, Kafka.
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::thread;
+use std::time::Duration;
+
+use forebay::Timestamp;
+use forebay_bench_micro::clock::nanos;
+use forebay_bench_micro::latency::Latency;
+use forebay_bench_micro::server::scratch;
+use forebay_bench_micro::watch::Watched;
+use forebay_bench_micro::watcher::{Watcher, seen};
+use forebay_bench_micro::{Failure, floor, runtime};
+use forebay_bench_report::{Row, Unit};
+use forebay_testkit::random::Dice;
+use tokio::runtime::Runtime;
+
+use crate::clients::{BlockingClient, closed_loop};
+use crate::data::{self, Order};
+use crate::figures::Figures;
+use crate::load::{Load, Measured};
+use crate::node::Node;
+use crate::selects::Older;
+use crate::{fold, kafka};
+
+/// Rest between two looks at what is emitted: a thousandth of a second is exact enough.
+const WATCH_REST: Duration = Duration::from_millis(1);
+/// Bi(OS)' own figures, in milliseconds: what 99 of a hundred inserts and selects stay within.
+const P99_ALLOWED: (f64, f64) = (1.46, 2.94);
+/// Or as many times as long as the disk itself takes, if that is longer.
+const P99_TIMES_DISK: (f64, f64) = (6.0, 12.0);
+
+/// How long and how much.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// Rows that are there before the load.
+    pub rows: u64,
+    /// Clients that make the load, and insert one by one.
+    pub clients: usize,
+    /// Clients that insert batches.
+    pub batch_clients: usize,
+    /// Rows of a batch.
+    pub batch: u64,
+    /// Rows due in a second, and for how long.
+    pub rates: Vec<(u64, Duration)>,
+    /// How long the windows are whose worst is told.
+    pub window: Duration,
+    /// How long all else takes that is measured for some time.
+    pub turn: Duration,
+    /// Bytes of the file whose pages are read directly.
+    pub pages_bytes: u64,
+    /// What is measured on Kafka.
+    pub kafka: Option<kafka::Plan>,
+    /// The program that watches when its first argument says so.
+    pub watcher: PathBuf,
+}
+
+/// Measures and forms the rows.
+///
+/// # Errors
+/// Something fails, or an acknowledged row is not selected, not folded or not emitted.
+pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
+    let runtime = runtime()?;
+    let mut figures = Figures::default();
+    embedded(plan, &runtime, &mut figures).map_err(|failure| format!("embedded: {failure}"))?;
+    let mut rows = figures.rows()?;
+    if let Some(kafka) = &plan.kafka {
+        rows.extend(kafka::run(kafka, &runtime)?);
+    }
+    Ok(rows)
+}
+
+fn embedded(plan: &Plan, runtime: &Runtime, figures: &mut Figures) -> Result<(), Failure> {
+    let allowed = disk(plan, figures)?;
+    let node = runtime.block_on(Node::start())?;
+    let next = AtomicU64::new(0);
+    let older = fill(plan, runtime, &node, &next, figures)?;
+    selects_alone(plan, &node, &older, figures)?;
+    let watched = Watched {
+        store: data::EMITTED,
+        field: data::NEWEST,
+        keys: data::WATCHED,
+        rest: WATCH_REST,
+    };
+    let clients = BlockingClient::several(node.address(), plan.clients)?;
+    for (rate, turn) in &plan.rates {
+        let mut watcher = {
+            let _entered = runtime.enter();
+            Watcher::start(&plan.watcher, node.address(), watched)?
+        };
+        let load = Load {
+            clients: &clients,
+            node: &node,
+            older: &older,
+            next: &next,
+            rate: *rate,
+            turn: *turn,
+            window: plan.window,
+        };
+        let measured = load.run()?;
+        let behind = runtime.block_on(node.await_folded(next.load(Ordering::Relaxed)))?;
+        let name = name(*rate);
+        figures.add_load(&name, &measured, allowed)?;
+        figures.add(&format!("{name}, folded behind its end"), Unit::Seconds, behind);
+        let visible = runtime.block_on(visible(&mut watcher, &measured))?;
+        figures.add_latency(&format!("{name}, acknowledged to visible"), &visible)?;
+    }
+    batches(plan, &node, &next, figures)?;
+    let rows = next.load(Ordering::Relaxed);
+    runtime.block_on(async {
+        node.await_folded(rows).await?;
+        fold::again(node, rows, figures).await
+    })?;
+    Ok(())
+}
+
+/// The name of a load of so many rows in a second.
+fn name(rate: u64) -> String {
+    format!("unary, {rate} rows/s due")
+}
+
+/// What the disk itself takes, and how long 99 of a hundred inserts and selects may take beside it.
+fn disk(plan: &Plan, figures: &mut Figures) -> Result<(f64, f64), Failure> {
+    let folder = scratch()?;
+    let record = Dice::new(1).noise(4_096);
+    let (_, append) = floor::fdatasync(folder.path(), &record, plan.turn)?;
+    let (_, read) = floor::direct_reads(folder.path(), plan.pages_bytes, plan.turn)?;
+    figures.add_latency("append of 4 KiB and fdatasync", &append)?;
+    figures.add_latency("direct read of 4 KiB", &read)?;
+    let p99 = |latency: &Latency| latency.at(0.99, Unit::Milliseconds);
+    Ok((
+        P99_ALLOWED.0.max(P99_TIMES_DISK.0 * p99(&append)),
+        P99_ALLOWED.1.max(P99_TIMES_DISK.1 * p99(&read)),
+    ))
+}
+
+/// Inserts the rows that are selected later, and waits until all are folded.
+fn fill(
+    plan: &Plan,
+    runtime: &Runtime,
+    node: &Node,
+    next: &AtomicU64,
+    figures: &mut Figures,
+) -> Result<Older, Failure> {
+    let clients = BlockingClient::several(node.address(), plan.batch_clients)?;
+    let began = nanos();
+    let mut at: Vec<Timestamp> = Vec::with_capacity(plan.rows as usize);
+    while (at.len() as u64) < plan.rows {
+        let orders: Vec<Vec<Order>> = clients
+            .iter()
+            .map(|_| {
+                let first = next.fetch_add(plan.batch, Ordering::Relaxed);
+                (first..first + plan.batch).map(Order::now).collect()
+            })
+            .collect();
+        at.extend(orders.iter().flatten().map(|order| order.at));
+        thread::scope(|scope| {
+            let batches = clients.iter().zip(&orders);
+            let sent: Vec<_> = batches
+                .map(|(client, orders)| scope.spawn(move || client.insert_all(orders)))
+                .collect();
+            let mut ended = sent.into_iter().map(|sent| sent.join());
+            ended.try_for_each(|ended| ended.map_err(|_| "a client panicked")?)
+        })
+        .map_err(|failure: Failure| format!("fill: {failure}"))?;
+    }
+    runtime.block_on(node.await_folded(at.len() as u64))?;
+    let seconds = (nanos() - began) as f64 / 1e9;
+    figures.add("filled and folded, rows", Unit::PerSecond, at.len() as f64 / seconds);
+    Ok(Older::new(at))
+}
+
+/// Selects while nothing else is done: what each reads from the device is its own.
+fn selects_alone(
+    plan: &Plan,
+    node: &Node,
+    older: &Older,
+    figures: &mut Figures,
+) -> Result<(), Failure> {
+    let clients = BlockingClient::several(node.address(), 1)?;
+    let before = node.taken()?;
+    let select = |client: &BlockingClient| client.select(older.one()?);
+    let (rate, latency) = closed_loop(&clients, plan.turn, select)?;
+    let read = node.taken()?.disk_bytes - before.disk_bytes;
+    figures.add("selects alone, 1 client", Unit::PerSecond, rate);
+    figures.add_latency("selects alone, 1 client", &latency)?;
+    let read = read / latency.count() as f64;
+    figures.add("selects alone, read from the device by each", Unit::Bytes, read);
+    Ok(())
+}
+
+/// How long after their acknowledgements inserts were visible in an embedded reader of another
+/// process.
+async fn visible(watcher: &mut Watcher, load: &Measured) -> Result<Latency, Failure> {
+    let sightings = watcher.sightings(&load.probes).await?;
+    let mut visible = Latency::new()?;
+    for (probe, seen) in load.probes.iter().zip(seen(&load.probes, &sightings)?) {
+        // A reader may see it before its client has heard of it.
+        visible.record(seen.saturating_sub(probe.acknowledged));
+    }
+    Ok(visible)
+}
+
+/// Inserts together, as many as there is room for.
+fn batches(
+    plan: &Plan,
+    node: &Node,
+    next: &AtomicU64,
+    figures: &mut Figures,
+) -> Result<(), Failure> {
+    let clients = BlockingClient::several(node.address(), plan.batch_clients)?;
+    let insert = |client: &BlockingClient| {
+        let first = next.fetch_add(plan.batch, Ordering::Relaxed);
+        let orders: Vec<_> = (first..first + plan.batch).map(Order::now).collect();
+        client.insert_all(&orders)
+    };
+    let (rate, latency) = closed_loop(&clients, plan.turn, insert)?;
+    let name = format!("batches of {}, {} clients", plan.batch, plan.batch_clients);
+    figures.add(&format!("{name}, rows"), Unit::PerSecond, rate * plan.batch as f64);
+    Ok(figures.add_latency(&name, &latency)?)
+}

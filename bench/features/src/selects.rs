@@ -1,0 +1,59 @@
+//! Which rows are selected: those that were there before the load began, each once, in an order
+//! without pattern, so that hardly any is in a cache.
+
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use forebay::Timestamp;
+
+use crate::data::Order;
+
+/// A prime; neighbours in the order of selects are as far apart.
+const STEP: u64 = 7_368_787;
+
+/// Rows that were inserted, by number from 0 on, and how many of them were given out.
+pub struct Older {
+    at: Vec<Timestamp>,
+    given: AtomicU64,
+}
+
+impl Older {
+    /// Those that happened then, number by number.
+    #[must_use]
+    pub fn new(at: Vec<Timestamp>) -> Self {
+        Self { at, given: AtomicU64::new(0) }
+    }
+
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.at.len() as u64
+    }
+
+    /// One that was never given out before.
+    ///
+    /// # Errors
+    /// There is none.
+    pub fn one(&self) -> Result<Order, String> {
+        let given = self.given.fetch_add(1, Ordering::Relaxed);
+        if given >= self.count() {
+            return Err("every row was selected once; insert more before the load".to_owned());
+        }
+        let number = given.wrapping_mul(STEP) % self.count();
+        Ok(Order { number, at: self.at[number as usize] })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    #[test]
+    fn every_row_is_given_out_once() {
+        let older = Older::new((0..1_000).map(Timestamp::from_micros).collect());
+        let given: BTreeSet<u64> = (0..1_000).map(|_| older.one().unwrap().number).collect();
+        assert_eq!(given.len(), 1_000);
+        assert!(older.one().unwrap_err().contains("insert more"));
+    }
+}
