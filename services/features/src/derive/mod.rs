@@ -39,6 +39,9 @@ use crate::parts::FeatureParts;
 const FLUSH_EVERY_US: i64 = 10_000_000;
 /// How often others are looked for who derive the same: what this one sends is in vain meanwhile.
 const LOOK_EVERY_US: i64 = 1_000_000;
+/// Between two rounds, once all that there is was derived: so that events that come one by one are
+/// appended together, with one sync and one fold for many.
+const ROUND_EVERY: Duration = Duration::from_millis(10);
 /// Wait before it is begun anew.
 const BEGIN_WAIT: Duration = Duration::from_millis(200);
 /// As long at least, and at most twice as long, another one that derives the same is let alone.
@@ -88,6 +91,8 @@ struct Deriver<'p> {
     targets: Vec<CopiedLog>,
     /// Told of what is in the targets.
     derived: DerivedUpTo,
+    /// When a round last began.
+    rounded: Timestamp,
     /// When others were last looked for.
     looked: Timestamp,
     /// When what is known was last put on disk.
@@ -133,6 +138,7 @@ impl<'p> Deriver<'p> {
             sources,
             targets,
             derived: derived.clone(),
+            rounded: Timestamp::MIN,
             looked: now,
             flushed: now,
             beaten: Timestamp::MIN,
@@ -150,6 +156,7 @@ impl<'p> Deriver<'p> {
         let parts = self.parts;
         try_join_all(self.sources.iter_mut().map(|(source, _)| source.read(parts))).await?;
         if let Some(round) = self.round().await? {
+            self.rounded = parts.clock.now();
             self.send(round).await?;
         }
         let is_at_end = self.sources.iter().all(|(source, _)| source.is_at_end());
@@ -170,6 +177,8 @@ impl<'p> Deriver<'p> {
         }
         if is_at_end {
             self.wait().await?;
+            let since = parts.clock.now().micros_since(self.rounded).max(0).unsigned_abs();
+            tokio::time::sleep(ROUND_EVERY.saturating_sub(Duration::from_micros(since))).await;
         }
         Ok(false)
     }
