@@ -111,5 +111,5 @@ fn the_four_orders_are_measured_beside_redis() {
         ],
     );
     let of_node = rows.iter().filter(|row| row.measure.starts_with("forebay"));
-    assert!(of_node.clone().count() == 64 && of_node.clone().all(|row| row.ratio.is_some()));
+    assert!(of_node.clone().count() == 80 && of_node.clone().all(|row| row.ratio.is_some()));
 }

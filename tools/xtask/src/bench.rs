@@ -122,7 +122,8 @@ mod tests {
         assert_eq!(registered, ["freshness", "write-path"]);
         assert_eq!(choose(&registered, None).unwrap(), ["freshness", "write-path"]);
         assert_eq!(choose(&registered, Some("freshness")).unwrap(), ["freshness"]);
-        let arguments = "build --release --locked --package forebayd --package bench-micro";
+        let arguments = "build --release --locked --package forebayd --package \
+                         forebay-writer-service --package bench-micro";
         assert_eq!(build_arguments(&packages).join(" "), arguments);
         let problem = choose(&registered, Some("speed")).unwrap_err();
         assert!(problem.contains("freshness, write-path"), "{problem}");
