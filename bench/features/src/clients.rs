@@ -60,7 +60,7 @@ impl BlockingClient {
     /// Selects an order whole, by its key and its time.
     ///
     /// # Errors
-    /// It is not selected, or another one is.
+    /// It is not among what is selected.
     pub fn select(&self, order: Order) -> Result<(), Failure> {
         let behind = Timestamp::from_micros(order.at.as_micros() + 1);
         let select = self.store.select().key(order.user()).from(order.at).to(behind);
@@ -82,27 +82,31 @@ pub fn closed_loop(
     turn: Duration,
     call: impl Fn(&BlockingClient) -> Result<(), Failure> + Sync,
 ) -> Result<(f64, Latency), String> {
-    let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
-    let client = |client: &BlockingClient| {
-        let mut latency = Latency::new()?;
-        let mut last = nanos();
-        while latency.count() == 0 || last - began < turn_nanos {
-            call(client).map_err(|failure| failure.to_string())?;
-            let now = nanos();
-            latency.record(now - last);
-            last = now;
-        }
-        Ok(latency)
-    };
-    let done: Result<Vec<Latency>, String> = thread::scope(|scope| {
-        let client = &client;
-        let threads: Vec<_> = clients.iter().map(|one| scope.spawn(move || client(one))).collect();
+    let began = nanos();
+    let of_clients = on_each(clients, |_, client| {
+        let step = || call(client).map_err(|failure| failure.to_string());
+        Latency::of_steps(began, turn, step)
+    })?;
+    let mut latency = Latency::new()?;
+    of_clients.iter().try_for_each(|of_client| latency.add(of_client))?;
+    Ok((latency.rate_since(began), latency))
+}
+
+/// What each client does on its thread, told which it is; all of them at once.
+///
+/// # Errors
+/// That of one, when all have ended.
+pub fn on_each<T: Send>(
+    clients: &[BlockingClient],
+    run: impl Fn(usize, &BlockingClient) -> Result<T, String> + Sync,
+) -> Result<Vec<T>, String> {
+    thread::scope(|scope| {
+        let run = &run;
+        let start = |(place, client)| scope.spawn(move || run(place, client));
+        let threads: Vec<_> = clients.iter().enumerate().map(start).collect();
         let ended = threads.into_iter().map(|thread| thread.join());
         ended.map(|ended| ended.map_err(|_| "a client panicked".to_owned())?).collect()
-    });
-    let mut latency = Latency::new()?;
-    done?.iter().try_for_each(|of_client| latency.add(of_client))?;
-    Ok((latency.count() as f64 * 1e9 / (nanos() - began).max(1) as f64, latency))
+    })
 }
 
 /// Waits until this moment of the clock.

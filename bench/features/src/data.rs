@@ -1,6 +1,8 @@
 //! What is inserted: orders of a shop, 37 columns of text, whole numbers, decimals and booleans,
 //! about 1 KB together; and the two views of them, with eleven features.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use forebay::{
     Clock, FieldType, KeyType, ScalarType, Store, StoreSpec, StreamSpec, SystemClock, Timestamp,
     Value, Write,
@@ -13,9 +15,9 @@ pub const STREAM: &str = "orders";
 /// Its partitions.
 pub const PARTITIONS: u32 = 4;
 /// Distinct keys, which are users.
-pub const USERS: u64 = 1_000_000;
+const USERS: usize = 1_000_000;
 /// Groups of medium number.
-pub const TOWNS: u64 = 500;
+const TOWNS: usize = 500;
 /// Towns that are watched.
 pub const WATCHED: u64 = 64;
 const PRODUCTS: usize = 10_000;
@@ -131,16 +133,23 @@ impl Order {
         Self { number, at: SystemClock.now() }
     }
 
+    /// So many, each with a number that none had before, which happen now.
+    #[must_use]
+    pub fn next(numbers: &AtomicU64, count: u64) -> Vec<Self> {
+        let first = numbers.fetch_add(count, Ordering::Relaxed);
+        (first..first + count).map(Self::now).collect()
+    }
+
     /// Its key.
     #[must_use]
     pub fn user(self) -> i64 {
-        Dice::new(self.number).below(USERS as usize) as i64
+        Dice::new(self.number).below(USERS) as i64
     }
 
     /// The number of its town.
     #[must_use]
     pub fn town(self) -> u64 {
-        Dice::new(!self.number).below(TOWNS as usize) as u64
+        Dice::new(!self.number).below(TOWNS) as u64
     }
 
     /// Its insert.
@@ -191,6 +200,6 @@ mod tests {
     fn a_number_says_what_an_order_is() {
         let order = Order { number: 7, at: Timestamp::from_micros(1) };
         assert_eq!(order.user(), Order { at: Timestamp::from_micros(2), ..order }.user());
-        assert!(order.town() < TOWNS);
+        assert!(order.town() < TOWNS as u64);
     }
 }

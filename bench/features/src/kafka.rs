@@ -1,7 +1,7 @@
 //! Inserts on Kafka through a writer, by themselves and together, beside a producer that knows
 //! nothing of Forebay: as many clients, and in each call as many records of as many bytes.
 
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
 use forebay_bench_micro::latency::{self, Latency};
@@ -138,14 +138,8 @@ fn calls(
     next: &AtomicU64,
     turn: Duration,
 ) -> Result<(f64, Latency), String> {
-    closed_loop(clients, turn, |client| {
-        let first = next.fetch_add(shape.orders, Ordering::Relaxed);
-        match shape.orders {
-            1 => client.insert(Order::now(first)),
-            orders => {
-                let orders: Vec<_> = (first..first + orders).map(Order::now).collect();
-                client.insert_all(&orders)
-            }
-        }
+    closed_loop(clients, turn, |client| match Order::next(next, shape.orders).as_slice() {
+        [order] => client.insert(*order),
+        orders => client.insert_all(orders),
     })
 }

@@ -5,14 +5,13 @@
 //! fell into it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use forebay_bench_micro::clock::nanos;
 use forebay_bench_micro::taken::Taken;
 use forebay_bench_micro::watcher::Probe;
 
-use crate::clients::{BlockingClient, wait_until};
+use crate::clients::{BlockingClient, on_each, wait_until};
 use crate::data::{Order, WATCHED};
 use crate::node::Node;
 use crate::selects::Older;
@@ -76,12 +75,7 @@ impl Load<'_> {
     pub fn run(&self) -> Result<Measured, String> {
         let (node, own) = (self.node.taken()?, Taken::by(std::process::id())?);
         let began = nanos();
-        let done: Result<Vec<OfClient>, String> = thread::scope(|scope| {
-            let start = |place| scope.spawn(move || self.calls(place, began));
-            let threads: Vec<_> = (0..self.clients.len()).map(start).collect();
-            let ended = threads.into_iter().map(|thread| thread.join());
-            ended.map(|ended| ended.map_err(|_| "a client panicked".to_owned())?).collect()
-        });
+        let done = on_each(self.clients, |place, client| self.calls(place, client, began))?;
         let seconds = (nanos() - began) as f64 / 1e9;
         let (node_after, own_after) = (self.node.taken()?, Taken::by(std::process::id())?);
         let mut measured = Measured {
@@ -97,7 +91,7 @@ impl Load<'_> {
             clients_cpu: own_after.cpu_seconds - own.cpu_seconds,
             probes: Vec::new(),
         };
-        for client in done? {
+        for client in done {
             let OfClient { inserts, selects, probes, left_out } = client;
             inserts.iter().try_for_each(|(due, took)| measured.inserts.record(*due, *took))?;
             selects.iter().try_for_each(|(due, took)| measured.selects.record(*due, *took))?;
@@ -108,8 +102,7 @@ impl Load<'_> {
         Ok(measured)
     }
 
-    fn calls(&self, place: usize, began: u64) -> Result<OfClient, String> {
-        let client = &self.clients[place];
+    fn calls(&self, place: usize, client: &BlockingClient, began: u64) -> Result<OfClient, String> {
         let (turn, clients) = (self.turn.as_nanos() as u64, self.clients.len() as u64);
         let mut done =
             OfClient { inserts: Vec::new(), selects: Vec::new(), probes: Vec::new(), left_out: 0 };

@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::thread;
 use std::time::Duration;
 
 use forebay::Timestamp;
@@ -17,7 +16,7 @@ use forebay_bench_report::{Row, Unit};
 use forebay_testkit::random::Dice;
 use tokio::runtime::Runtime;
 
-use crate::clients::{BlockingClient, closed_loop};
+use crate::clients::{BlockingClient, closed_loop, on_each};
 use crate::data::{self, Order};
 use crate::figures::Figures;
 use crate::load::{Load, Measured};
@@ -148,23 +147,11 @@ fn fill(
     let began = nanos();
     let mut at: Vec<Timestamp> = Vec::with_capacity(plan.rows as usize);
     while (at.len() as u64) < plan.rows {
-        let orders: Vec<Vec<Order>> = clients
-            .iter()
-            .map(|_| {
-                let first = next.fetch_add(plan.batch, Ordering::Relaxed);
-                (first..first + plan.batch).map(Order::now).collect()
-            })
-            .collect();
+        let orders: Vec<_> = clients.iter().map(|_| Order::next(next, plan.batch)).collect();
         at.extend(orders.iter().flatten().map(|order| order.at));
-        thread::scope(|scope| {
-            let batches = clients.iter().zip(&orders);
-            let sent: Vec<_> = batches
-                .map(|(client, orders)| scope.spawn(move || client.insert_all(orders)))
-                .collect();
-            let mut ended = sent.into_iter().map(|sent| sent.join());
-            ended.try_for_each(|ended| ended.map_err(|_| "a client panicked")?)
-        })
-        .map_err(|failure: Failure| format!("fill: {failure}"))?;
+        on_each(&clients, |place, client| {
+            client.insert_all(&orders[place]).map_err(|failure| format!("fill: {failure}"))
+        })?;
     }
     runtime.block_on(node.await_folded(at.len() as u64))?;
     let seconds = (nanos() - began) as f64 / 1e9;
@@ -211,11 +198,7 @@ fn batches(
     figures: &mut Figures,
 ) -> Result<(), Failure> {
     let clients = BlockingClient::several(node.address(), plan.batch_clients)?;
-    let insert = |client: &BlockingClient| {
-        let first = next.fetch_add(plan.batch, Ordering::Relaxed);
-        let orders: Vec<_> = (first..first + plan.batch).map(Order::now).collect();
-        client.insert_all(&orders)
-    };
+    let insert = |client: &BlockingClient| client.insert_all(&Order::next(next, plan.batch));
     let (rate, latency) = closed_loop(&clients, plan.turn, insert)?;
     let name = format!("batches of {}, {} clients", plan.batch, plan.batch_clients);
     figures.add(&format!("{name}, rows"), Unit::PerSecond, rate * plan.batch as f64);

@@ -27,17 +27,13 @@ pub fn fdatasync(folder: &Path, record: &[u8], turn: Duration) -> Result<(f64, L
         |error: std::io::Error| format!("append and sync in {}: {error}", folder.display());
     let path = folder.join("floor");
     let mut file = File::create(&path).map_err(failed)?;
-    let mut latency = Latency::new()?;
-    let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
-    let mut last = began;
-    while latency.count() == 0 || last - began < turn_nanos {
-        file.write_all(record).and_then(|()| file.sync_data()).map_err(failed)?;
-        let now = nanos();
-        latency.record(now - last);
-        last = now;
-    }
+    let began = nanos();
+    let latency = Latency::of_steps(began, turn, || {
+        file.write_all(record).and_then(|()| file.sync_data()).map_err(failed)
+    })?;
+    let rate = latency.rate_since(began);
     std::fs::remove_file(&path).map_err(failed)?;
-    Ok((latency.count() as f64 * 1e9 / (last - began).max(1) as f64, latency))
+    Ok((rate, latency))
 }
 
 /// Bytes in a second that one new file takes, in order and durably.
@@ -60,7 +56,6 @@ pub fn sequential(folder: &Path, bytes: u64) -> Result<f64, String> {
 }
 
 /// What is read at once past the page cache, and aligned as that wants it.
-#[derive(Clone)]
 #[repr(align(4096))]
 struct Page([u8; 4096]);
 
@@ -82,21 +77,17 @@ pub fn direct_reads(folder: &Path, bytes: u64, turn: Duration) -> Result<(f64, L
     let flags = OFlags::RDONLY | OFlags::DIRECT | OFlags::CLOEXEC;
     let file = open(&path, flags, Mode::empty()).map_err(|error| failed(error.into()))?;
     let mut page = Box::new(Page([0; 4096]));
-    let mut latency = Latency::new()?;
-    let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
-    let mut last = began;
-    while latency.count() == 0 || last - began < turn_nanos {
+    let began = nanos();
+    let latency = Latency::of_steps(began, turn, || {
         let at = (dice.bits() % pages) * 4096;
-        let read = pread(&file, &mut page.0, at).map_err(|error| failed(error.into()))?;
-        if read != page.0.len() {
-            return Err(format!("{} has no whole page at {at}", path.display()));
+        match pread(&file, &mut page.0, at).map_err(|error| failed(error.into()))? {
+            4096 => Ok(()),
+            _ => Err(format!("{} has no whole page at {at}", path.display())),
         }
-        let now = nanos();
-        latency.record(now - last);
-        last = now;
-    }
+    })?;
+    let rate = latency.rate_since(began);
     std::fs::remove_file(&path).map_err(failed)?;
-    Ok((latency.count() as f64 * 1e9 / (last - began).max(1) as f64, latency))
+    Ok((rate, latency))
 }
 
 /// Drops the files of a folder from the page cache, as a restart of the machine does.

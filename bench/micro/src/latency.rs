@@ -1,7 +1,11 @@
 //! Latencies of one contender in one round, kept as counts, and the values that a row needs.
 
+use std::time::Duration;
+
 use forebay_bench_report::{Rounds, Row, Unit, Values};
 use hdrhistogram::Histogram;
+
+use crate::clock::nanos;
 
 /// Longest latency that is told from a longer one: ten minutes.
 const NANOS_MAX: u64 = 600_000_000_000;
@@ -36,6 +40,32 @@ impl Latency {
     /// None in practice: all have the same bounds.
     pub fn add(&mut self, other: &Self) -> Result<(), String> {
         self.0.add(&other.0).map_err(|error| format!("add histograms: {error}"))
+    }
+
+    /// Of steps that follow each other, from this moment on for so long, at least one.
+    ///
+    /// # Errors
+    /// That of a step.
+    pub fn of_steps(
+        began: u64,
+        turn: Duration,
+        mut step: impl FnMut() -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let (mut latency, turn_nanos) = (Self::new()?, turn.as_nanos() as u64);
+        let mut last = nanos();
+        while latency.count() == 0 || last - began < turn_nanos {
+            step()?;
+            let now = nanos();
+            latency.record(now - last);
+            last = now;
+        }
+        Ok(latency)
+    }
+
+    /// How many of them there were in a second, since this moment.
+    #[must_use]
+    pub fn rate_since(&self, began: u64) -> f64 {
+        self.count() as f64 * 1e9 / (nanos() - began).max(1) as f64
     }
 
     /// How many there are.
