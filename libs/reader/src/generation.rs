@@ -62,6 +62,8 @@ pub(crate) struct Generation {
     clock_error_us: Option<i64>,
     /// What was folded, and found no room in the index; it is tried again before all else.
     waiting: Option<Waiting>,
+    /// Whether the writer may hold back what it was given.
+    is_unsettled: bool,
     /// What the documents come from.
     shown: Served,
     /// Blocks of its checkpoint that were mended, as last told.
@@ -94,6 +96,7 @@ impl Generation {
             is_broken: false,
             clock_error_us: None,
             waiting: None,
+            is_unsettled: false,
             shown: Served::default(),
             blocks_mended: 0,
             beside: None,
@@ -134,6 +137,7 @@ impl Generation {
         self.outcomes = OutcomeTable::default();
         self.is_broken = false;
         self.waiting = None;
+        self.is_unsettled = false;
         self.shown = Served::default();
         self.blocks_mended = 0;
         Ok(())
@@ -286,8 +290,8 @@ impl Generation {
         let windows = base.dedup.windows().into_iter().chain(state.dedup.windows());
         let clients = windows.map(|(client, _)| client).collect();
         let sources = state.sources.keys().copied().collect();
-        let applied = Applied { clients, sources, ..Applied::default() };
-        self.writer.apply(&applied, state)
+        let mut applied = Applied { clients, sources, ..Applied::default() };
+        self.writer.apply(&mut applied, state)
     }
 
     /// Whether it is in service, and uses another version's memory.
@@ -338,7 +342,7 @@ impl Generation {
     }
 
     /// Applies one record: documents first, then the position. `keep` gets the outcomes of its
-    /// conditional changes, if the copy is in service.
+    /// conditional changes, if the copy is in service. It counts from [`Generation::settle`] on.
     pub(crate) fn apply(
         &mut self,
         record: Record,
@@ -368,41 +372,64 @@ impl Generation {
 
     /// Whether it is the copy in service, and its documents are of the state's position.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.is_served() && !self.is_broken && self.waiting.is_none()
+        self.is_served() && !self.is_broken && !self.is_waiting()
     }
 
     /// Whether something that was folded waits for room.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.waiting.is_some()
+        self.waiting.is_some() || self.is_unsettled
     }
 
-    /// Writes what found no room before.
-    pub(crate) fn apply_waiting(&mut self) -> std::result::Result<(), Stop> {
+    /// Writes what found no room before, and makes it count.
+    pub(crate) fn write_waiting(&mut self) -> std::result::Result<(), Stop> {
+        self.apply_waiting()?;
+        self.settle()
+    }
+
+    fn apply_waiting(&mut self) -> std::result::Result<(), Stop> {
         self.waiting.take().map_or(Ok(()), |waiting| self.write(waiting))
     }
 
+    /// Writes what the writer holds back of what was applied, and makes all of it count.
+    pub(crate) fn settle(&mut self) -> std::result::Result<(), Stop> {
+        // The state may be ahead of what the writer has.
+        if !self.is_unsettled || self.is_broken || self.waiting.is_some() {
+            return Ok(());
+        }
+        self.writer.settle(&self.state).map_err(|error| self.stopped(error))?;
+        self.is_unsettled = false;
+        self.shown = self.served();
+        Ok(())
+    }
+
+    /// Why something cannot be written, now or for good.
+    fn stopped(&mut self, error: Error) -> Stop {
+        if !is_for_now(&error) {
+            self.is_broken = true;
+            return Stop::Broken(error);
+        }
+        match self.writer.may_find_room() {
+            true => Stop::NeedsRoom(error),
+            false => Stop::Full(error),
+        }
+    }
+
     /// Writes what was folded: documents first, then the position.
-    fn write(&mut self, waiting: Waiting) -> std::result::Result<(), Stop> {
+    fn write(&mut self, mut waiting: Waiting) -> std::result::Result<(), Stop> {
         let append_time = self.append_time;
         if waiting.applied.skipped.is_none() {
             self.append_time = Some(waiting.append_time);
         }
         self.writer.note_following(self.following());
-        match self.writer.apply(&waiting.applied, &self.state) {
-            Ok(()) => {
-                self.shown = self.served();
-                Ok(())
-            }
-            Err(error) if is_for_now(&error) => {
-                self.append_time = append_time;
-                self.waiting = Some(waiting);
-                match self.writer.may_find_room() {
-                    true => Err(Stop::NeedsRoom(error)),
-                    false => Err(Stop::Full(error)),
-                }
-            }
-            Err(error) => Err(Stop::Broken(error)),
+        let Err(error) = self.writer.apply(&mut waiting.applied, &self.state) else {
+            self.is_unsettled = true;
+            return Ok(());
+        };
+        if is_for_now(&error) {
+            self.append_time = append_time;
+            self.waiting = Some(waiting);
         }
+        Err(self.stopped(error))
     }
 
     /// Whether the copy may take the place of the one that this picture shows.
@@ -495,3 +522,6 @@ fn step(applied: &Applied) -> Step {
     let too_large = applied.outcomes.iter().filter(is_too_large).count() as u64;
     Step { skipped: applied.skipped.clone(), repeats: applied.repeats, too_large }
 }
+
+#[cfg(test)]
+mod held_test;

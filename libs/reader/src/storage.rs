@@ -106,7 +106,7 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
         writes: Vec<(Key, Option<Vec<u8>>)>,
         state: &PartitionState,
     ) -> Result<()> {
-        self.apply(&Applied { writes, ..Applied::default() }, state)
+        self.apply(&mut Applied { writes, ..Applied::default() }, state)
     }
 
     /// Throws the copy that is built away; what follows goes to the one that readers see.
@@ -126,12 +126,24 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
     /// Says whether the copy may answer.
     fn set_phase(&mut self, phase: PartitionPhase);
 
-    /// Writes what an entry changed and the state behind it, whole or not at all.
+    /// Takes what an entry changed and the state behind it, whole or not at all. It is written now,
+    /// or with entries that follow, by [`CopyWriter::settle`] at the latest; what is held back until
+    /// then may be taken out of `applied`.
     ///
     /// # Errors
     /// `LimitExceeded` without room, `Unavailable` for a disk that refuses: it is tried again; else
     /// the copy cannot go on.
-    fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()>;
+    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()>;
+
+    /// Writes what is held back, in one step with the state behind it, which is that of the last
+    /// entry that was taken.
+    ///
+    /// # Errors
+    /// As [`CopyWriter::apply`]; it is held back still.
+    fn settle(&mut self, state: &PartitionState) -> Result<()> {
+        let _ = state;
+        Ok(())
+    }
 
     /// Notes what is known of the log, to be kept with the next entry.
     fn note_following(&mut self, following: Following);
@@ -235,8 +247,8 @@ impl CopyWriter for PartitionWriter {
         self.set_phase(phase);
     }
 
-    fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
-        self.apply(applied, state)
+    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
+        PartitionWriter::apply(self, applied, state)
     }
 
     fn note_following(&mut self, following: Following) {

@@ -195,7 +195,7 @@ impl Tail {
     async fn session(&mut self) -> Result<Infallible, Pause> {
         self.connect().await?;
         self.tell_skipped_before().await?;
-        self.following.apply_waiting().map_err(|stop| self.pause(stop))?;
+        self.following.write_waiting().map_err(|stop| self.pause(stop))?;
         let mut clock_check = self.next_clock_check();
         self.keep_up();
         loop {
@@ -364,10 +364,18 @@ impl Tail {
     /// this is: if it was replaced under us, later records with our id (our own barriers, say) are
     /// not of our log.
     async fn apply(&mut self, records: &[LogRecord]) -> Result<(), Pause> {
+        let applied = self.apply_each(records).await;
+        // What came before one that cannot be applied counts.
+        let settled = self.settle();
+        applied.and(settled)
+    }
+
+    async fn apply_each(&mut self, records: &[LogRecord]) -> Result<(), Pause> {
         let mut is_checked = false;
         for record in records {
             let (record, entry) = self.decode(record.clone()).await?;
             if !is_checked && self.is_suspect(&entry) {
+                self.settle()?;
                 self.connect().await?;
                 is_checked = true;
             }
@@ -400,6 +408,7 @@ impl Tail {
     async fn apply_one(&mut self, record: LogRecord, entry: Result<Entry>) -> Result<(), Pause> {
         let outcome = match self.fold(&record, entry) {
             Err(Stop::NeedsDefinition(version)) => {
+                self.settle()?;
                 self.fetch_definition(version).await?;
                 self.fold(&record, decode_entry(&record.entry))
             }
@@ -414,6 +423,10 @@ impl Tail {
             Some(reason) => self.note_skipped(record, reason),
         }
         Ok(())
+    }
+
+    fn settle(&mut self) -> Result<(), Pause> {
+        self.following.settle().map_err(|stop| self.pause(stop))
     }
 
     fn pause(&self, stop: Stop) -> Pause {

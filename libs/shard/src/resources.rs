@@ -19,6 +19,8 @@ const FILTER_BITS: f64 = 10.0;
 const EXPORT_CACHE_BYTES: usize = 8 << 20;
 /// Part of the memory that writes may take before they go to disk.
 const WRITES_SHARE: usize = 4;
+/// Of a full table of writes, what a filter of its keys takes: some 14 bits for each row of 170 B.
+const WRITES_FILTER_RATIO: f64 = 0.01;
 
 /// The memory of all shards of a process, and how they use the disk. Cheap to clone.
 #[derive(Clone)]
@@ -28,6 +30,7 @@ pub struct Resources {
     loads: WriteBufferManager,
     table_bytes: usize,
     is_direct: bool,
+    are_writes_filtered: bool,
 }
 
 impl Resources {
@@ -51,7 +54,8 @@ impl Resources {
         };
         let (writes, loads) = (bound(), bound());
         let table_bytes = SHARD_TABLE_BYTES.min(writes_bytes / 2);
-        Ok(Self { cache, writes, loads, table_bytes, is_direct: false })
+        let (is_direct, are_writes_filtered) = (false, false);
+        Ok(Self { cache, writes, loads, table_bytes, is_direct, are_writes_filtered })
     }
 
     /// The same, with files that are read and written past the cache of the operating system, where
@@ -59,6 +63,15 @@ impl Resources {
     #[must_use]
     pub fn with_direct_io(mut self, is_direct: bool) -> Self {
         self.is_direct = is_direct;
+        self
+    }
+
+    /// The same, for shards that are mostly asked for keys which they do not have: what is not on
+    /// disk yet is then not searched for those, as files are not. Of each shard that is written it
+    /// takes a hundredth of the bytes that a table of its writes may have.
+    #[must_use]
+    pub fn with_filtered_writes(mut self) -> Self {
+        self.are_writes_filtered = true;
         self
     }
 
@@ -102,6 +115,10 @@ impl Resources {
         options.set_write_buffer_size(self.table_bytes);
         options.set_use_direct_reads(self.is_direct);
         options.set_use_direct_io_for_flush_and_compaction(self.is_direct);
+        if self.are_writes_filtered {
+            options.set_memtable_whole_key_filtering(true);
+            options.set_memtable_prefix_bloom_ratio(WRITES_FILTER_RATIO);
+        }
         options
     }
 

@@ -16,6 +16,7 @@
 
 pub mod change;
 pub mod dead_letter;
+mod direct;
 pub mod document;
 pub mod entry;
 pub mod error;

@@ -45,11 +45,32 @@ pub(crate) struct Counters {
     pub(crate) not_found: AtomicU64,
     pub(crate) oversized: AtomicU64,
     folded: AtomicU64,
-    pub(crate) ungrouped: AtomicU64,
+    ungrouped: AtomicU64,
     late: AtomicU64,
     ahead: AtomicU64,
-    pub(crate) refused: AtomicU64,
+    refused: AtomicU64,
     emitted_after: Mutex<Option<Histogram<u64>>>,
+}
+
+/// What became of the events of some entries in the fold; [`ViewCounts`] says it of all.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Folds {
+    folded: u64,
+    pub(crate) ungrouped: u64,
+    late: u64,
+    ahead: u64,
+    pub(crate) refused: u64,
+}
+
+impl Folds {
+    /// One more event that counts, or does not.
+    pub(crate) fn note(&mut self, admission: Admission) {
+        *match admission {
+            Admission::Admitted => &mut self.folded,
+            Admission::Late { .. } => &mut self.late,
+            Admission::Ahead { .. } => &mut self.ahead,
+        } += 1;
+    }
 }
 
 /// One more.
@@ -58,12 +79,14 @@ pub(crate) fn count(counter: &AtomicU64) {
 }
 
 impl Counters {
-    pub(crate) fn admitted(&self, admission: Admission) {
-        count(match admission {
-            Admission::Admitted => &self.folded,
-            Admission::Late { .. } => &self.late,
-            Admission::Ahead { .. } => &self.ahead,
-        });
+    /// What became of events, once their shard has it.
+    pub(crate) fn add(&self, folds: Folds) {
+        let add = |counter: &AtomicU64, more| counter.fetch_add(more, Ordering::Relaxed);
+        add(&self.folded, folds.folded);
+        add(&self.ungrouped, folds.ungrouped);
+        add(&self.late, folds.late);
+        add(&self.ahead, folds.ahead);
+        add(&self.refused, folds.refused);
     }
 
     /// A document was emitted so long after what it tells of.

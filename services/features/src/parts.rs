@@ -83,7 +83,8 @@ impl FeatureShards {
 
     /// The tiles of all views.
     pub(crate) fn tiles(&self) -> ShardDirectory {
-        ShardDirectory::new(self.dir.join(TILES), self.resources.clone())
+        // Groups that come for the first time have none.
+        ShardDirectory::new(self.dir.join(TILES), self.resources.clone().with_filtered_writes())
     }
 
     /// The events of all streams.

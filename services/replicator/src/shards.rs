@@ -335,7 +335,7 @@ impl CopyWriter for Copy {
     // Whether a partition answers is asked of those who follow it.
     fn set_phase(&mut self, _phase: PartitionPhase) {}
 
-    fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
+    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
         let followed = Followed { is_served: !self.is_beside(), ..self.followed };
         let written = self.end_load().and_then(|()| self.write(applied, state, followed));
         written.inspect_err(|error| self.shards.note_failure(error))?;

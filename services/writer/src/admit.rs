@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use forebay_core::change::{Change, ClientBatch, FieldOp};
-use forebay_core::id::{ClientId, PartitionId};
+use forebay_core::id::{ClientId, PartitionId, Sequence};
 use forebay_core::key::Key;
 use forebay_core::limits::{DEDUP_WINDOW, ENTRY_BYTES_MAX, REQUEST_CHANGES_MAX, ROW_BYTES_MAX};
 use forebay_core::partition::partition_of;
@@ -43,10 +43,20 @@ impl Claimed<'_> {
 pub(crate) struct Part {
     /// The changes, in the client's order.
     pub(crate) batch: ClientBatch,
-    /// Where each change stood in the request.
-    pub(crate) places: Vec<usize>,
+    /// Which they are, in their order.
+    pub(crate) asked: Vec<Asked>,
     /// About how large they are in an entry.
     pub(crate) bytes: usize,
+}
+
+/// One change of a request, once it is on its way.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked {
+    /// Where it stood in the request.
+    pub(crate) place: usize,
+    pub(crate) sequence: Sequence,
+    /// Whether replicas judge it.
+    pub(crate) is_conditional: bool,
 }
 
 /// Checks a batch that was made with `made_with`, turns it into what `newest` says, and splits it
@@ -91,8 +101,9 @@ pub(crate) fn admit(
             return Err(at_change(error));
         }
         let part = parts.entry(partition).or_insert_with(|| Part::new(client));
+        let (sequence, is_conditional) = (change.sequence, change.condition.is_some());
+        part.asked.push(Asked { place, sequence, is_conditional });
         part.batch.changes.push(change);
-        part.places.push(place);
         part.bytes += bytes;
     }
     for (partition, part) in &parts {
@@ -103,7 +114,7 @@ pub(crate) fn admit(
 
 impl Part {
     fn new(client: ClientId) -> Self {
-        Self { batch: ClientBatch { client, changes: Vec::new() }, places: Vec::new(), bytes: 0 }
+        Self { batch: ClientBatch { client, changes: Vec::new() }, asked: Vec::new(), bytes: 0 }
     }
 
     /// One part becomes one atomic entry, so it fits one, and its sequences fit one window.
@@ -113,7 +124,7 @@ impl Part {
             let error = Error::limit_exceeded(advice, ENTRY_BYTES_MAX as u64, self.bytes as u64);
             return Err(error.with_partition(partition));
         }
-        let sequences = || self.batch.changes.iter().map(|change| change.sequence.0);
+        let sequences = || self.asked.iter().map(|asked| asked.sequence.0);
         let (lowest, highest) = (sequences().min().unwrap_or(0), sequences().max().unwrap_or(0));
         if lowest == 0 {
             let message = "sequences count from 1 in each partition";

@@ -17,7 +17,6 @@ use forebay_core::{Error, Result};
 use forebay_log::CatalogFollower;
 use tokio::sync::{mpsc, oneshot};
 
-use crate::admit::Part;
 use crate::moves::check_written;
 use crate::partition::PartitionLog;
 
@@ -75,25 +74,24 @@ impl WriteQueue {
         &self.log
     }
 
-    /// Puts a part into the queue; the receiver hears where it went.
+    /// Puts a part of this many bytes into the queue; the receiver hears where it went.
     ///
     /// # Errors
     /// `LimitExceeded` when the queue is full: back-pressure, nothing was appended.
     pub(crate) fn push(
         &self,
-        part: &Part,
+        (batch, bytes): (ClientBatch, usize),
         schema_version: SchemaVersion,
     ) -> Result<oneshot::Receiver<Result<Placed>>> {
-        let queued = self.bytes.fetch_add(part.bytes, Ordering::AcqRel);
-        let over = queued > 0 && queued + part.bytes > WRITE_QUEUE_BYTES_MAX;
+        let queued = self.bytes.fetch_add(bytes, Ordering::AcqRel);
+        let over = queued > 0 && queued + bytes > WRITE_QUEUE_BYTES_MAX;
         let (reply, receiver) = oneshot::channel();
-        let waiting =
-            Waiting { batch: part.batch.clone(), bytes: part.bytes, schema_version, reply };
+        let waiting = Waiting { batch, bytes, schema_version, reply };
         if over || self.sender.try_send(waiting).is_err() {
-            self.bytes.fetch_sub(part.bytes, Ordering::AcqRel);
+            self.bytes.fetch_sub(bytes, Ordering::AcqRel);
             let advice = "the partition's write queue is full; slow down and retry";
             let limit = WRITE_QUEUE_BYTES_MAX as u64;
-            return Err(Error::limit_exceeded(advice, limit, (queued + part.bytes) as u64));
+            return Err(Error::limit_exceeded(advice, limit, (queued + bytes) as u64));
         }
         Ok(receiver)
     }

@@ -17,7 +17,7 @@ use forebay_wire::token::Token;
 use futures::future::join_all;
 use tokio::sync::{Notify, oneshot};
 
-use crate::admit::{Claimed, Part, admit};
+use crate::admit::{Asked, Claimed, Part, admit};
 use crate::moves::Held;
 use crate::outcome::Outcomes;
 use crate::partition::PartitionLog;
@@ -47,6 +47,13 @@ pub struct Writer {
     pub(crate) held: Held,
     /// Notified when a definition is in the control log and the rest of it failed.
     pub(crate) unfinished: Arc<Notify>,
+}
+
+/// A part of a request that is on its way.
+struct Sent {
+    partition: PartitionId,
+    asked: Vec<Asked>,
+    placed: oneshot::Receiver<Result<Placed>>,
 }
 
 impl Writer {
@@ -82,25 +89,24 @@ impl Writer {
         let parts = admit(batch, claimed.partitions, &made_with.definition, &newest.definition)
             .map_err(at_store)?;
         self.wait_held(store).await.map_err(at_store)?;
-        let sent = self.send(logs.store, &newest, &parts).map_err(at_store)?;
+        let sent = self.send(logs.store, &newest, parts).map_err(at_store)?;
         let mut token = Token::new(store);
         let mut outcomes = vec![None; count];
-        let waits = sent.into_iter().map(|(partition, receiver)| async move {
-            (partition, receiver.await.unwrap_or_else(|_| Err(gone())))
+        let waits = sent.into_iter().map(|Sent { partition, asked, placed }| async move {
+            (partition, asked, placed.await.unwrap_or_else(|_| Err(gone())))
         });
-        for (partition, placed) in join_all(waits).await {
-            let part = &parts[&partition];
+        for (partition, asked, placed) in join_all(waits).await {
             let at = logs.at(partition);
             match placed {
                 Ok(placed) => {
-                    let last = place(placed, part.places.len() - 1);
+                    let last = place(placed, asked.len() - 1);
                     token.advance(partition, placed.log_id, last)?;
-                    self.settle(at, client, part, placed, outcome_wait, &mut outcomes).await;
+                    self.settle(at, client, (&asked, placed), outcome_wait, &mut outcomes).await;
                 }
                 Err(error) => {
                     let error = at_store(self.or_not_yet(at, error));
-                    for at in &part.places {
-                        outcomes[*at] = Some(ChangeResult::failed(error.clone()));
+                    for asked in asked {
+                        outcomes[asked.place] = Some(ChangeResult::failed(error.clone()));
                     }
                 }
             }
@@ -114,22 +120,22 @@ impl Writer {
         &self,
         logs: StoreId,
         newest: &SchemaAt,
-        parts: &BTreeMap<PartitionId, Part>,
-    ) -> Result<Vec<(PartitionId, oneshot::Receiver<Result<Placed>>)>> {
+        parts: BTreeMap<PartitionId, Part>,
+    ) -> Result<Vec<Sent>> {
         let version = newest.definition.version;
         let mut sent = Vec::with_capacity(parts.len());
-        for (partition, part) in parts {
-            let queue = self.queue(PartitionRef { store: logs, partition: *partition });
-            let receiver = match queue.push(part, version) {
-                Ok(receiver) => receiver,
-                Err(error) if sent.is_empty() => return Err(error.with_partition(*partition)),
+        for (partition, Part { batch, asked, bytes }) in parts {
+            let queue = self.queue(PartitionRef { store: logs, partition });
+            let placed = match queue.push((batch, bytes), version) {
+                Ok(placed) => placed,
+                Err(error) if sent.is_empty() => return Err(error.with_partition(partition)),
                 Err(error) => {
-                    let (reply, receiver) = oneshot::channel();
-                    let _ = reply.send(Err(error.with_partition(*partition)));
-                    receiver
+                    let (reply, placed) = oneshot::channel();
+                    let _ = reply.send(Err(error.with_partition(partition)));
+                    placed
                 }
             };
-            sent.push((*partition, receiver));
+            sent.push(Sent { partition, asked, placed });
         }
         Ok(sent)
     }
@@ -138,18 +144,17 @@ impl Writer {
         &self,
         at: PartitionRef,
         client: ClientId,
-        part: &Part,
-        placed: Placed,
+        (asked, placed): (&[Asked], Placed),
         outcome_wait: Duration,
         outcomes: &mut [Option<ChangeResult>],
     ) {
-        for (number, change) in part.batch.changes.iter().enumerate() {
+        for (number, asked) in asked.iter().enumerate() {
             let position = place(placed, number);
-            let outcome = match change.condition {
-                None => ChangeResult::appended(position),
-                Some(_) => self.judge(at, position, (client, change.sequence), outcome_wait).await,
+            let outcome = match asked.is_conditional {
+                false => ChangeResult::appended(position),
+                true => self.judge(at, position, (client, asked.sequence), outcome_wait).await,
             };
-            outcomes[part.places[number]] = Some(outcome);
+            outcomes[asked.place] = Some(outcome);
         }
     }
 

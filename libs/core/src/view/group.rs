@@ -8,6 +8,8 @@ use crate::row::encode_value;
 use crate::schema::Definition;
 use crate::value::{FieldType, ScalarType, Value};
 
+/// Bytes that most names of groups fit in.
+const NAME_BYTES: usize = 64;
 /// Stands between the values of a document's key.
 const BETWEEN: char = ':';
 /// Stands before what would be that, or itself, in a value.
@@ -82,7 +84,7 @@ fn key_of<'v>(
     columns: impl Iterator<Item = FieldId>,
     value: &impl Fn(FieldId) -> Option<&'v Value>,
 ) -> Option<Vec<u8>> {
-    let mut key = Vec::new();
+    let mut key = Vec::with_capacity(NAME_BYTES);
     for column in columns {
         let value = value(column)?;
         if let Value::String(_) | Value::Bytes(_) = value {

@@ -97,6 +97,7 @@ fn apply(copy: &mut Generation, index: &Index, records: std::ops::Range<u64>) {
         let step = copy.apply(record, index.schemas(), |_| ()).unwrap();
         assert_eq!(step.skipped, None);
     }
+    copy.settle().unwrap();
 }
 
 /// Writes the copy to a file, and reads the file into a new copy over this index.

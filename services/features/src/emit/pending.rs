@@ -19,6 +19,14 @@ pub(crate) struct Changed {
     pub(crate) since: Timestamp,
 }
 
+impl Changed {
+    /// Both changes as one.
+    pub(crate) fn and(self, other: Self) -> Self {
+        let (position, since) = (self.position.max(other.position), self.since.min(other.since));
+        Self { position, since }
+    }
+}
+
 /// A group that was emitted.
 #[derive(Clone, Debug)]
 pub(crate) struct Settled {
@@ -54,7 +62,7 @@ impl Pending {
         let mut inner = self.0.lock();
         let is_full = inner.changed.len() >= AT_HAND_MAX;
         match inner.changed.get_mut(group) {
-            Some(held) => held.position = held.position.max(changed.position),
+            Some(held) => *held = held.and(changed),
             None if is_full => inner.is_more = true,
             None => {
                 inner.changed.insert(group.to_vec(), changed);

@@ -6,21 +6,19 @@ use std::sync::Arc;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::change::Change;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::Applied;
 use forebay_core::id::{FieldId, Offset};
 use forebay_core::key_order::Direction;
 use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use forebay_index::SchemaSet;
 use forebay_shard::{EventAt, Shard, ShardDirectory};
-use forebay_snapshot::in_place;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
 use super::keys::{Entry, Indexes, ORDER};
 use super::stored::{EventHead, StoredEvent, encode};
 use crate::rows::ValueRows;
-use crate::shards::{Folded, Keeps, Shards, Writing};
+use crate::shards::{Keeps, Run, Shards, Writing};
 
 /// What is kept of a stream.
 pub(crate) struct EventRows {
@@ -77,38 +75,29 @@ impl Keeps for EventRows {
         }
     }
 
-    fn write(&self, writing: &mut Writing<Self>, entry: &Folded<'_>) -> Result<()> {
-        let Folded { schemas, applied, state, followed } = *entry;
-        let append_time = followed.append_time.unwrap_or(state.partition_time);
-        let offset = Offset(state.offset_applied.0.saturating_sub(1));
+    fn write(&self, writing: &mut Writing<Self>, run: &Run<'_>) -> Result<()> {
         let mut bytes_before = bytes_stored(writing)?;
         let (mut events, mut writes) = (Vec::new(), Vec::new());
         let found_by = self.rows.row(Vec::new(), None)?;
-        for (position, event) in &applied.events {
+        for entry in run.entries.iter().filter(|entry| !entry.applied.events.is_empty()) {
             let unknown = || Error::internal("an event of a definition that is not known");
-            let layout = &schemas.get(state.schema_version).ok_or_else(unknown)?.layout;
-            let at = EventAt { offset, place: position.place };
-            let time = self.time(event, append_time);
-            let row = encode(EventHead { time, append_time, bytes_before }, event, layout)?;
-            bytes_before += row.len() as u64;
-            events.push((at, row));
-            let entries = self.indexes.entries(event, Entry { time, at }).into_iter();
-            writes.extend(entries.map(|key| (key, Some(found_by.clone()))));
+            let layout = &run.schemas.get(entry.schema_version).ok_or_else(unknown)?.layout;
+            let (offset, append_time) = (entry.offset, entry.append_time);
+            for (position, event) in &entry.applied.events {
+                let at = EventAt { offset, place: position.place };
+                let time = self.time(event, append_time);
+                let row = encode(EventHead { time, append_time, bytes_before }, event, layout)?;
+                bytes_before += row.len() as u64;
+                events.push((at, row));
+                let found = self.indexes.entries(event, Entry { time, at }).into_iter();
+                writes.extend(found.map(|key| (key, Some(found_by.clone()))));
+            }
         }
         if writing.is_empty {
             let row = self.rows.row(self.indexes.fingerprint(), None)?;
             writes.push((Indexes::row_key(), Some(row)));
         }
-        let folded = Applied {
-            writes,
-            clients: applied.clients.clone(),
-            sources: applied.sources.clone(),
-            skipped: applied.skipped.clone(),
-            ..Applied::default()
-        };
-        if !writing.writer.try_apply_events(&events, &folded, state, followed)? {
-            in_place(|| writing.writer.apply_events(&events, &folded, state, followed))?;
-        }
+        writing.put(run, &events, writes)?;
         *writing.told.0.lock() = Some(bytes_before);
         Ok(())
     }

@@ -15,17 +15,18 @@ use super::ViewFold;
 use super::keys::{changed_group, changed_key, moment_and_group, moment_key, moments_until};
 use crate::emit::{Changed, Pending, Settled};
 
-/// Moments that one entry passes at most; what is left passes with the next one.
+/// Moments that one run of entries passes at most; what is left passes with the next one.
 const MOMENTS_MAX: usize = 10_000;
 
-/// The rows of one entry.
+/// The rows of a run of entries.
 pub(super) struct EmissionRows<'f> {
     view: &'f ViewFold,
     shard: &'f Shard,
     pending: &'f Pending,
-    /// Groups whose values change with this entry.
+    /// Groups whose values change with it.
     changed: BTreeMap<Vec<u8>, Changed>,
     writes: Vec<(Key, Option<Vec<u8>>)>,
+    /// The last of the entries.
     at: Changed,
 }
 
@@ -41,8 +42,13 @@ impl<'f> EmissionRows<'f> {
     }
 
     /// The values of a group change.
-    pub(super) fn change(&mut self, group: &[u8]) {
-        self.changed.insert(group.to_vec(), self.at);
+    pub(super) fn change(&mut self, group: &[u8], changed: Changed) {
+        match self.changed.get_mut(group) {
+            Some(held) => *held = held.and(changed),
+            None => {
+                self.changed.insert(group.to_vec(), changed);
+            }
+        }
     }
 
     /// Takes in what was emitted, and lets time pass.
@@ -58,7 +64,7 @@ impl<'f> EmissionRows<'f> {
         for _ in 0..MOMENTS_MAX {
             let Some((key, _)) = moments.next()? else { break };
             let (_, group) = moment_and_group(key.as_bytes())?;
-            self.changed.insert(group.to_vec(), self.at);
+            self.change(group, self.at);
             self.writes.push((key, None));
         }
         Ok(())
@@ -77,13 +83,13 @@ impl<'f> EmissionRows<'f> {
                 let row = self.view.rows.moment()?;
                 self.writes.push((moment_key(next, &group), Some(row)));
             }
-            Some(_) => self.change(&group),
+            Some(_) => self.change(&group, self.at),
             None => {}
         }
         Ok(())
     }
 
-    /// Adds all rows to what an entry writes, the last of a key behind those before it.
+    /// Adds all rows to what is written, the last of a key behind those before it.
     ///
     /// # Errors
     /// Those of the codec.

@@ -2,8 +2,8 @@
 //! view's own logs, tiles and position in one step.
 
 mod emission;
-mod entry;
 mod keys;
+mod run;
 mod tiles;
 
 use std::collections::BTreeSet;
@@ -12,23 +12,21 @@ use std::sync::Arc;
 use forebay_core::Result;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
-use forebay_core::fold::Applied;
 use forebay_core::id::PartitionId;
 use forebay_core::key_order::{Direction, KeyOrder};
 use forebay_index::SchemaSet;
 use forebay_shard::{Shard, ShardDirectory, View};
 use forebay_sketch::GroupTiles;
-use forebay_snapshot::in_place;
 use tokio::sync::Notify;
 
 use self::emission::EmissionRows;
-use self::entry::EntryFold;
 use self::keys::{group_and_more, tile_of, tiles_from, tiles_of, version_key};
+use self::run::RunFold;
 use self::tiles::TileRows;
 use crate::counts::Counters;
 use crate::emit::Pending;
 use crate::plan::Plan;
-use crate::shards::{Folded, Keeps, Shards, Writing};
+use crate::shards::{Keeps, Run, Shards, Writing};
 
 /// What is kept of a view: its tiles, and what of them is to be emitted.
 pub(crate) struct ViewFold {
@@ -136,32 +134,24 @@ impl Keeps for ViewFold {
         Ok(folded.is_some_and(|folded| self.plan.folds_as(&folded.definition)))
     }
 
-    fn write(&self, writing: &mut Writing<Self>, entry: &Folded<'_>) -> Result<()> {
-        let Folded { applied, state, followed, .. } = *entry;
-        let mut fold = EntryFold::new(self, writing.writer.shard(), state.partition_time);
-        fold.fold(applied)?;
-        let (mut writes, mut told) = (Vec::new(), None);
+    fn write(&self, writing: &mut Writing<Self>, run: &Run<'_>) -> Result<()> {
+        let mut fold = RunFold::new(self, writing.writer.shard());
+        run.entries.iter().try_for_each(|entry| fold.fold(entry))?;
+        let (mut emission_writes, mut told) = (Vec::new(), None);
         if self.plan.view.emission.is_some() {
             let (shard, pending) = (writing.writer.shard(), &writing.told);
-            let mut rows = EmissionRows::new(self, shard, pending, state);
+            let mut rows = EmissionRows::new(self, shard, pending, run.state);
             rows.pass()?;
-            fold.changed().for_each(|group| rows.change(group));
-            told = Some(rows.write(&mut writes)?);
+            fold.changed().for_each(|(group, changed)| rows.change(group, changed));
+            told = Some(rows.write(&mut emission_writes)?);
         }
-        writes.append(&mut fold.into_writes()?);
+        let (mut writes, folds) = fold.into_writes()?;
+        writes.append(&mut emission_writes);
         if writing.is_empty {
             writes.push((version_key(), Some(self.rows.of_version(self.plan.version)?)));
         }
-        let folded = Applied {
-            writes,
-            clients: applied.clients.clone(),
-            sources: applied.sources.clone(),
-            skipped: applied.skipped.clone(),
-            ..Applied::default()
-        };
-        if !writing.writer.try_apply(&folded, state, followed)? {
-            in_place(|| writing.writer.apply(&folded, state, followed))?;
-        }
+        writing.put(run, &[], writes)?;
+        self.counters.add(folds);
         if let Some(told) = told {
             told.tell(&writing.told);
         }

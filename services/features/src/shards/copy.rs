@@ -1,10 +1,12 @@
-//! The copy of one partition in a shard, and the one that is built beside it.
+//! The copy of one partition in a shard, and the one that is built beside it. What comes together
+//! is folded and written together.
 
 use std::borrow::Cow;
 use std::sync::Arc;
 
 use forebay_core::Result;
 use forebay_core::fold::{Applied, Documents, PartitionState};
+use forebay_core::id::Offset;
 use forebay_core::state_rows::Followed;
 use forebay_index::{Following, PartitionPhase};
 use forebay_reader::CopyWriter;
@@ -12,7 +14,7 @@ use forebay_shard::ShardWriter;
 use forebay_snapshot::in_place;
 use tracing::{debug, warn};
 
-use super::{Folded, Keeps, Shards, Writing};
+use super::{Keeps, Run, Shards, TakenEntry, Writing};
 
 /// Writes what is kept of each entry.
 pub(super) struct Copy<K: Keeps> {
@@ -21,6 +23,8 @@ pub(super) struct Copy<K: Keeps> {
     served: Writing<K>,
     /// One that is built beside it.
     rebuilt: Option<Writing<K>>,
+    /// Entries that are not written yet: of one read of the log at most.
+    taken: Vec<TakenEntry>,
 }
 
 impl<K: Keeps> Copy<K> {
@@ -32,16 +36,16 @@ impl<K: Keeps> Copy<K> {
     ) -> Self {
         let served = Writing { writer, is_empty, told: Arc::default() };
         shards.show(&served);
-        Self { shards, followed, served, rebuilt: None }
+        Self { shards, followed, served, rebuilt: None, taken: Vec::new() }
     }
 
-    fn write(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
+    fn write_taken(&mut self, state: &PartitionState) -> Result<()> {
         let inner = &*self.shards.0;
         let followed = Followed { is_served: self.rebuilt.is_none(), ..self.followed };
         let target = self.rebuilt.as_mut().unwrap_or(&mut self.served);
-        let entry = Folded { schemas: &inner.schemas, applied, state, followed };
-        inner.keeps.write(target, &entry)?;
-        target.is_empty = false;
+        let run = Run { schemas: &inner.schemas, entries: &self.taken, state, followed };
+        inner.keeps.write(target, &run)?;
+        self.taken.clear();
         Ok(())
     }
 
@@ -70,6 +74,7 @@ impl<K: Keeps> CopyWriter for Copy<K> {
     }
 
     fn abandon_rebuild(&mut self) -> Result<()> {
+        self.taken.clear();
         if let Some(rebuilt) = self.rebuilt.take() {
             self.remove(rebuilt);
         }
@@ -92,8 +97,30 @@ impl<K: Keeps> CopyWriter for Copy<K> {
     // Whether a partition answers is asked of those who follow it.
     fn set_phase(&mut self, _phase: PartitionPhase) {}
 
-    fn apply(&mut self, applied: &Applied, state: &PartitionState) -> Result<()> {
-        self.write(applied, state).inspect_err(|error| self.shards.note_failure(error))
+    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
+        let is_skipped = applied.skipped.is_some();
+        self.taken.push(TakenEntry {
+            applied: std::mem::take(applied),
+            offset: Offset(state.offset_applied.0.saturating_sub(1)),
+            position: state.position,
+            append_time: self.followed.append_time.unwrap_or(state.partition_time),
+            partition_time: state.partition_time,
+            schema_version: state.schema_version,
+        });
+        if !is_skipped {
+            return Ok(());
+        }
+        // Its row is written by the state right behind it.
+        self.settle(state).inspect_err(|_| {
+            *applied = self.taken.pop().map(|taken| taken.applied).unwrap_or_default();
+        })
+    }
+
+    fn settle(&mut self, state: &PartitionState) -> Result<()> {
+        if self.taken.is_empty() {
+            return Ok(());
+        }
+        self.write_taken(state).inspect_err(|error| self.shards.note_failure(error))
     }
 
     fn note_following(&mut self, following: Following) {

@@ -4,21 +4,26 @@
 
 mod copy;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
+use forebay_core::clock::Timestamp;
 use forebay_core::fold::{Applied, PartitionState};
-use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
+use forebay_core::id::{
+    Offset, PartitionCount, PartitionId, PartitionRef, Position, SchemaVersion,
+};
+use forebay_core::key::Key;
 use forebay_core::key_order::KeyOrder;
 use forebay_core::outcome::OutcomeTable;
 use forebay_core::state_rows::{Followed, Resumed as ResumedShard};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::{Following, Held, PartitionPhase, Resumed, SchemaSet};
 use forebay_reader::{OpenedCopy, Storage};
-use forebay_shard::{Shard, ShardDirectory, ShardWriter};
+use forebay_shard::{EventAt, Shard, ShardDirectory, ShardWriter};
+use forebay_snapshot::in_place;
 use parking_lot::RwLock;
 use tokio::sync::Notify;
 use tracing::{info, warn};
@@ -39,11 +44,11 @@ pub(crate) trait Keeps: Send + Sync + Sized + 'static {
     /// Those of the shard.
     fn is_kept_alike(&self, shard: &Shard, schemas: &SchemaSet) -> Result<bool>;
 
-    /// Writes what an entry adds to a shard, and the state behind it, in one step.
+    /// Writes what a run of entries adds to a shard, and the state behind them, in one step.
     ///
     /// # Errors
     /// Those of the shard; nothing has changed then.
-    fn write(&self, writing: &mut Writing<Self>, entry: &Folded<'_>) -> Result<()>;
+    fn write(&self, writing: &mut Writing<Self>, run: &Run<'_>) -> Result<()>;
 }
 
 /// A shard that is written.
@@ -54,13 +59,55 @@ pub(crate) struct Writing<K: Keeps> {
     pub(crate) told: Arc<K::Told>,
 }
 
-/// An entry as its log's fold has it.
-pub(crate) struct Folded<'e> {
+/// Entries that follow each other in a log, as its fold has them.
+pub(crate) struct Run<'e> {
     pub(crate) schemas: &'e SchemaSet,
-    pub(crate) applied: &'e Applied,
-    /// Behind the entry.
+    pub(crate) entries: &'e [TakenEntry],
+    /// Behind the last of them.
     pub(crate) state: &'e PartitionState,
     pub(crate) followed: Followed,
+}
+
+/// One of them.
+pub(crate) struct TakenEntry {
+    pub(crate) applied: Applied,
+    pub(crate) offset: Offset,
+    pub(crate) position: Position,
+    /// When it was appended to the log that it comes from.
+    pub(crate) append_time: Timestamp,
+    /// Of the partition, behind it.
+    pub(crate) partition_time: Timestamp,
+    pub(crate) schema_version: SchemaVersion,
+}
+
+impl<K: Keeps> Writing<K> {
+    /// Writes rows that a run of entries makes, and the state behind it.
+    ///
+    /// # Errors
+    /// Those of the shard; nothing has changed then.
+    pub(crate) fn put(
+        &mut self,
+        run: &Run<'_>,
+        events: &[(EventAt, Vec<u8>)],
+        writes: Vec<(Key, Option<Vec<u8>>)>,
+    ) -> Result<()> {
+        let Run { entries, state, followed, .. } = *run;
+        let clients: BTreeSet<_> = entries.iter().flat_map(|it| &it.applied.clients).collect();
+        let sources: BTreeSet<_> = entries.iter().flat_map(|it| &it.applied.sources).collect();
+        let folded = Applied {
+            writes,
+            clients: clients.into_iter().copied().collect(),
+            sources: sources.into_iter().copied().collect(),
+            // A record that is skipped ends its run.
+            skipped: entries.last().and_then(|last| last.applied.skipped.clone()),
+            ..Applied::default()
+        };
+        if !self.writer.try_apply_events(events, &folded, state, followed)? {
+            in_place(|| self.writer.apply_events(events, &folded, state, followed))?;
+        }
+        self.is_empty = false;
+        Ok(())
+    }
 }
 
 /// The shards of one store in this process. Cheap to clone.

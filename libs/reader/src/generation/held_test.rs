@@ -1,0 +1,144 @@
+//! Entries that a copy's writer holds back count once they are written, all of them and once.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use forebay_core::catalog::SchemaAt;
+use forebay_core::change::{Entry, EntryBody};
+use forebay_core::fold::Documents;
+use forebay_core::id::{Epoch, LogId};
+use forebay_core::key::KeyType;
+use forebay_core::layout::Layout;
+use forebay_core::schema::StoreSpec;
+use parking_lot::Mutex;
+
+use super::*;
+
+const AT: PartitionRef = PartitionRef { store: StoreId(42), partition: PartitionId(0) };
+
+/// What a disk has, and what it does with the next write.
+#[derive(Default)]
+struct Disk {
+    /// Of each write the first offsets behind its entries, and behind all of them.
+    written: Vec<(Vec<Offset>, Offset)>,
+    refusal: Option<Error>,
+}
+
+/// Holds back what it takes, until it is settled.
+struct Holding {
+    taken: Vec<Offset>,
+    disk: Arc<Mutex<Disk>>,
+}
+
+impl Documents for Holding {
+    fn row(&self, _key: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+        Ok(None)
+    }
+}
+
+impl CopyWriter for Holding {
+    fn start_rebuild(&mut self) -> Result<()> {
+        self.taken.clear();
+        Ok(())
+    }
+
+    fn publish_rebuild(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn set_phase(&mut self, _phase: PartitionPhase) {}
+
+    fn apply(&mut self, applied: &mut Applied, state: &PartitionState) -> Result<()> {
+        if let Some(reason) = applied.skipped.take() {
+            return Err(reason);
+        }
+        self.taken.push(state.offset_applied);
+        Ok(())
+    }
+
+    fn note_following(&mut self, _following: Following) {}
+
+    fn settle(&mut self, state: &PartitionState) -> Result<()> {
+        let mut disk = self.disk.lock();
+        if let Some(refusal) = disk.refusal.take() {
+            return Err(refusal);
+        }
+        disk.written.push((std::mem::take(&mut self.taken), state.offset_applied));
+        Ok(())
+    }
+}
+
+struct World {
+    copy: Generation,
+    disk: Arc<Mutex<Disk>>,
+    schemas: SchemaSet,
+}
+
+impl World {
+    fn new() -> Self {
+        let spec = StoreSpec::documents("users", KeyType::String, 1);
+        let definition = spec.define(AT.store).unwrap();
+        let schema = SchemaAt { layout: Layout::of(&definition), definition };
+        let disk = Arc::<Mutex<Disk>>::default();
+        let holding = Holding { taken: Vec::new(), disk: Arc::clone(&disk) };
+        let copy = Generation::first(AT, PartitionCount(1), Box::new(holding));
+        Self { copy, disk, schemas: SchemaSet::new([Arc::new(schema)]).unwrap() }
+    }
+
+    /// Applies the entry at an offset, of this log.
+    fn apply(&mut self, offset: u64, log_id: u64) -> std::result::Result<Step, Stop> {
+        let body = if offset == 0 { EntryBody::Opening } else { EntryBody::Heartbeat };
+        let (log_id, schema_version, source) = (LogId(log_id), SchemaVersion(0), None);
+        let entry = Ok(Entry { log_id, epoch: Epoch(0), schema_version, source, body });
+        let append_time = Timestamp::from_micros(offset as i64);
+        let record = Record { offset: Offset(offset), append_time, entry };
+        self.copy.apply(record, &self.schemas, |_| ())
+    }
+
+    fn shown(&mut self) -> Offset {
+        let mut progress = Progress::default();
+        self.copy.show(&mut progress);
+        progress.served.offset_applied
+    }
+
+    fn written(&self) -> Vec<(Vec<Offset>, Offset)> {
+        self.disk.lock().written.clone()
+    }
+}
+
+#[test]
+fn what_is_held_back_counts_once_it_is_written() {
+    let mut world = World::new();
+    for offset in 0..3 {
+        world.apply(offset, 7).unwrap();
+        assert_eq!(world.shown(), Offset(0));
+    }
+    assert!(!world.copy.is_at_rest(), "no checkpoint is made of it");
+    world.copy.settle().unwrap();
+    assert_eq!(world.shown(), Offset(3));
+    world.copy.settle().unwrap();
+    assert_eq!(world.written(), [([1, 2, 3].map(Offset).to_vec(), Offset(3))]);
+    assert!(world.copy.is_at_rest());
+}
+
+#[test]
+fn what_a_disk_refused_is_written_once_it_takes_it() {
+    let mut world = World::new();
+    world.apply(0, 7).unwrap();
+    world.disk.lock().refusal = Some(Error::unavailable("no room on the disk"));
+    assert!(matches!(world.copy.settle(), Err(Stop::Full(_))));
+    assert!(world.copy.is_waiting() && world.shown() == Offset(0));
+    world.copy.write_waiting().unwrap();
+    assert_eq!(world.shown(), Offset(1));
+    assert_eq!(world.written(), [(vec![Offset(1)], Offset(1))]);
+}
+
+#[test]
+fn a_state_that_its_writer_does_not_have_is_not_written() {
+    let mut world = World::new();
+    world.apply(0, 7).unwrap();
+    // Of another log: it is skipped, which the writer refuses here.
+    assert!(matches!(world.apply(1, 8), Err(Stop::Broken(_))));
+    world.copy.settle().unwrap();
+    assert_eq!((world.shown(), world.written()), (Offset(0), Vec::new()));
+}

@@ -1,0 +1,158 @@
+//! The events of entries that come together, folded into the tiles of their groups: each tile is
+//! read and written once for all of them.
+
+use std::collections::BTreeMap;
+
+use forebay_core::change::Change;
+use forebay_core::id::Position;
+use forebay_core::key::Key;
+use forebay_core::{ErrorCode, Result};
+use forebay_shard::Shard;
+use forebay_sketch::{Admission, Event, EventAt, Tile, TileId};
+
+use super::ViewFold;
+use super::keys::tile_key;
+use crate::counts::Folds;
+use crate::emit::Changed;
+use crate::shards::TakenEntry;
+
+/// The groups that the events of a run of entries are of.
+pub(super) struct RunFold<'f> {
+    view: &'f ViewFold,
+    shard: &'f Shard,
+    groups: BTreeMap<Vec<u8>, Group>,
+    folds: Folds,
+}
+
+/// One of them, as far as its tiles are needed.
+#[derive(Default)]
+struct Group {
+    tiles: Vec<HeldTile>,
+    /// Where they changed.
+    changed: Option<Changed>,
+}
+
+/// A tile as the shard has it, with what was folded since.
+struct HeldTile {
+    id: TileId,
+    tile: Tile,
+    is_changed: bool,
+}
+
+impl<'f> RunFold<'f> {
+    pub(super) fn new(view: &'f ViewFold, shard: &'f Shard) -> Self {
+        Self { view, shard, groups: BTreeMap::new(), folds: Folds::default() }
+    }
+
+    /// Folds all events of an entry, in their order.
+    ///
+    /// # Errors
+    /// Those of the shard; `Corrupt` for what is no tile.
+    pub(super) fn fold(&mut self, entry: &TakenEntry) -> Result<()> {
+        let by = Changed { position: entry.position, since: entry.partition_time };
+        let mut events = entry.applied.events.iter();
+        events.try_for_each(|(position, event)| self.take(*position, event, by))
+    }
+
+    fn take(&mut self, position: Position, event: &Change, by: Changed) -> Result<()> {
+        let ViewFold { plan, .. } = self.view;
+        let value = |column| event.set_value(column);
+        let Some(name) = plan.view.group_key(&value) else {
+            self.folds.ungrouped += 1;
+            return Ok(());
+        };
+        let time = plan.time(&value, by.since);
+        let windows = plan.fold.windows();
+        let admission = windows.admit(time, by.since);
+        if admission != Admission::Admitted {
+            self.folds.note(admission);
+            return Ok(());
+        }
+        let inputs = plan.inputs(&value);
+        let event = Event { at: EventAt { time, position }, inputs: &inputs };
+        match self.fold_into(name, windows.tiles_of(time), &event, by)? {
+            true => self.folds.note(admission),
+            false => self.folds.refused += 1,
+        }
+        Ok(())
+    }
+
+    /// Folds an event into tiles of its group, into all of them, or into none where they refuse it;
+    /// whether they took it.
+    fn fold_into(
+        &mut self,
+        name: Vec<u8>,
+        tiles: impl Iterator<Item = TileId>,
+        event: &Event<'_>,
+        by: Changed,
+    ) -> Result<bool> {
+        let (view, shard) = (self.view, self.shard);
+        let of_shard = |name: &[u8], id| view.tile(shard, name, id);
+        if let Some(group) = self.groups.get_mut(&name) {
+            return group.fold(tiles, event, by, |id| of_shard(&name, id));
+        }
+        let mut group = Group::default();
+        let is_taken = group.fold(tiles, event, by, |id| of_shard(&name, id))?;
+        self.groups.insert(name, group);
+        Ok(is_taken)
+    }
+
+    /// The groups of which a tile changed, each with where.
+    pub(super) fn changed(&self) -> impl Iterator<Item = (&[u8], Changed)> {
+        self.groups.iter().filter_map(|(name, group)| Some((name.as_slice(), group.changed?)))
+    }
+
+    /// The rows of all tiles that changed, and what became of the events.
+    ///
+    /// # Errors
+    /// Those of the codecs.
+    pub(super) fn into_writes(self) -> Result<(Vec<(Key, Option<Vec<u8>>)>, Folds)> {
+        let ViewFold { plan, rows, .. } = self.view;
+        let mut writes = Vec::new();
+        for (name, group) in &self.groups {
+            for HeldTile { id, tile, .. } in group.tiles.iter().filter(|held| held.is_changed) {
+                writes.push((tile_key(name, *id), Some(rows.of_tile(&plan.fold, *id, tile)?)));
+            }
+        }
+        Ok((writes, self.folds))
+    }
+}
+
+impl Group {
+    fn fold(
+        &mut self,
+        tiles: impl Iterator<Item = TileId>,
+        event: &Event<'_>,
+        by: Changed,
+        of_shard: impl Fn(TileId) -> Result<Tile>,
+    ) -> Result<bool> {
+        for id in tiles {
+            let place = match self.tiles.iter().position(|held| held.id == id) {
+                Some(place) => place,
+                None => {
+                    self.tiles.push(HeldTile { id, tile: of_shard(id)?, is_changed: false });
+                    self.tiles.len() - 1
+                }
+            };
+            let held = &mut self.tiles[place];
+            match held.tile.insert(event) {
+                Ok(()) => held.is_changed = true,
+                Err(error) if error.code() == ErrorCode::Internal => return Err(error),
+                // The first tile says it for all; and replicas are alike only if all leave it out.
+                Err(_) => return Ok(false),
+            }
+        }
+        self.changed = Some(self.changed.map_or(by, |changed| changed.and(by)));
+        Ok(true)
+    }
+}
+
+impl ViewFold {
+    /// A tile of a group as a shard has it; one of no events where it has none.
+    fn tile(&self, shard: &Shard, name: &[u8], id: TileId) -> Result<Tile> {
+        match shard.row(tile_key(name, id).as_bytes())? {
+            Some(row) => self.rows.tile(&self.plan.fold, &row),
+            None => Tile::new(self.plan.fold.aggregates()),
+        }
+    }
+}
