@@ -7,6 +7,7 @@ mod canary;
 mod checkpoint;
 mod copy;
 mod entry;
+mod journal;
 mod key;
 mod message;
 mod row;
@@ -20,6 +21,7 @@ pub use canary::canary;
 pub use checkpoint::{checkpoint_restore, sound_checkpoint};
 pub use copy::copy_decode;
 pub use entry::entry_decode;
+pub use journal::embedded_journal;
 pub use key::key_decode;
 pub use message::{MESSAGES, message_decode};
 pub use row::{LAYOUT_NAMES, row_decode};
@@ -33,11 +35,12 @@ pub use token::token_decode;
 pub type Target = (&'static str, fn(&[u8]));
 
 /// Every target, the canary aside.
-pub const TARGETS: [Target; 11] = [
+pub const TARGETS: [Target; 12] = [
     ("row_decode", row_decode),
     ("entry_decode", entry_decode),
     ("token_decode", token_decode),
     ("embedded_segment", embedded_segment),
+    ("embedded_journal", embedded_journal),
     ("checkpoint_restore", checkpoint_restore),
     ("key_decode", key_decode),
     ("message_decode", message_decode),

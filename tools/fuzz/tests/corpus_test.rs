@@ -95,6 +95,28 @@ fn segments() -> Inputs {
     inputs.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
 }
 
+fn journals() -> Inputs {
+    // Places of an edit: the first half's header, then its records, then the same of the second.
+    let second = 1_024_u16.to_le_bytes();
+    let behind = |at: u16| (1_024 + 28 + at).to_le_bytes();
+    let inputs = [
+        ("sound", input(1, &[])),
+        ("empty", input(0, &[])),
+        ("edited-header", input(1, &[5, 0, 9])),
+        ("edited-both-headers", input(1, &[5, 0, 9, second[0], second[1], 9])),
+        ("edited-record", input(1, &[60, 0, 9])),
+        ("edited-record-of-the-second", input(1, &[behind(30)[0], behind(30)[1], 9])),
+        ("forged-version", input(2, &[4, 0, 9])),
+        ("forged-length", input(2, &[8, 0, 9])),
+        ("forged-first", input(2, &[16, 0, 0, 1, 4, 0])),
+        ("forged-store", input(2, &[44, 0, 9])),
+        ("forged-place", input(2, &[70, 0, 9])),
+        ("forged-piece-length", input(2, &[72, 0, 0xff])),
+        ("forged-bytes", input(2, &[90, 0, 9])),
+    ];
+    inputs.into_iter().map(|(name, bytes)| (name.to_owned(), bytes)).collect()
+}
+
 fn checkpoints() -> Inputs {
     let sound = sound_checkpoint();
     // The first block of the file is its header, the next the only group, then the open segment.
@@ -311,6 +333,7 @@ fn the_corpus_starts_from_the_vectors() {
         entries(),
         tokens(),
         segments(),
+        journals(),
         checkpoints(),
         keys(),
         messages(),

@@ -106,6 +106,7 @@ properties! {
     entry_decode: 2_000;
     token_decode: 2_000;
     embedded_segment: 300;
+    embedded_journal: 300;
     checkpoint_restore: 300;
     key_decode: 2_000;
     message_decode: 4_000;

@@ -75,10 +75,31 @@ struct State {
     locked: Vec<NodeId>,
     bytes_max: Option<u64>,
     operations_left: Option<u64>,
-    write_failures_due: u32,
-    sync_failures_due: u32,
+    write_failures: Due,
+    sync_failures: Due,
     rates: DiskFaultRates,
     counts: DiskCounts,
+}
+
+/// Failures on command.
+#[derive(Clone, Copy, Default)]
+struct Due {
+    /// How many operations go well before.
+    spared: u64,
+    failures: u32,
+}
+
+impl Due {
+    /// Whether the next operation fails.
+    fn take(&mut self) -> bool {
+        if self.spared > 0 {
+            self.spared -= 1;
+            return false;
+        }
+        let is_due = self.failures > 0;
+        self.failures = self.failures.saturating_sub(1);
+        is_due
+    }
 }
 
 impl SimDisk {
@@ -115,12 +136,22 @@ impl SimDisk {
 
     /// Makes the next writes fail, each with part of its bytes written.
     pub fn fail_writes(&self, count: u32) {
-        self.0.state.lock().write_failures_due = count;
+        self.0.state.lock().write_failures = Due { spared: 0, failures: count };
+    }
+
+    /// Makes one write fail, after so many that do not.
+    pub fn fail_write_after(&self, spared: u64) {
+        self.0.state.lock().write_failures = Due { spared, failures: 1 };
     }
 
     /// Makes the next syncs fail, of files and directories.
     pub fn fail_syncs(&self, count: u32) {
-        self.0.state.lock().sync_failures_due = count;
+        self.0.state.lock().sync_failures = Due { spared: 0, failures: count };
+    }
+
+    /// Makes one sync fail, after so many that do not.
+    pub fn fail_sync_after(&self, spared: u64) {
+        self.0.state.lock().sync_failures = Due { spared, failures: 1 };
     }
 
     /// Makes the disk fail by itself from now on.
@@ -199,9 +230,7 @@ impl SimDisk {
 
     /// Whether this sync fails; counts either way.
     fn sync_fails(&self, state: &mut State) -> io::Result<()> {
-        let is_due = state.sync_failures_due > 0;
-        state.sync_failures_due = state.sync_failures_due.saturating_sub(1);
-        if is_due || self.is_hit(state.rates.sync_failures) {
+        if state.sync_failures.take() || self.is_hit(state.rates.sync_failures) {
             state.counts.failed_syncs += 1;
             return Err(io::Error::other("a sync that fails by command"));
         }
@@ -438,9 +467,7 @@ impl DiskFile for SimFile {
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {
         let mut state = self.change()?;
-        let is_due = state.write_failures_due > 0;
-        state.write_failures_due = state.write_failures_due.saturating_sub(1);
-        if is_due || self.disk.is_hit(state.rates.write_failures) {
+        if state.write_failures.take() || self.disk.is_hit(state.rates.write_failures) {
             state.counts.failed_writes += 1;
             let written = (self.disk.draw() % (bytes.len() as u64 + 1)) as usize;
             state.file(self.node)?.write(&bytes[..written], at);

@@ -1,5 +1,5 @@
-//! The committer: takes what waits as one group, writes it, makes it durable by one sync per
-//! touched file, then shows it to readers and acknowledges it.
+//! The committer: takes what waits as one group, writes it, makes it durable by one sync of its
+//! journal or of the one file that was touched, then shows it to readers and acknowledges it.
 //!
 //! A partition belongs to one committer, so nobody else appends to its files. A group goes through
 //! three stages: write (under the partition's `write` mutex), sync, publish. A deletion may come
@@ -17,6 +17,8 @@ use tokio::sync::{OwnedSemaphorePermit, mpsc, oneshot};
 
 use super::fault::{Room, not_written, refused};
 use super::format::{FRAME_HEADER_BYTES, HEADER_BYTES, SegmentHeader, encode_frame};
+use super::journal::format::Piece;
+use super::journal::{Journal, RECORD_BYTES_MAX, SegmentName};
 use super::partition::{Active, Partition, WriteState};
 use super::{Durability, Shared, paths};
 use crate::change_log::{Appended, LogRecord, no_such_log};
@@ -39,14 +41,39 @@ impl Pending {
 }
 
 /// Frames that were written to one segment and are not yet acknowledged.
-struct Chunk {
-    partition: Arc<Partition>,
-    file: Arc<dyn DiskFile>,
+pub(super) struct Chunk {
+    pub(super) partition: Arc<Partition>,
+    pub(super) file: Arc<dyn DiskFile>,
     base: Offset,
+    /// Where in the segment they begin.
+    at: u64,
     /// Bytes of the segment with these frames.
     bytes: u64,
-    is_synced: bool,
+    /// Whether they are durable in the segment itself.
+    pub(super) is_synced: bool,
     frames: Vec<Written>,
+    /// Their bytes, for the journal; `None` when they are too many for it.
+    copy: Option<Vec<u8>>,
+}
+
+impl Chunk {
+    pub(super) fn segment(&self) -> SegmentName {
+        (self.partition.at, self.base)
+    }
+
+    /// What the journal holds of it.
+    pub(super) fn piece(&self) -> Option<Piece<'_>> {
+        let (at, base) = self.segment();
+        self.copy.as_deref().map(|bytes| Piece { at, base, place: self.at, bytes })
+    }
+
+    /// Nobody knows whether it is durable.
+    fn answer_unknown(self) {
+        let error = unknown_outcome(self.partition.at);
+        for frame in self.frames {
+            frame.pending.answer(Err(error.clone()));
+        }
+    }
 }
 
 /// One frame of a chunk.
@@ -63,11 +90,14 @@ pub(super) struct Committer {
     pub(super) queue: mpsc::Receiver<Pending>,
     /// Where bytes are not durable yet; only with [`Durability::Buffered`].
     unsynced: BTreeMap<PartitionRef, Arc<Partition>>,
+    /// Only with [`Durability::Fsync`].
+    journal: Journal,
 }
 
 impl Committer {
-    pub(super) fn new(shared: Arc<Shared>, queue: mpsc::Receiver<Pending>) -> Self {
-        Self { shared, queue, unsynced: BTreeMap::new() }
+    pub(super) fn new(shared: Arc<Shared>, number: usize, queue: mpsc::Receiver<Pending>) -> Self {
+        let journal = Journal::new(shared.clone(), number);
+        Self { shared, queue, unsynced: BTreeMap::new(), journal }
     }
 
     /// Commits until nobody can append any more; for a thread of its own.
@@ -99,17 +129,23 @@ impl Committer {
         for pendings in group.into_values() {
             self.write(pendings, &mut chunks);
         }
-        if self.shared.options.durability == Durability::Fsync {
-            self.sync(&mut chunks);
+        let is_fsync = self.shared.options.durability == Durability::Fsync;
+        if is_fsync {
+            self.make_durable(&mut chunks);
         }
         for chunk in chunks {
-            self.publish(chunk);
+            if !is_fsync {
+                self.unsynced.insert(chunk.partition.at, chunk.partition.clone());
+            }
+            publish(chunk);
         }
+        // Nobody waits for this any more; a failure has stopped the log.
+        let _ = self.journal.keep_pace();
     }
 
     /// Writes one partition's entries. What fails is answered at once; what is written goes to
     /// `chunks`, in order.
-    fn write(&self, pendings: Vec<Pending>, chunks: &mut Vec<Chunk>) {
+    fn write(&mut self, pendings: Vec<Pending>, chunks: &mut Vec<Chunk>) {
         let mut rest = VecDeque::from(pendings);
         let Some(partition) = rest.front().map(|pending| pending.partition.clone()) else {
             return;
@@ -133,7 +169,7 @@ impl Committer {
 
     /// The segment that an entry of this size goes to, a new one if need be.
     fn segment_for(
-        &self,
+        &mut self,
         partition: &Partition,
         state: &mut WriteState,
         entry_bytes: usize,
@@ -150,7 +186,8 @@ impl Committer {
             if !active.is_closed && self.fits(active.bytes, entry_bytes) {
                 return Ok((active, file));
             }
-            self.sync_file(&path, &*file)?;
+            self.shared.sync_file(&path, &*file)?;
+            self.journal.mark_clean((partition.at, active.base));
             let written = |chunk: &&mut Chunk| {
                 chunk.partition.at == partition.at && chunk.base == active.base
             };
@@ -171,16 +208,22 @@ impl Committer {
 
     /// Makes the next segment of a partition: header, then name, both durable before a frame is.
     fn make_segment(
-        &self,
+        &mut self,
         partition: &Partition,
         state: &WriteState,
     ) -> Result<(Active, Arc<dyn DiskFile>)> {
-        let (base, shared) = (state.offset_next, &self.shared);
+        let base = state.offset_next;
+        if self.journal.names((partition.at, base)) {
+            // Of a store that was deleted and made anew. No dirty segment is of this partition,
+            // whose lock is held: each of its segments was made durable before the next.
+            self.journal.let_go()?;
+        }
+        let shared = &self.shared;
         if state.active.is_none() {
             let store_dir = shared.paths.store(partition.at.store);
             let made = shared.disk.create_dir(&partition.dir);
             made.map_err(|error| self.not_written(&partition.dir, &error, HEADER_BYTES))?;
-            self.sync_dir(&store_dir)?;
+            self.shared.sync_dir(&store_dir)?;
         }
         let path = paths::segment(&partition.dir, base);
         let floor = state.append_time_last;
@@ -194,8 +237,8 @@ impl Committer {
             let removed = self.remove_unmade(&partition.dir, &path);
             removed.map_or_else(|stopped| stopped, |()| refusal)
         })?;
-        self.sync_file(&path, &*file)?;
-        self.sync_dir(&partition.dir)?;
+        self.shared.sync_file(&path, &*file)?;
+        self.shared.sync_dir(&partition.dir)?;
         let (bytes, synced_bytes) = (HEADER_BYTES, HEADER_BYTES);
         Ok((Active { base, bytes, synced_bytes, is_closed: false }, file))
     }
@@ -205,9 +248,9 @@ impl Committer {
     fn remove_unmade(&self, dir: &Path, path: &Path) -> Result<()> {
         self.shared.files.forget(path);
         match self.shared.disk.remove(path) {
-            Ok(()) => self.sync_dir(dir),
+            Ok(()) => self.shared.sync_dir(dir),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
-            Err(error) => Err(self.stop("remove", path, &error)),
+            Err(error) => Err(self.shared.stop("remove", path, &error)),
         }
     }
 
@@ -245,63 +288,52 @@ impl Committer {
                 Err(_) => unknown_outcome(partition.at),
             };
             frames.into_iter().for_each(|frame| frame.pending.answer(Err(told.clone())));
-            return Err(cut.err().map_or(refusal, |error| self.stop("cut", &path, &error)));
+            return Err(cut.err().map_or(refusal, |error| self.shared.stop("cut", &path, &error)));
         }
         (state.active, state.offset_next) = (Some(active), offset);
         state.append_time_last = append_time;
         let (partition, base, bytes) = (partition.clone(), active.base, active.bytes);
-        Ok(Chunk { partition, file, base, bytes, is_synced: false, frames })
+        let copy = (buffer.len() <= RECORD_BYTES_MAX).then_some(buffer);
+        Ok(Chunk { partition, file, base, at, bytes, is_synced: false, frames, copy })
     }
 
-    /// Makes every chunk durable that is not yet. After one failure nothing more is tried: what is
-    /// not durable then has an unknown outcome.
-    fn sync(&self, chunks: &mut Vec<Chunk>) {
+    /// Makes every chunk durable: by the journal, or by a sync of each segment. What has an unknown
+    /// outcome is answered and leaves the group.
+    fn make_durable(&mut self, chunks: &mut Vec<Chunk>) {
+        match self.journal.append(chunks) {
+            Ok(true) => {}
+            Ok(false) => self.sync(chunks),
+            Err(_) => {
+                for chunk in chunks.extract_if(.., |chunk| !chunk.is_synced) {
+                    chunk.answer_unknown();
+                }
+            }
+        }
+    }
+
+    /// Syncs the segment of every chunk that is not durable yet. After one failure nothing more is
+    /// tried: what is not durable then has an unknown outcome.
+    fn sync(&mut self, chunks: &mut Vec<Chunk>) {
         for mut chunk in std::mem::take(chunks) {
             if !chunk.is_synced {
                 let path = paths::segment(&chunk.partition.dir, chunk.base);
                 let synced = self.shared.poison.check();
-                if synced.and_then(|()| self.sync_file(&path, &*chunk.file)).is_err() {
-                    let error = unknown_outcome(chunk.partition.at);
-                    for frame in chunk.frames {
-                        frame.pending.answer(Err(error.clone()));
-                    }
+                if synced.and_then(|()| self.shared.sync_file(&path, &*chunk.file)).is_err() {
+                    chunk.answer_unknown();
                     continue;
                 }
+                self.journal.mark_clean(chunk.segment());
                 chunk.is_synced = true;
             }
-            let mut state = chunk.partition.write.lock();
-            if let Some(active) = state.active.as_mut().filter(|active| active.base == chunk.base) {
-                active.synced_bytes = chunk.bytes;
-            }
-            drop(state);
+            chunk.partition.mark_synced(chunk.base);
             chunks.push(chunk);
         }
     }
 
-    /// Shows a chunk to readers and acknowledges it.
-    fn publish(&mut self, chunk: Chunk) {
-        let partition = chunk.partition;
-        let records = chunk.frames.iter().map(|frame| {
-            // A copy: the entry may be a slice of a buffer far larger than what the cache counts.
-            let entry = Bytes::copy_from_slice(&frame.pending.entry);
-            let Appended { offset, append_time } = frame.appended;
-            (LogRecord { offset, append_time, entry }, frame.at)
-        });
-        let published = partition.read.lock().publish(chunk.base, chunk.bytes, records);
-        if let Some(end) = published {
-            partition.end.publish(end);
-        }
-        for frame in chunk.frames {
-            let result = published.map(|_| frame.appended);
-            frame.pending.answer(result.ok_or_else(|| no_such_log(partition.at)));
-        }
-        if !chunk.is_synced {
-            self.unsynced.insert(partition.at, partition);
-        }
-    }
-
-    /// Makes durable what is not yet.
-    fn finish(self) {
+    /// Makes durable what is not yet in its segment.
+    fn finish(mut self) {
+        // A failure has stopped the log, and the journal is there for the next start.
+        let _ = self.journal.let_go();
         for partition in self.unsynced.values() {
             let state = partition.write.lock();
             let Some(active) = state.active.filter(|_| !state.is_deleted) else { continue };
@@ -312,24 +344,28 @@ impl Committer {
         }
     }
 
-    fn sync_file(&self, path: &Path, file: &dyn DiskFile) -> Result<()> {
-        file.sync_data().map_err(|error| self.stop("make durable", path, &error))
-    }
-
-    fn sync_dir(&self, dir: &Path) -> Result<()> {
-        let synced = self.shared.disk.sync_dir(dir);
-        synced.map_err(|error| self.stop("make durable", dir, &error))
-    }
-
-    /// Stops the log for good.
-    fn stop(&self, doing: &str, path: &Path, error: &io::Error) -> Error {
-        self.shared.poison.set(doing, path, error);
-        self.shared.poison.check().err().unwrap_or_else(|| refused(doing, path, error))
-    }
-
     fn not_written(&self, path: &Path, error: &io::Error, bytes_needed: u64) -> Error {
         let bytes_free = self.shared.disk.free_bytes(&self.shared.paths.logs).unwrap_or_default();
         not_written("write", path, error, Room { bytes_needed, bytes_free })
+    }
+}
+
+/// Shows a chunk to readers and acknowledges it.
+fn publish(chunk: Chunk) {
+    let partition = chunk.partition;
+    let records = chunk.frames.iter().map(|frame| {
+        // A copy: the entry may be a slice of a buffer far larger than what the cache counts.
+        let entry = Bytes::copy_from_slice(&frame.pending.entry);
+        let Appended { offset, append_time } = frame.appended;
+        (LogRecord { offset, append_time, entry }, frame.at)
+    });
+    let published = partition.read.lock().publish(chunk.base, chunk.bytes, records);
+    if let Some(end) = published {
+        partition.end.publish(end);
+    }
+    for frame in chunk.frames {
+        let result = published.map(|_| frame.appended);
+        frame.pending.answer(result.ok_or_else(|| no_such_log(partition.at)));
     }
 }
 

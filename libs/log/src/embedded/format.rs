@@ -44,8 +44,8 @@ pub(super) struct FrameHeader {
     pub(super) synced_bytes: u64,
 }
 
-/// Takes fixed-width numbers off the front of bytes that are known to be long enough.
-struct Fields<'a>(&'a [u8]);
+/// Takes fixed-width numbers off the front of bytes; `None` when they are too short.
+pub(super) struct Fields<'a>(pub(super) &'a [u8]);
 
 impl Fields<'_> {
     fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
@@ -54,15 +54,15 @@ impl Fields<'_> {
         Some(*first)
     }
 
-    fn u16(&mut self) -> Option<u16> {
+    pub(super) fn u16(&mut self) -> Option<u16> {
         self.take().map(u16::from_le_bytes)
     }
 
-    fn u32(&mut self) -> Option<u32> {
+    pub(super) fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Option<u64> {
+    pub(super) fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 
@@ -72,7 +72,7 @@ impl Fields<'_> {
 }
 
 /// Checks the checksum at the end, the magic and the version at the front; returns the rest.
-fn checked(bytes: &[u8], magic: [u8; 4]) -> Result<Fields<'_>, Refused> {
+pub(super) fn checked(bytes: &[u8], magic: [u8; 4]) -> Result<Fields<'_>, Refused> {
     let short = Refused::Damaged("its header is cut short");
     let (body, checksum) = bytes.split_last_chunk().ok_or(short)?;
     let mut fields = Fields(body);
@@ -89,14 +89,16 @@ fn checked(bytes: &[u8], magic: [u8; 4]) -> Result<Fields<'_>, Refused> {
     }
 }
 
-fn start(magic: [u8; 4]) -> Vec<u8> {
+/// The front of a header: what [`checked`] checks first.
+pub(super) fn start(magic: [u8; 4]) -> Vec<u8> {
     let mut bytes = magic.to_vec();
     bytes.extend(FORMAT_VERSION.to_le_bytes());
     bytes.extend(0_u16.to_le_bytes());
     bytes
 }
 
-fn finish(mut bytes: Vec<u8>) -> Vec<u8> {
+/// A header with its checksum behind it.
+pub(super) fn finish(mut bytes: Vec<u8>) -> Vec<u8> {
     let checksum = crc32c::crc32c(&bytes);
     bytes.extend(checksum.to_le_bytes());
     bytes
@@ -167,8 +169,9 @@ pub(super) fn encode_frame(
     buffer[frame + 4..frame + 8].copy_from_slice(&checksum.to_le_bytes());
 }
 
-/// The checksum of a whole frame: over everything but the checksum's own four bytes.
-fn frame_checksum(frame: &[u8]) -> u32 {
+/// The checksum of a whole frame or record: over everything but the checksum's own four bytes, the
+/// second.
+pub(super) fn frame_checksum(frame: &[u8]) -> u32 {
     crc32c::crc32c_append(crc32c::crc32c(&frame[..4]), &frame[8..])
 }
 

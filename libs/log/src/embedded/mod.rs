@@ -2,14 +2,16 @@
 //! Bytes: `proto/spec/embedded-log.md`.
 //!
 //! An append waits in the queue of its partition's committer (`commit.rs`), which writes what waits
-//! as one group, makes it durable by one sync per file, and only then shows it to readers and
-//! acknowledges it. A failed sync stops the log for good ([`EmbeddedLog::failed`]); it is never
-//! retried, since the kernel forgets pages whose write-back failed.
+//! as one group, makes it durable by one sync of the one file that the group touches or of its
+//! journal (`journal/`), and only then shows it to readers and acknowledges it. A failed sync stops
+//! the log for good ([`EmbeddedLog::failed`]); it is never retried, since the kernel forgets pages
+//! whose write-back failed.
 
 mod commit;
 mod fault;
 mod files;
 mod format;
+mod journal;
 mod options;
 mod partition;
 mod paths;
@@ -17,6 +19,7 @@ mod read;
 mod recover;
 mod scan;
 mod store;
+mod sync;
 
 use std::collections::BTreeMap;
 use std::io;
@@ -39,6 +42,7 @@ use self::files::Files;
 pub use self::options::{CheckAtOpen, CommitMode, Durability, EmbeddedOptions};
 use self::partition::{Found, Opened, Partition};
 use self::paths::Paths;
+use self::recover::Checks;
 use crate::change_log::{
     Appended, Bounds, ChangeLog, ReadLimit, Records, check_entry, check_not_control,
     check_same_count, no_such_log,
@@ -109,7 +113,7 @@ impl EmbeddedLog {
         for number in 0..count {
             let (queue, waiting) = mpsc::channel(COMMIT_QUEUE_ENTRIES_MAX);
             let (ended, end) = oneshot::channel::<()>();
-            let committer = Committer::new(self.shared.clone(), waiting);
+            let committer = Committer::new(self.shared.clone(), number, waiting);
             match self.shared.options.commit {
                 CommitMode::Task => drop(tokio::spawn(async move {
                     committer.run_as_task().await;
@@ -200,7 +204,10 @@ impl Shared {
         let paths = Paths::new(&options.data_dir);
         make_data_dir(&*disk, &paths.data_dir)?;
         let lock = take_lock(&*disk, &paths)?;
-        let opened = recover::open_stores(&disk, &paths, options.check_at_open)?;
+        let replayed = journal::replay(&disk, &paths)?;
+        let checks = Checks { at_open: options.check_at_open, journaled: &replayed.journaled };
+        let opened = recover::open_stores(&disk, &paths, checks)?;
+        replayed.let_go(&disk, &paths)?;
         let budget = CacheBudget::new(options.tail_cache_bytes, options.tail_cache_total_bytes);
         let budget = Arc::new(budget);
         let stores = opened.into_iter().map(|(store, partitions)| {
@@ -227,14 +234,6 @@ impl Shared {
         partition.cloned().ok_or_else(|| no_such_log(at))
     }
 
-    /// Makes the names of stores durable.
-    fn sync_logs(&self) -> Result<()> {
-        self.disk.sync_dir(&self.paths.logs).map_err(|error| {
-            self.poison.set("make durable", &self.paths.logs, &error);
-            refused("make durable", &self.paths.logs, &error)
-        })
-    }
-
     fn create(&self, store: StoreId, count: PartitionCount) -> Result<()> {
         check_not_control(store)?;
         let count = PartitionCount::new(count.0)?;
@@ -246,7 +245,7 @@ impl Shared {
         // A directory that a failed deletion left under the name.
         store::move_aside(&self.disk, &self.paths, store)?;
         store::make(&self.disk, &self.paths, store, count)?;
-        self.sync_logs()?;
+        self.sync_dir(&self.paths.logs)?;
         let opened = count.partitions().map(|_| Opened::empty()).collect();
         let partitions = make_partitions(&self.paths, store, opened, &self.budget);
         self.stores.write().as_mut().ok_or_else(closed)?.insert(store, partitions);
@@ -263,7 +262,7 @@ impl Shared {
         }
         store::move_aside(&self.disk, &self.paths, store)?;
         self.files.forget(&self.paths.store(store));
-        self.sync_logs()?;
+        self.sync_dir(&self.paths.logs)?;
         if let Err(error) = store::sweep(&self.disk, &self.paths, store) {
             tracing::warn!(%error, "a deleted store still takes room, until the next start");
         }
@@ -278,10 +277,7 @@ impl Shared {
             self.files.forget(&path);
             // One by one and oldest first, so that no crash leaves a gap.
             self.disk.remove(&path).map_err(|error| refused("remove", &path, &error))?;
-            self.disk.sync_dir(&partition.dir).map_err(|error| {
-                self.poison.set("make durable", &partition.dir, &error);
-                refused("make durable", &partition.dir, &error)
-            })?;
+            self.sync_dir(&partition.dir)?;
         }
         Ok(())
     }

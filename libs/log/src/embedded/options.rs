@@ -43,6 +43,10 @@ pub struct EmbeddedOptions {
     pub commit: CommitMode,
     /// Size at which a segment is followed by a new one, in bytes; 64 MiB unless set.
     pub segment_bytes: u64,
+    /// Size of the journal that each committer has with [`Durability::Fsync`], in bytes; 8 MiB
+    /// unless set. A group of appends that does not fit into half of it, as into that of 0 bytes,
+    /// is made durable by a sync of each segment that it touches.
+    pub journal_bytes: u64,
     /// Newest entries that one partition keeps in memory for readers at its tail, in bytes; 1 MiB
     /// unless set.
     pub tail_cache_bytes: usize,
@@ -60,6 +64,7 @@ impl EmbeddedOptions {
             durability: Durability::Fsync,
             commit: CommitMode::Threads(2),
             segment_bytes: 64 * 1024 * 1024,
+            journal_bytes: 8 * 1024 * 1024,
             tail_cache_bytes: 1024 * 1024,
             tail_cache_total_bytes: 64 * 1024 * 1024,
             check_at_open: CheckAtOpen::LastSegments,

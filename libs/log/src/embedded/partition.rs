@@ -45,6 +45,7 @@ pub(super) struct WriteState {
 pub(super) struct Active {
     pub(super) base: Offset,
     pub(super) bytes: u64,
+    /// How many of them are durable in the segment itself, not only in the journal.
     pub(super) synced_bytes: u64,
     /// Whether the next entry goes to another one, so that all of this one can be let go.
     pub(super) is_closed: bool,
@@ -225,6 +226,14 @@ impl Partition {
             trimmed.extend(oldest.map(|segment| paths::segment(&self.dir, segment.base)));
         }
         Ok(trimmed)
+    }
+
+    /// All that was written to a segment is durable in it.
+    pub(super) fn mark_synced(&self, base: Offset) {
+        let mut write = self.write.lock();
+        if let Some(active) = write.active.as_mut().filter(|active| active.base == base) {
+            active.synced_bytes = active.bytes;
+        }
     }
 
     /// Nothing is appended or read any more.

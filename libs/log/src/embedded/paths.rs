@@ -12,6 +12,11 @@ pub(super) const NEW: &str = ".new";
 pub(super) const DELETED: &str = ".deleted";
 
 const SEGMENT: &str = ".seg";
+/// Ends the name of a journal. A build that knows none takes it for a store that was being made,
+/// fails to remove it as a directory, and so refuses to open what it would not read.
+const JOURNAL: &str = ".journal.new";
+/// Ends the name of a journal that is being made; it holds nothing.
+const JOURNAL_BEING_MADE: &str = ".journal.making";
 
 /// The places below one data directory.
 #[derive(Clone, Debug)]
@@ -31,6 +36,14 @@ impl Paths {
         self.data_dir.join("lock")
     }
 
+    pub(super) fn journal(&self, committer: usize) -> PathBuf {
+        self.logs.join(format!("{committer:04}{JOURNAL}"))
+    }
+
+    pub(super) fn journal_while_made(&self, committer: usize) -> PathBuf {
+        self.logs.join(format!("{committer:04}{JOURNAL_BEING_MADE}"))
+    }
+
     pub(super) fn store(&self, store: StoreId) -> PathBuf {
         self.logs.join(format!("{:016x}", store.0))
     }
@@ -47,6 +60,16 @@ impl Paths {
 
 pub(super) fn segment(partition_dir: &Path, base: Offset) -> PathBuf {
     partition_dir.join(format!("{:020}{SEGMENT}", base.0))
+}
+
+/// Whether a name below the directory of all stores is that of a journal.
+pub(super) fn is_journal(name: &str) -> bool {
+    name.ends_with(JOURNAL)
+}
+
+/// Whether it is that of a journal that was being made.
+pub(super) fn is_journal_being_made(name: &str) -> bool {
+    name.ends_with(JOURNAL_BEING_MADE)
 }
 
 /// The base offset that a segment's name says; `None` for any other name.

@@ -14,17 +14,27 @@ use super::fault::{damaged, refused, too_new};
 use super::format::{
     FRAME_HEADER_BYTES, HEADER_BYTES, Refused, STORE_FILE_BYTES, SegmentHeader, decode_store_file,
 };
+use super::journal::Journaled;
 use super::partition::{Active, Opened, Segment, SegmentIndex, WriteState};
 use super::paths::{self, Paths, STORE_FILE};
 use super::scan::{SCAN_BYTES, Scanned, Scanner, was_durable};
 use super::{CheckAtOpen, store};
 use crate::disk::{Disk, DiskFile};
 
-/// Every store that a data directory holds, with its partitions.
+/// How segments are checked.
+#[derive(Clone, Copy)]
+pub(super) struct Checks<'a> {
+    pub(super) at_open: CheckAtOpen,
+    /// What the journals say was acknowledged.
+    pub(super) journaled: &'a Journaled,
+}
+
+/// Every store that a data directory holds, with its partitions. What journals hold must be in the
+/// segments again.
 pub(super) fn open_stores(
     disk: &Arc<dyn Disk>,
     paths: &Paths,
-    check: CheckAtOpen,
+    checks: Checks<'_>,
 ) -> Result<BTreeMap<StoreId, Vec<Opened>>> {
     disk.create_dir(&paths.logs).map_err(|error| refused("make", &paths.logs, &error))?;
     let names = disk.list(&paths.logs).map_err(|error| refused("list", &paths.logs, &error))?;
@@ -32,7 +42,10 @@ pub(super) fn open_stores(
     for name in names {
         let dir = paths.logs.join(&name);
         if let Some(store) = paths::store_id(&name) {
-            stores.insert(store, open_store(disk, &dir, store, check)?);
+            stores.insert(store, open_store(disk, &dir, store, checks)?);
+        } else if paths::is_journal(&name) {
+            // Its name ends like one that is removed.
+            continue;
         } else if [paths::NEW, paths::DELETED].iter().any(|ending| name.ends_with(ending)) {
             disk.remove_dir(&dir).map_err(|error| refused("remove", &dir, &error))?;
         }
@@ -53,7 +66,7 @@ fn open_store(
     disk: &Arc<dyn Disk>,
     dir: &Path,
     store: StoreId,
-    check: CheckAtOpen,
+    checks: Checks<'_>,
 ) -> Result<Vec<Opened>> {
     let path = dir.join(STORE_FILE);
     let file = disk.open(&path).map_err(|error| missing_or_refused(&path, &error))?;
@@ -69,7 +82,7 @@ fn open_store(
             let how = format!("the store has {count} partitions, and a directory {name}");
             return Err(damaged(&path, 0, &how));
         };
-        *place = open_partition(disk, &dir.join(&name), store, partition, check)?;
+        *place = open_partition(disk, &dir.join(&name), store, partition, checks)?;
     }
     Ok(partitions)
 }
@@ -79,7 +92,7 @@ fn open_partition(
     dir: &Path,
     store: StoreId,
     partition: PartitionId,
-    check: CheckAtOpen,
+    checks: Checks<'_>,
 ) -> Result<Opened> {
     let names = disk.list(dir).map_err(|error| refused("list", dir, &error))?;
     let mut bases: Vec<Offset> =
@@ -91,12 +104,14 @@ fn open_partition(
     let at = PartitionRef { store, partition };
     let mut segments = Vec::new();
     let mut append_time = Timestamp::MIN;
-    let file = SegmentFile::open(disk, dir, at, *last)?;
+    let mut file = SegmentFile::open(disk, dir, at, *last)?;
+    file.journaled_bytes = checks.journaled.get(&(at, *last)).copied().unwrap_or_default();
     // A header that must be made again needs the last append time before it.
     let last_is_whole = file.header()?.is_ok();
     for (place, base) in sealed.iter().enumerate() {
         let next = bases[place + 1];
-        let check = if last_is_whole || next != *last { check } else { CheckAtOpen::Everything };
+        let must_scan = !last_is_whole && next == *last;
+        let check = if must_scan { CheckAtOpen::Everything } else { checks.at_open };
         let sealed = SegmentFile::open(disk, dir, at, *base)?;
         let (segment, last_time) = sealed.open_sealed(next, check)?;
         append_time = append_time.max(last_time);
@@ -115,6 +130,8 @@ struct SegmentFile {
     at: PartitionRef,
     base: Offset,
     bytes: u64,
+    /// Bytes of it that journals say were acknowledged.
+    journaled_bytes: u64,
 }
 
 /// What a scan of a segment's frames found.
@@ -134,7 +151,7 @@ impl SegmentFile {
         let path = paths::segment(dir, base);
         let file = disk.open(&path).map_err(|error| refused("open", &path, &error))?;
         let bytes = file.size().map_err(|error| refused("read", &path, &error))?;
-        Ok(Self { file, path, at, base, bytes })
+        Ok(Self { file, path, at, base, bytes, journaled_bytes: 0 })
     }
 
     fn unreadable(&self, error: &io::Error) -> Error {
@@ -261,7 +278,7 @@ impl SegmentFile {
     fn check_torn(&self, damaged_at: u64, expected: Offset, how: &str) -> Result<()> {
         let was_durable = was_durable(&*self.file, damaged_at, expected, self.bytes)
             .map_err(|error| self.unreadable(&error))?;
-        if was_durable {
+        if was_durable || damaged_at < self.journaled_bytes {
             return Err(damaged(&self.path, damaged_at, how));
         }
         Ok(())

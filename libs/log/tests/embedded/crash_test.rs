@@ -12,7 +12,7 @@ use forebay_log::embedded::{CheckAtOpen, Durability, EmbeddedLog};
 use forebay_log::{Appended, Bounds, ChangeLog};
 
 use super::{
-    STORE, at, clock, code, create, entry, open, open_at, read_all, sim_disk, sim_options,
+    STORE, at, clock, code, create, entry, journals, open, open_at, read_all, sim_disk, sim_options,
 };
 
 /// What a workload was told.
@@ -92,18 +92,27 @@ async fn check(log: &EmbeddedLog, told: &Told, context: &str) {
     }
 }
 
+/// What a run of the workload came to.
+struct Ended {
+    is_complete: bool,
+    /// Whether the crash left a journal.
+    has_journal: bool,
+}
+
 /// Runs the workload on a disk that dies after some operations, and checks what is left twice: the
-/// second time after one more crash in the middle of the recovery.
-async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> bool {
+/// second time after one more crash in the middle of the recovery. Each half of the journal takes
+/// one group, or some.
+async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> Ended {
     let context = format!("power gone after {operations} operations, loss {loss:?}");
     let disk = sim_disk(operations);
     let mut options = sim_options();
     options.segment_bytes = 900;
     options.durability = durability;
+    options.journal_bytes = 2 * [4_096 + 1_200, 4_096 + 4_000][operations as usize % 2];
     disk.die_after(operations);
     let mut told = Told::default();
     options.check_at_open =
-        [CheckAtOpen::Everything, CheckAtOpen::LastSegments][operations as usize % 2];
+        [CheckAtOpen::Everything, CheckAtOpen::LastSegments][operations as usize / 2 % 2];
     let clock = clock();
     let ended = match open_at(&disk, options.clone(), clock.clone()).await {
         Ok(log) => work(&log, &clock, &mut told).await,
@@ -111,7 +120,8 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> bool {
     };
     let is_complete = ended.is_ok();
     disk.power_cut(loss);
-    disk.die_after(operations % 5);
+    let has_journal = !journals(&disk).is_empty();
+    disk.die_after(operations % 23);
     let _ = open(&disk, options.clone()).await;
     disk.power_cut(loss);
     let log =
@@ -142,16 +152,25 @@ async fn crash_at(operations: u64, loss: Loss, durability: Durability) -> bool {
         let last = read_all(&log, PartitionRef::CONTROL, after.offset).await.unwrap();
         assert_eq!(last.len(), 1, "{context}: what was appended after the recovery is gone");
     }
-    is_complete
+    Ended { is_complete, has_journal }
 }
 
 async fn crash_everywhere(durability: Durability) {
     for loss in [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors] {
-        let mut operations = 0;
-        while !crash_at(operations, loss, durability).await {
+        let (mut operations, mut with_journal) = (0, 0);
+        loop {
+            let ended = crash_at(operations, loss, durability).await;
+            with_journal += u64::from(ended.has_journal);
+            if ended.is_complete {
+                break;
+            }
             operations += 1;
         }
         assert!(operations > 100, "the workload had only {operations} operations");
+        match durability {
+            Durability::Fsync => assert!(with_journal > 50, "only {with_journal} journals"),
+            Durability::Buffered => assert_eq!(with_journal, 0),
+        }
     }
 }
 

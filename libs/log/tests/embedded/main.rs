@@ -3,6 +3,7 @@
 mod crash_test;
 mod damage_test;
 mod fault_test;
+mod journal_test;
 mod kill_test;
 mod lock_test;
 mod segment_test;
@@ -32,11 +33,12 @@ fn clock() -> Arc<ManualClock> {
     Arc::new(ManualClock::at(Timestamp::from_micros(1_700_000_000_000_000)))
 }
 
-/// Options of a simulated log: one task, small segments.
+/// Options of a simulated log: one task, small segments, a small journal.
 fn sim_options() -> EmbeddedOptions {
     let mut options = EmbeddedOptions::new("/data");
     options.commit = CommitMode::Task;
     options.segment_bytes = 4_000;
+    options.journal_bytes = 2 * 8_192;
     options
 }
 
@@ -177,9 +179,17 @@ change_log_conformance!(
     start_paused = true
 );
 
-/// The files below a data directory that end so.
-fn segments(disk: &SimDisk) -> Vec<std::path::PathBuf> {
-    let mut files = disk.files(Path::new("/data")).unwrap();
-    files.retain(|file| file.extension().is_some_and(|extension| extension == "seg"));
+/// The files below a data directory whose names end so.
+fn files(disk: &SimDisk, ending: &str) -> Vec<std::path::PathBuf> {
+    let mut files = disk.files(Path::new("/data")).unwrap_or_default();
+    files.retain(|file| file.to_str().is_some_and(|name| name.ends_with(ending)));
     files
+}
+
+fn segments(disk: &SimDisk) -> Vec<std::path::PathBuf> {
+    files(disk, ".seg")
+}
+
+fn journals(disk: &SimDisk) -> Vec<std::path::PathBuf> {
+    files(disk, ".journal.new")
 }

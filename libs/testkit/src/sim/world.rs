@@ -30,6 +30,8 @@ use super::trace::Trace;
 
 /// Small segments, so that logs roll and recovery has several files to read.
 const SEGMENT_BYTES: u64 = 16 * 1024;
+/// A small journal, so that its halves take turns.
+const JOURNAL_BYTES: u64 = 2 * 16 * 1024;
 /// Attempts to start the node; more would mean that a fault has not been healed.
 const STARTS_MAX: usize = 50;
 const START_WAIT: Duration = Duration::from_millis(100);
@@ -128,15 +130,19 @@ impl World {
         }
     }
 
-    async fn try_start(&self) -> Result<()> {
+    async fn open_log(&self) -> Result<EmbeddedLog> {
         let mut options = EmbeddedOptions::new(DATA_DIR);
         options.commit = CommitMode::Task;
         options.segment_bytes = SEGMENT_BYTES;
+        options.journal_bytes = JOURNAL_BYTES;
         if self.plant == Some(Plant::AcknowledgesBeforeSync) {
             options.durability = Durability::Buffered;
         }
-        let disk = Arc::new(self.disk.clone());
-        let log = Arc::new(EmbeddedLog::open(disk, self.clock.clone(), options).await?);
+        EmbeddedLog::open(Arc::new(self.disk.clone()), self.clock.clone(), options).await
+    }
+
+    async fn try_start(&self) -> Result<()> {
+        let log = Arc::new(self.open_log().await?);
         let rates = FaultRates::default();
         let faulty = Arc::new(FaultyLog::new(Arc::clone(&log), self.entropy(), rates));
         let parts = NodeParts {
@@ -192,7 +198,7 @@ impl World {
         // What was on its way inside the dead process ends before the next one starts.
         tokio::time::sleep(Duration::from_millis(1)).await;
         if self.plant == Some(Plant::LosesTail) {
-            self.lose_tail();
+            self.lose_tail().await;
         }
         self.note(format!("power cut: {loss:?}"));
     }
@@ -220,7 +226,11 @@ impl World {
         files.into_iter().filter(of_store).collect()
     }
 
-    fn lose_tail(&self) {
+    async fn lose_tail(&self) {
+        // Opened and closed once: a journal would have again what is cut away.
+        if let Ok(log) = self.open_log().await {
+            log.close().await;
+        }
         let segments = self.segments();
         let last = segments.iter().zip(segments.iter().skip(1).map(Some).chain([None]));
         let is_last = |(path, next): &(&PathBuf, Option<&PathBuf>)| {

@@ -1,0 +1,208 @@
+//! The bytes of a journal (`proto/spec/embedded-log.md`, "Journal"): headers of halves and records,
+//! encoded and checked.
+
+use forebay_core::id::{Offset, PartitionId, PartitionRef, StoreId};
+
+use crate::embedded::format::{Fields, Refused, checked, finish, frame_checksum, start};
+
+/// Bytes of a half before its first record. A block of its own, so that a header that is written
+/// over tears no record.
+pub(super) const HEADER_BLOCK_BYTES: usize = 4096;
+/// Bytes of a half's header.
+pub(super) const HEADER_BYTES: usize = 28;
+/// Bytes of a record before its pieces.
+pub(super) const RECORD_HEADER_BYTES: usize = 16;
+
+/// Bytes of a piece before those that it holds.
+const PIECE_HEADER_BYTES: usize = 32;
+const MAGIC: [u8; 4] = *b"FBLJ";
+
+/// What a half says about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct HalfHeader {
+    /// Bytes of the half.
+    pub(super) half_bytes: u64,
+    /// The number of its first record; 0 for a half that was never used.
+    pub(super) first: u64,
+}
+
+/// Bytes that stand at a place of a segment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::embedded) struct Piece<'a> {
+    pub(in crate::embedded) at: PartitionRef,
+    pub(in crate::embedded) base: Offset,
+    /// Where in the segment they stand.
+    pub(in crate::embedded) place: u64,
+    pub(in crate::embedded) bytes: &'a [u8],
+}
+
+/// A whole record.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Record<'a> {
+    pub(super) sequence: u64,
+    body: &'a [u8],
+}
+
+impl HalfHeader {
+    pub(super) fn encode(&self) -> Vec<u8> {
+        let mut bytes = start(MAGIC);
+        bytes.extend(self.half_bytes.to_le_bytes());
+        bytes.extend(self.first.to_le_bytes());
+        finish(bytes)
+    }
+
+    /// Decodes the first [`HEADER_BYTES`] of a half.
+    pub(super) fn decode(bytes: &[u8]) -> Result<Self, Refused> {
+        let mut fields = checked(bytes, MAGIC)?;
+        let header = (|| Some(Self { half_bytes: fields.u64()?, first: fields.u64()? }))();
+        header.ok_or(Refused::Damaged("its header is cut short"))
+    }
+}
+
+/// Bytes of the record that holds these pieces.
+pub(super) fn record_bytes(pieces: &[Piece<'_>]) -> usize {
+    let bytes = pieces.iter().map(|piece| PIECE_HEADER_BYTES + piece.bytes.len());
+    RECORD_HEADER_BYTES + bytes.sum::<usize>()
+}
+
+/// Encodes one record.
+pub(super) fn encode_record(sequence: u64, pieces: &[Piece<'_>]) -> Vec<u8> {
+    let bytes = record_bytes(pieces);
+    let mut record = Vec::with_capacity(bytes);
+    record.extend(((bytes - RECORD_HEADER_BYTES) as u32).to_le_bytes());
+    record.extend([0; 4]);
+    record.extend(sequence.to_le_bytes());
+    for piece in pieces {
+        record.extend(piece.at.store.0.to_le_bytes());
+        record.extend(piece.at.partition.0.to_le_bytes());
+        record.extend(piece.base.0.to_le_bytes());
+        record.extend(piece.place.to_le_bytes());
+        record.extend((piece.bytes.len() as u32).to_le_bytes());
+        record.extend(piece.bytes);
+    }
+    let checksum = frame_checksum(&record);
+    record[4..8].copy_from_slice(&checksum.to_le_bytes());
+    record
+}
+
+impl<'a> Record<'a> {
+    /// The whole record that stands first, if its number is one of those expected. A checksum is
+    /// computed only then, so that looking for a record at every byte costs about one pass.
+    pub(super) fn decode(bytes: &'a [u8], expected: impl Fn(u64) -> bool) -> Option<Self> {
+        let mut fields = Fields(bytes);
+        let (length, checksum, sequence) = (fields.u32()?, fields.u32()?, fields.u64()?);
+        if !expected(sequence) {
+            return None;
+        }
+        let (record, _) = bytes.split_at_checked(RECORD_HEADER_BYTES + length as usize)?;
+        let (_, body) = record.split_at_checked(RECORD_HEADER_BYTES)?;
+        (frame_checksum(record) == checksum).then_some(Self { sequence, body })
+    }
+
+    /// Bytes of the whole record.
+    pub(super) fn bytes(&self) -> usize {
+        RECORD_HEADER_BYTES + self.body.len()
+    }
+
+    /// What it holds; `None` when that is no row of pieces.
+    pub(super) fn pieces(&self) -> Option<Vec<Piece<'a>>> {
+        let mut fields = Fields(self.body);
+        let mut pieces = Vec::new();
+        while !fields.0.is_empty() {
+            let store = StoreId(fields.u64()?);
+            let partition = PartitionId(fields.u32()?);
+            let (base, place) = (Offset(fields.u64()?), fields.u64()?);
+            let length = fields.u32()?;
+            let (bytes, rest) = fields.0.split_at_checked(length as usize)?;
+            fields = Fields(rest);
+            pieces.push(Piece { at: PartitionRef { store, partition }, base, place, bytes });
+        }
+        Some(pieces)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pieces() -> [Piece<'static>; 2] {
+        let at = PartitionRef { store: StoreId(7), partition: PartitionId(2) };
+        let other = PartitionRef { store: StoreId(9), ..at };
+        [
+            Piece { at, base: Offset(5), place: 40, bytes: b"abc" },
+            Piece { at: other, base: Offset(0), place: 1_000, bytes: b"" },
+        ]
+    }
+
+    /// The bytes of the spec, written out by hand.
+    #[test]
+    fn a_header_and_a_record_have_the_bytes_of_their_spec() {
+        let header = HalfHeader { half_bytes: 0x1_0000, first: 3 };
+        let mut expected = b"FBLJ\x01\0\0\0\0\0\x01\0\0\0\0\0\x03\0\0\0\0\0\0\0".to_vec();
+        expected.extend(crc32c::crc32c(&expected).to_le_bytes());
+        assert_eq!((expected.len(), header.encode()), (HEADER_BYTES, expected));
+
+        let length = 67_u32.to_le_bytes();
+        let mut rest = 4_u64.to_le_bytes().to_vec();
+        rest.extend(
+            b"\x07\0\0\0\0\0\0\0\x02\0\0\0\x05\0\0\0\0\0\0\0\x28\0\0\0\0\0\0\0\x03\0\0\0abc",
+        );
+        rest.extend(b"\x09\0\0\0\0\0\0\0\x02\0\0\0\0\0\0\0\0\0\0\0\xe8\x03\0\0\0\0\0\0\0\0\0\0");
+        let checksum = crc32c::crc32c(&[&length[..], &rest].concat());
+        let expected = [&length[..], &checksum.to_le_bytes(), &rest].concat();
+        assert_eq!(encode_record(4, &pieces()), expected);
+    }
+
+    #[test]
+    fn what_is_decoded_is_what_was_encoded() {
+        let header = HalfHeader { half_bytes: 9, first: u64::MAX };
+        assert_eq!(HalfHeader::decode(&header.encode()), Ok(header));
+        let bytes = encode_record(4, &pieces());
+        let behind = [&bytes[..], &[1; 9]].concat();
+        let record = Record::decode(&behind, |sequence| sequence == 4).unwrap();
+        assert_eq!((record.sequence, record.bytes()), (4, record_bytes(&pieces())));
+        assert_eq!(record.pieces().unwrap(), pieces());
+        assert_eq!(Record::decode(&bytes, |sequence| sequence == 5), None);
+    }
+
+    #[test]
+    fn bytes_that_are_cut_or_changed_are_no_record_and_no_header() {
+        let record = encode_record(4, &pieces());
+        let header = HalfHeader { half_bytes: 9, first: 1 }.encode();
+        for length in 0..record.len() {
+            assert_eq!(Record::decode(&record[..length], |_| true), None, "{length} bytes");
+        }
+        for length in 0..header.len() {
+            assert!(HalfHeader::decode(&header[..length]).is_err(), "{length} bytes");
+        }
+        for place in 0..record.len() {
+            let mut changed = record.clone();
+            changed[place] ^= 1;
+            assert_eq!(Record::decode(&changed, |_| true), None, "byte {place}");
+        }
+        for place in 0..header.len() {
+            let mut changed = header.clone();
+            changed[place] ^= 1;
+            assert!(HalfHeader::decode(&changed).is_err(), "byte {place}");
+        }
+    }
+
+    #[test]
+    fn a_whole_record_whose_pieces_are_cut_short_holds_none() {
+        let mut record = encode_record(4, &pieces());
+        record.truncate(record.len() - 1);
+        let length = (record.len() - RECORD_HEADER_BYTES) as u32;
+        record[..4].copy_from_slice(&length.to_le_bytes());
+        let checksum = frame_checksum(&record);
+        record[4..8].copy_from_slice(&checksum.to_le_bytes());
+        assert_eq!(Record::decode(&record, |_| true).unwrap().pieces(), None);
+    }
+
+    #[test]
+    fn a_newer_header_asks_for_an_upgrade() {
+        let mut header = HalfHeader { half_bytes: 9, first: 1 }.encode();
+        header[4] = 2;
+        header.truncate(HEADER_BYTES - 4);
+        assert_eq!(HalfHeader::decode(&finish(header)), Err(Refused::Version(2)));
+    }
+}

@@ -1,0 +1,262 @@
+//! The journal of one committer: a group that touches several segments becomes durable by one sync
+//! of this file, and the segments are synced later, one by one.
+//!
+//! Only the committer's thread comes here. The journal has two halves, of which one is written. A
+//! segment whose bytes only the journal holds durably is *dirty* in the half that holds them. A
+//! half is written anew when none is dirty in it any more; so that nobody waits for many syncs at
+//! once, the dirty ones of the other half are synced at the pace at which the current one fills.
+//!
+//! No record may ever be written over different bytes by the recovery. Bytes that were acknowledged
+//! never change, a write that failed is cut away before a record could hold it, the recovery
+//! removes every journal before anything is appended, and a segment that is made under a name that
+//! a record still has (its store was deleted and made anew) waits until the journal is let go.
+
+pub(super) mod format;
+mod replay;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use forebay_core::Result;
+use forebay_core::id::{Offset, PartitionRef};
+
+pub(super) use self::replay::{Journaled, replay};
+
+use self::format::{HEADER_BLOCK_BYTES, HalfHeader, Piece, encode_record, record_bytes};
+use super::commit::Chunk;
+use super::partition::Partition;
+use super::{Shared, paths};
+use crate::disk::DiskFile;
+
+/// Largest record: beyond it, writing all bytes twice costs more than the syncs that it spares.
+pub(super) const RECORD_BYTES_MAX: usize = 256 * 1024;
+/// Segments that may be dirty in one half. Each is held open, so that a write-back that fails in
+/// the meantime is told to the sync.
+const DIRTY_MAX: usize = 128;
+/// A journal is made where so many times its size is free: it must not be what fills a disk.
+const ROOM_FACTOR: u64 = 8;
+
+/// A segment: its partition and its base.
+pub(super) type SegmentName = (PartitionRef, Offset);
+
+pub(super) struct Journal {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    path_while_made: PathBuf,
+    half_bytes: u64,
+    /// `None` until the first group that needs it.
+    file: Option<Arc<dyn DiskFile>>,
+    /// Whether it could not be made; it is tried again at the next start.
+    is_refused: bool,
+    /// The number of the next record.
+    sequence: u64,
+    /// The half that is written.
+    current: Half,
+    other: Half,
+}
+
+struct Half {
+    /// Where in the journal it begins.
+    start: u64,
+    /// Where in it the next record goes.
+    end: u64,
+    /// What its records name.
+    named: BTreeSet<SegmentName>,
+    dirty: BTreeMap<SegmentName, Dirty>,
+    /// How many were dirty when the other half was begun.
+    dirty_at_switch: usize,
+}
+
+/// A segment that has bytes which only the journal holds durably.
+struct Dirty {
+    partition: Arc<Partition>,
+    file: Arc<dyn DiskFile>,
+}
+
+impl Half {
+    fn new(start: u64) -> Self {
+        let (named, dirty) = (BTreeSet::new(), BTreeMap::new());
+        Self { start, end: HEADER_BLOCK_BYTES as u64, named, dirty, dirty_at_switch: 0 }
+    }
+
+    /// Whether it takes a record of so many bytes about these segments.
+    fn has_room(&self, half_bytes: u64, record_bytes: usize, chunks: &[&Chunk]) -> bool {
+        let new = chunks.iter().filter(|chunk| !self.dirty.contains_key(&chunk.segment()));
+        self.end + record_bytes as u64 <= half_bytes && self.dirty.len() + new.count() <= DIRTY_MAX
+    }
+}
+
+impl Journal {
+    pub(super) fn new(shared: Arc<Shared>, number: usize) -> Self {
+        let half_bytes = shared.options.journal_bytes / 2;
+        Self {
+            path: shared.paths.journal(number),
+            path_while_made: shared.paths.journal_while_made(number),
+            shared,
+            half_bytes,
+            file: None,
+            is_refused: false,
+            sequence: 1,
+            current: Half::new(0),
+            other: Half::new(half_bytes),
+        }
+    }
+
+    /// Makes all chunks durable that are not yet, by one record and one sync; `false` when they are
+    /// to be synced one by one: a single one, too many bytes, or no journal.
+    ///
+    /// # Errors
+    /// The log has stopped; what becomes of the chunks is unknown.
+    pub(super) fn append(&mut self, chunks: &[Chunk]) -> Result<bool> {
+        let waiting: Vec<&Chunk> = chunks.iter().filter(|chunk| !chunk.is_synced).collect();
+        let pieces: Option<Vec<Piece<'_>>> = waiting.iter().map(|chunk| chunk.piece()).collect();
+        let Some(pieces) = pieces.filter(|pieces| pieces.len() >= 2) else { return Ok(false) };
+        let bytes = record_bytes(&pieces);
+        if bytes > RECORD_BYTES_MAX || !Half::new(0).has_room(self.half_bytes, bytes, &waiting) {
+            return Ok(false);
+        }
+        self.shared.poison.check()?;
+        let Some(file) = self.make()? else { return Ok(false) };
+        if !self.current.has_room(self.half_bytes, bytes, &waiting) {
+            self.switch(&*file)?;
+        }
+        let at = self.current.start + self.current.end;
+        let written = file.write_at(&encode_record(self.sequence, &pieces), at);
+        written.map_err(|error| self.shared.stop("write", &self.path, &error))?;
+        self.shared.sync_file(&self.path, &*file)?;
+        self.sequence += 1;
+        self.current.end += bytes as u64;
+        for chunk in waiting {
+            let (partition, file) = (chunk.partition.clone(), chunk.file.clone());
+            self.current.named.insert(chunk.segment());
+            self.current.dirty.insert(chunk.segment(), Dirty { partition, file });
+        }
+        Ok(true)
+    }
+
+    /// A segment was made durable.
+    pub(super) fn mark_clean(&mut self, segment: SegmentName) {
+        self.current.dirty.remove(&segment);
+        self.other.dirty.remove(&segment);
+    }
+
+    /// Whether a record holds bytes of a segment.
+    pub(super) fn names(&self, segment: SegmentName) -> bool {
+        self.current.named.contains(&segment) || self.other.named.contains(&segment)
+    }
+
+    /// Syncs dirty segments of the other half until no greater share of them is left than of the
+    /// room in the current one, by bytes and by segments.
+    pub(super) fn keep_pace(&mut self) -> Result<()> {
+        self.shared.poison.check()?;
+        let capacity = self.half_bytes.saturating_sub(HEADER_BLOCK_BYTES as u64) as usize;
+        let bytes_free = self.half_bytes.saturating_sub(self.current.end) as usize;
+        let dirty_free = DIRTY_MAX - self.current.dirty.len();
+        loop {
+            let (left, all) = (self.other.dirty.len(), self.other.dirty_at_switch);
+            if left * capacity <= all * bytes_free && left * DIRTY_MAX <= all * dirty_free {
+                return Ok(());
+            }
+            self.sync_dirty_of_other()?;
+        }
+    }
+
+    /// Makes every dirty segment durable and removes the journal, durably. After a failure of the
+    /// disk it stays, for the recovery.
+    pub(super) fn let_go(&mut self) -> Result<()> {
+        let Some(file) = self.file.clone() else { return Ok(()) };
+        self.shared.poison.check()?;
+        self.sync_all_of_other()?;
+        std::mem::swap(&mut self.current, &mut self.other);
+        self.sync_all_of_other()?;
+        // Not by its name alone: a process that has lost the disk must not remove the journal of
+        // the one that came after it.
+        self.shared.sync_file(&self.path, &*file)?;
+        let removed = self.shared.disk.remove(&self.path);
+        removed.map_err(|error| self.shared.stop("remove", &self.path, &error))?;
+        self.shared.sync_dir(&self.shared.paths.logs)?;
+        (self.file, self.sequence) = (None, 1);
+        (self.current, self.other) = (Half::new(0), Half::new(self.half_bytes));
+        Ok(())
+    }
+
+    /// The journal's file, made if need be; `None` when the disk refuses that or has little room,
+    /// and the log goes on without.
+    fn make(&mut self) -> Result<Option<Arc<dyn DiskFile>>> {
+        if self.file.is_some() || self.is_refused {
+            return Ok(self.file.clone());
+        }
+        let file = match self.write_empty() {
+            Ok(file) => file,
+            Err(error) => return Ok(self.refuse(&error)),
+        };
+        self.shared.sync_file(&self.path_while_made, &*file)?;
+        if let Err(error) = self.shared.disk.rename(&self.path_while_made, &self.path) {
+            return Ok(self.refuse(&error));
+        }
+        self.shared.sync_dir(&self.shared.paths.logs)?;
+        self.file = Some(file);
+        Ok(self.file.clone())
+    }
+
+    fn refuse(&mut self, error: &io::Error) -> Option<Arc<dyn DiskFile>> {
+        tracing::warn!(path = %self.path.display(), %error, "the log goes on without a journal");
+        self.is_refused = true;
+        // What stays of it is removed at the next start.
+        let _ = self.shared.disk.remove(&self.path_while_made);
+        None
+    }
+
+    /// Makes the file and writes every byte, so that no later sync has anything but bytes to make
+    /// durable.
+    fn write_empty(&self) -> io::Result<Arc<dyn DiskFile>> {
+        let (disk, half_bytes) = (&self.shared.disk, self.half_bytes);
+        if disk.free_bytes(&self.shared.paths.logs)? / ROOM_FACTOR < 2 * half_bytes {
+            return Err(io::ErrorKind::StorageFull.into());
+        }
+        let file = disk.create(&self.path_while_made)?;
+        for (start, first) in [(0, 1), (half_bytes, 0)] {
+            let mut half = HalfHeader { half_bytes, first }.encode();
+            half.resize(half_bytes as usize, 0);
+            file.write_at(&half, start)?;
+        }
+        Ok(file)
+    }
+
+    /// Goes on in the other half, once nothing needs what stands there. Its header is durable
+    /// before a record is, so that a damaged header and the records behind it tell what happened.
+    fn switch(&mut self, file: &dyn DiskFile) -> Result<()> {
+        self.sync_all_of_other()?;
+        std::mem::swap(&mut self.current, &mut self.other);
+        self.other.dirty_at_switch = self.other.dirty.len();
+        let header = HalfHeader { half_bytes: self.half_bytes, first: self.sequence };
+        let written = file.write_at(&header.encode(), self.current.start);
+        written.map_err(|error| self.shared.stop("write", &self.path, &error))?;
+        self.shared.sync_file(&self.path, file)?;
+        self.current = Half::new(self.current.start);
+        Ok(())
+    }
+
+    fn sync_all_of_other(&mut self) -> Result<()> {
+        while !self.other.dirty.is_empty() {
+            self.sync_dirty_of_other()?;
+        }
+        Ok(())
+    }
+
+    /// Makes one dirty segment of the other half durable, unless its store was deleted.
+    fn sync_dirty_of_other(&mut self) -> Result<()> {
+        let Some((segment, Dirty { partition, file })) = self.other.dirty.pop_first() else {
+            return Ok(());
+        };
+        self.mark_clean(segment);
+        if partition.write.lock().is_deleted {
+            return Ok(());
+        }
+        self.shared.sync_file(&paths::segment(&partition.dir, segment.1), &*file)?;
+        partition.mark_synced(segment.1);
+        Ok(())
+    }
+}

@@ -1,0 +1,467 @@
+//! The journal: one sync for a group over many partitions, and nothing of it lost, laid over newer
+//! bytes or served in part, whatever a crash leaves.
+
+use forebay_core::ErrorCode;
+use forebay_core::id::{Offset, PartitionCount, PartitionRef};
+use forebay_log::ChangeLog;
+use forebay_log::disk::sim::Loss;
+use forebay_log::disk::{Disk, RealDisk, SimDisk};
+use forebay_log::embedded::{CommitMode, EmbeddedLog, EmbeddedOptions};
+
+use super::{
+    STORE, at, code, create, entry, files, journals, open, read_all, segments, sim_disk,
+    sim_options,
+};
+
+const PARTITIONS: u32 = 8;
+
+/// Options under which one half of the journal takes two groups of [`append_groups`].
+fn small_options() -> EmbeddedOptions {
+    EmbeddedOptions { journal_bytes: 2 * (4_096 + 2_800), ..sim_options() }
+}
+
+fn sent(round: u64, partition: u32) -> bytes::Bytes {
+    bytes::Bytes::from(vec![(round * 16 + u64::from(partition)) as u8; 100])
+}
+
+/// Appends one entry to each partition, all at once, so often.
+async fn append_groups(log: &EmbeddedLog, rounds: std::ops::Range<u64>) {
+    for round in rounds {
+        let appends = (0..PARTITIONS).map(|part| log.append(at(part), sent(round, part)));
+        for appended in futures::future::join_all(appends).await {
+            assert_eq!(appended.unwrap().offset, Offset(round));
+        }
+    }
+}
+
+/// A log of so many rounds; its first segments were made by a round that was not journaled.
+async fn log_of(disk: &SimDisk, options: EmbeddedOptions, rounds: u64) -> EmbeddedLog {
+    let log = open(disk, options).await.unwrap();
+    create(&log, PARTITIONS).await;
+    for part in 0..PARTITIONS {
+        log.append(at(part), sent(0, part)).await.unwrap();
+    }
+    append_groups(&log, 1..rounds).await;
+    log
+}
+
+/// How many rounds each partition has; what it has must be what was sent.
+async fn rounds_of(log: &EmbeddedLog, context: &str) -> Vec<u64> {
+    let mut rounds = Vec::new();
+    for part in 0..PARTITIONS {
+        let records = read_all(log, at(part), Offset(0)).await.unwrap();
+        for (round, record) in records.iter().enumerate() {
+            assert_eq!(record.entry, sent(round as u64, part), "{context}: {part} at {round}");
+        }
+        rounds.push(records.len() as u64);
+    }
+    rounds
+}
+
+async fn assert_rounds(disk: &SimDisk, options: EmbeddedOptions, rounds: u64, context: &str) {
+    let log = open(disk, options).await.unwrap_or_else(|error| panic!("{context}: {error}"));
+    assert_eq!(rounds_of(&log, context).await, vec![rounds; PARTITIONS as usize], "{context}");
+}
+
+#[tokio::test]
+async fn a_group_over_many_partitions_is_one_sync() {
+    for (journal_bytes, syncs_expected) in [(1 << 20, 1), (0, u64::from(PARTITIONS))] {
+        let disk = sim_disk(1);
+        let log = log_of(&disk, EmbeddedOptions { journal_bytes, ..sim_options() }, 2).await;
+        let before = disk.counts();
+        append_groups(&log, 2..3).await;
+        assert_eq!(disk.counts().file_syncs - before.file_syncs, syncs_expected);
+        // One partition alone is synced where it is.
+        let operations = disk.counts().operations;
+        log.append(at(0), sent(3, 0)).await.unwrap();
+        assert_eq!(disk.counts().operations - operations, 2);
+        disk.power_cut(Loss::Everything);
+        let log = open(&disk, sim_options()).await.unwrap();
+        assert_eq!(rounds_of(&log, "after").await[..3], [4, 3, 3]);
+    }
+}
+
+#[tokio::test]
+async fn a_group_that_is_large_is_synced_where_it_is() {
+    let disk = sim_disk(1);
+    let mut options = sim_options();
+    (options.journal_bytes, options.segment_bytes) = (8 << 20, 8 << 20);
+    let log = log_of(&disk, options, 2).await;
+    let before = disk.counts().file_syncs;
+    let large = bytes::Bytes::from(vec![1; 40_000]);
+    let appends = (0..PARTITIONS).map(|part| log.append(at(part), large.clone()));
+    futures::future::join_all(appends)
+        .await
+        .into_iter()
+        .for_each(|appended| assert_eq!(appended.unwrap().offset, Offset(2)));
+    assert_eq!(disk.counts().file_syncs - before, u64::from(PARTITIONS));
+}
+
+/// Over many halves: each group costs its own sync and about one of a segment, never many at once.
+#[tokio::test]
+async fn halves_are_let_go_at_the_pace_at_which_they_fill() {
+    let disk = sim_disk(2);
+    let mut options = small_options();
+    options.segment_bytes = 1 << 20;
+    options.journal_bytes = 2 * (4_096 + 16_000);
+    let log = log_of(&disk, options.clone(), 2).await;
+    let (mut most, first) = (0, disk.counts().file_syncs);
+    for round in 2..100 {
+        let before = disk.counts().file_syncs;
+        append_groups(&log, round..round + 1).await;
+        most = most.max(disk.counts().file_syncs - before);
+    }
+    // Its record, one or two segments; where a half begins also its header.
+    let all = disk.counts().file_syncs - first;
+    assert!(most <= 4, "{most} syncs in one group");
+    assert!((98..98 * 3).contains(&all), "{all} syncs");
+    let says =
+        segments(&disk).iter().map(|path| last_synced_bytes(&disk.bytes(path).unwrap())).min();
+    let largest = segments(&disk).iter().map(|path| disk.bytes(path).unwrap().len()).max();
+    disk.power_cut(Loss::Everything);
+    let synced = segments(&disk).iter().map(|path| disk.bytes(path).unwrap().len()).min();
+    assert!(largest > synced && synced.unwrap() > 5_000, "{synced:?} bytes synced of {largest:?}");
+    assert!(says > Some(5_000) && says <= synced, "{says:?} said of {synced:?}");
+    assert_rounds(&disk, options, 100, "after a power cut").await;
+}
+
+/// How many bytes of a segment its last frame says to be durable.
+fn last_synced_bytes(segment: &[u8]) -> usize {
+    let frame = &segment[segment.len() - 32 - 100..];
+    u64::from_le_bytes(frame[24..32].try_into().unwrap()) as usize
+}
+
+#[tokio::test]
+async fn a_crash_in_the_middle_of_a_replay_loses_nothing() {
+    for rounds in [2, 3, 6] {
+        for loss in [Loss::Everything, Loss::TornPrefix, Loss::RandomSectors] {
+            for operations in 0_u64.. {
+                let disk = sim_disk(operations);
+                let log = log_of(&disk, small_options(), rounds).await;
+                disk.power_cut(Loss::Everything);
+                drop(log);
+                assert_eq!(journals(&disk).len(), 1);
+                disk.die_after(operations);
+                let is_open = open(&disk, small_options()).await.is_ok();
+                disk.power_cut(loss);
+                let context = format!("{rounds} rounds, {loss:?}, {operations} operations");
+                assert_rounds(&disk, small_options(), rounds, &context).await;
+                assert_eq!(journals(&disk), [] as [std::path::PathBuf; 0], "{context}");
+                if is_open {
+                    assert!(operations > 20, "{context}");
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// The last record is torn in any sector or byte: its group is gone, wholly, and none before it.
+#[tokio::test]
+async fn a_torn_record_ends_the_journal() {
+    let disk = sim_disk(3);
+    let _log = log_of(&disk, sim_options(), 4).await;
+    disk.power_cut(Loss::Everything);
+    let journal = journals(&disk).pop().unwrap();
+    let whole = disk.bytes(&journal).unwrap();
+    let record_bytes = 16 + PARTITIONS as usize * (32 + 32 + 100);
+    let last = 4_096 + 2 * record_bytes;
+    assert!(whole[last..last + 4] == ((record_bytes - 16) as u32).to_le_bytes());
+    assert!(whole[last + record_bytes..8_192].iter().all(|byte| *byte == 0));
+    let before: Vec<_> =
+        segments(&disk).into_iter().map(|path| (disk.bytes(&path).unwrap(), path)).collect();
+    for kept in (0..record_bytes).step_by(7) {
+        let torn = last + kept..last + record_bytes;
+        disk.damage(&journal, |bytes| bytes[torn].fill(0)).unwrap();
+        assert_rounds(&disk, sim_options(), 3, &format!("{kept} bytes kept")).await;
+        disk.power_cut(Loss::Everything);
+        drop(disk.create(&journal).unwrap());
+        disk.sync_dir("/data/logs".as_ref()).unwrap();
+        disk.damage(&journal, |bytes| bytes.clone_from(&whole)).unwrap();
+        for (bytes, path) in &before {
+            disk.damage(path, |segment| segment.clone_from(bytes)).unwrap();
+        }
+    }
+    assert_rounds(&disk, sim_options(), 4, "whole").await;
+}
+
+/// A disk with a journal whose two halves are in use, after a power cut that lost every segment's
+/// unsynced bytes; and its rounds.
+async fn crashed() -> (SimDisk, u64) {
+    let disk = sim_disk(4);
+    let _log = log_of(&disk, small_options(), 4).await;
+    disk.power_cut(Loss::Everything);
+    (disk, 4)
+}
+
+#[tokio::test]
+async fn every_flipped_bit_of_a_journal_is_found_or_costs_nothing_but_the_last_group() {
+    let (sound, rounds) = crashed().await;
+    let journal = journals(&sound).pop().unwrap();
+    let journal_bytes = sound.bytes(&journal).unwrap().len();
+    let (mut found, mut cut) = (0, 0);
+    for place in (0..journal_bytes).filter(|place| place % 6_896 < 40 || place % 3 == 0) {
+        let (disk, _) = crashed().await;
+        disk.damage(&journal, |bytes| bytes[place] ^= 1 << (place % 8)).unwrap();
+        let context = format!("byte {place}");
+        match open(&disk, small_options()).await {
+            Ok(log) => {
+                let read = rounds_of(&log, &context).await;
+                // Where a segment was synced since, the group is there all the same.
+                let is_kept = |read: &u64| (rounds - 1..=rounds).contains(read);
+                assert!(read.iter().all(is_kept), "{context}: {read:?}");
+                cut += u64::from(read.iter().any(|read| *read < rounds));
+            }
+            Err(error) => {
+                assert_eq!(error.code(), ErrorCode::Corrupt, "{context}: {error}");
+                assert!(error.message().contains("0000.journal.new"), "{context}: {error}");
+                assert!(error.message().contains("at byte "), "{context}: {error}");
+                // Asked again it says so again.
+                assert_eq!(open(&disk, small_options()).await.err(), Some(error), "{context}");
+                found += 1;
+            }
+        }
+    }
+    assert!(found > 500 && cut > 200, "{found} found, {cut} cut");
+}
+
+/// What a journal says was acknowledged is not cut away as a torn tail, at the second try neither.
+#[tokio::test]
+async fn damage_before_what_the_journal_holds_is_no_torn_tail() {
+    // A half takes one group, and some of the segments are synced only when it is begun anew: then
+    // the frames of the last group, written before, do not say that those before them are durable.
+    let options = EmbeddedOptions { journal_bytes: 2 * (4_096 + 2_600), ..sim_options() };
+    let disk = sim_disk(12);
+    let _log = log_of(&disk, options.clone(), 4).await;
+    disk.power_cut(Loss::Everything);
+    let segment = segments(&disk).pop().unwrap();
+    let frame_bytes = 32 + 100;
+    assert_eq!(disk.bytes(&segment).unwrap().len(), 40 + 4 * frame_bytes);
+    disk.damage(&segment, |bytes| bytes[40 + frame_bytes + 8] ^= 1).unwrap();
+    for _ in 0..2 {
+        let error = open(&disk, options.clone()).await.err().unwrap();
+        assert_eq!(error.code(), ErrorCode::Corrupt);
+        assert!(error.message().contains("0007/00000000000000000000.seg"), "{error}");
+        assert!(error.message().contains("at byte 172"), "{error}");
+        disk.power_cut(Loss::Everything);
+    }
+    disk.damage(&segment, |bytes| bytes.truncate(40 + frame_bytes + 8)).unwrap();
+    assert_eq!(code(open(&disk, options).await.map(drop)), ErrorCode::Corrupt);
+}
+
+#[tokio::test]
+async fn a_newer_journal_asks_for_an_upgrade() {
+    let (disk, _) = crashed().await;
+    disk.damage(&journals(&disk)[0], |bytes| {
+        bytes[4] = 2;
+        let checksum = crc32c::crc32c(&bytes[..24]);
+        bytes[24..28].copy_from_slice(&checksum.to_le_bytes());
+    })
+    .unwrap();
+    assert_eq!(code(open(&disk, small_options()).await.map(drop)), ErrorCode::UpgradeNeeded);
+}
+
+/// A build that knows no journals opens a directory that was closed, and refuses one that was not:
+/// it takes the journal for a store's directory that it must remove, and cannot.
+#[tokio::test]
+async fn a_journal_is_gone_after_a_close_and_else_in_the_way_of_older_builds() {
+    let (disk, rounds) = crashed().await;
+    let journal = journals(&disk).pop().unwrap();
+    assert!(disk.remove_dir(&journal).is_err());
+    let real = tempfile::tempdir().unwrap();
+    let file = real.path().join(journal.file_name().unwrap());
+    std::fs::write(&file, "a journal").unwrap();
+    assert!(RealDisk.remove_dir(&file).is_err() && file.exists());
+
+    let log = open(&disk, small_options()).await.unwrap();
+    append_groups(&log, rounds..rounds + 3).await;
+    assert_eq!(journals(&disk).len(), 1);
+    log.close().await;
+    disk.power_cut(Loss::Everything);
+    assert_eq!(disk.list("/data/logs".as_ref()).unwrap(), ["0000000000000000", "000000000000feed"]);
+    assert_rounds(&disk, small_options(), rounds + 3, "closed").await;
+}
+
+/// Records about a store that is gone change nothing, and never the store of the same name that was
+/// made after it.
+#[tokio::test]
+async fn a_store_made_anew_is_not_written_over_by_what_a_journal_has_of_the_old_one() {
+    for (entries, loss) in [(0, Loss::Everything), (1, Loss::Everything), (1, Loss::TornPrefix)] {
+        let disk = sim_disk(5);
+        let log = log_of(&disk, sim_options(), 3).await;
+        log.delete(STORE).await.unwrap();
+        create(&log, PARTITIONS).await;
+        let appends = (0..entries).map(|_| log.append(at(1), entry(77)));
+        for appended in futures::future::join_all(appends).await {
+            assert_eq!(appended.unwrap().offset, Offset(0));
+        }
+        disk.power_cut(loss);
+        let log = open(&disk, sim_options()).await.unwrap();
+        let read = read_all(&log, at(1), Offset(0)).await.unwrap();
+        assert_eq!(read.len(), entries, "{entries} entries, {loss:?}");
+        assert!(read.iter().all(|record| record.entry == entry(77)));
+        assert!(read_all(&log, at(0), Offset(0)).await.unwrap().is_empty());
+    }
+}
+
+#[tokio::test]
+async fn what_a_journal_has_of_trimmed_segments_and_deleted_stores_is_passed_over() {
+    let disk = sim_disk(6);
+    let mut options = sim_options();
+    (options.segment_bytes, options.journal_bytes) = (500, 1 << 20);
+    let log = log_of(&disk, options.clone(), 12).await;
+    log.trim(at(0), Offset(9)).await.unwrap();
+    let start = log.bounds(at(0)).await.unwrap().start;
+    assert!(start > Offset(5), "nothing was trimmed");
+    disk.power_cut(Loss::Everything);
+    let log = open(&disk, options.clone()).await.unwrap();
+    assert_eq!(log.bounds(at(0)).await.unwrap().start, start);
+    assert_eq!(read_all(&log, at(0), start).await.unwrap().len() as u64, 12 - start.0);
+    append_groups(&log, 12..14).await;
+    log.delete(STORE).await.unwrap();
+    // What lies open of the store is not synced any more.
+    let syncs = disk.counts().file_syncs;
+    log.close().await;
+    assert_eq!(disk.counts().file_syncs - syncs, 1);
+    let log = open(&disk, options).await.unwrap();
+    assert_eq!(code(log.bounds(at(0)).await), ErrorCode::NotFound);
+}
+
+#[tokio::test]
+async fn a_failed_sync_of_the_journal_stops_the_log_for_good() {
+    let disk = sim_disk(7);
+    let log = log_of(&disk, sim_options(), 3).await;
+    disk.fail_syncs(1);
+    let appends = (0..PARTITIONS).map(|part| log.append(at(part), sent(3, part)));
+    for unknown in futures::future::join_all(appends).await {
+        assert_eq!(code(unknown), ErrorCode::UnknownOutcome);
+    }
+    assert!(log.failed().await.message().contains("0000.journal.new"));
+    let operations = disk.counts().operations;
+    assert_eq!(code(log.append(at(0), entry(1)).await), ErrorCode::Unavailable);
+    log.close().await;
+    assert_eq!(disk.counts().operations, operations, "the disk was asked again");
+    // A restart of the process finds the group in the page cache, all of it.
+    let log = open(&disk, sim_options()).await.unwrap();
+    assert_eq!(rounds_of(&log, "restarted").await, [4; PARTITIONS as usize]);
+    disk.power_cut(Loss::Everything);
+    assert_rounds(&disk, sim_options(), 4, "after what was read").await;
+}
+
+#[tokio::test]
+async fn a_failed_write_of_the_journal_stops_the_log_and_keeps_what_was_acknowledged() {
+    for seed in 0..40 {
+        let disk = sim_disk(seed);
+        let log = log_of(&disk, sim_options(), 3).await;
+        // Of the group the segments are written first.
+        let group = async {
+            let appends = (0..PARTITIONS).map(|part| log.append(at(part), sent(3, part)));
+            futures::future::join_all(appends).await
+        };
+        disk.fail_write_after(u64::from(PARTITIONS));
+        for unknown in group.await {
+            assert_eq!(code(unknown), ErrorCode::UnknownOutcome);
+        }
+        disk.power_cut(Loss::RandomSectors);
+        let log = open(&disk, sim_options()).await.unwrap();
+        let rounds = rounds_of(&log, "after").await;
+        assert!(rounds.iter().all(|rounds| (3..=4).contains(rounds)), "{rounds:?}");
+    }
+}
+
+/// A segment that is synced late fails it: the log stops, and the journal still has the bytes.
+#[tokio::test]
+async fn a_failed_late_sync_stops_the_log_and_loses_nothing() {
+    let mut late = 0;
+    for skipped in 0..24 {
+        let disk = sim_disk(skipped);
+        let log = log_of(&disk, small_options(), 2).await;
+        let mut acknowledged = 2;
+        disk.fail_sync_after(skipped);
+        for round in 2..12 {
+            let appends = (0..PARTITIONS).map(|part| log.append(at(part), sent(round, part)));
+            let appended = futures::future::join_all(appends).await;
+            if appended.iter().any(Result::is_err) {
+                assert!(appended.iter().all(Result::is_err));
+                late +=
+                    u64::from(appended[0].as_ref().unwrap_err().code() == ErrorCode::Unavailable);
+                break;
+            }
+            acknowledged = round + 1;
+        }
+        assert_eq!(code(log.append(at(0), entry(1)).await), ErrorCode::Unavailable);
+        log.close().await;
+        disk.power_cut([Loss::Everything, Loss::RandomSectors][skipped as usize % 2]);
+        let log = open(&disk, small_options()).await.unwrap();
+        let rounds = rounds_of(&log, "after").await;
+        let expected = acknowledged..=acknowledged + 1;
+        assert!(rounds.iter().all(|rounds| expected.contains(rounds)), "{rounds:?}, {expected:?}");
+    }
+    assert!(late > 3, "only {late} of the failed syncs were late ones");
+}
+
+#[tokio::test]
+async fn a_disk_too_full_for_a_journal_takes_entries_without_one() {
+    let disk = sim_disk(8);
+    let log = open(&disk, sim_options()).await.unwrap();
+    create(&log, PARTITIONS).await;
+    disk.set_bytes_max(Some(disk.bytes_held() + 100_000));
+    append_groups(&log, 0..3).await;
+    assert!(disk.bytes_held() < 10_000, "little room, and a journal takes it");
+    disk.set_bytes_max(None);
+    append_groups(&log, 3..4).await;
+    assert!(journals(&disk).is_empty(), "it is tried again at the next start only");
+    disk.power_cut(Loss::Everything);
+    let log = open(&disk, sim_options()).await.unwrap();
+    append_groups(&log, 4..5).await;
+    assert_eq!(journals(&disk).len(), 1);
+    disk.power_cut(Loss::Everything);
+    assert_rounds(&disk, sim_options(), 5, "after").await;
+}
+
+#[tokio::test]
+async fn a_journal_that_cannot_be_written_is_done_without() {
+    for spared in [0, 1] {
+        let disk = sim_disk(spared);
+        let log = open(&disk, sim_options()).await.unwrap();
+        create(&log, PARTITIONS).await;
+        // The group makes each segment and writes to it before it needs a journal.
+        disk.fail_write_after(2 * u64::from(PARTITIONS) + spared);
+        append_groups(&log, 0..3).await;
+        assert_eq!(disk.counts().failed_writes, 1);
+        assert_eq!(files(&disk, ".making"), [] as [std::path::PathBuf; 0]);
+        assert!(journals(&disk).is_empty());
+        disk.power_cut(Loss::Everything);
+        assert_rounds(&disk, sim_options(), 3, "after").await;
+    }
+}
+
+/// Each committer has a journal; another number of committers at the next start misses none.
+#[tokio::test]
+async fn journals_of_more_committers_than_now_are_replayed() {
+    let disk = sim_disk(9);
+    let mut options = sim_options();
+    options.commit = CommitMode::Threads(3);
+    let log = open(&disk, options).await.unwrap();
+    log.create(STORE, PartitionCount(PARTITIONS)).await.unwrap();
+    let mut rounds = 0;
+    while journals(&disk).len() < 2 {
+        append_groups(&log, rounds..rounds + 1).await;
+        rounds += 1;
+        assert!(rounds < 10_000, "no two committers had groups");
+    }
+    disk.power_cut(Loss::Everything);
+    assert_rounds(&disk, sim_options(), rounds, "one committer").await;
+    assert!(journals(&disk).is_empty());
+}
+
+#[tokio::test]
+async fn a_journal_that_was_being_made_is_removed() {
+    let disk = sim_disk(10);
+    let log = log_of(&disk, sim_options(), 1).await;
+    log.append(PartitionRef::CONTROL, entry(1)).await.unwrap();
+    log.close().await;
+    disk.create("/data/logs/0001.journal.making".as_ref()).unwrap();
+    assert_rounds(&disk, sim_options(), 1, "opened").await;
+    assert!(files(&disk, ".making").is_empty());
+}
