@@ -73,7 +73,7 @@ proptest! {
         edits in prop::collection::vec((any::<Index>(), any::<u8>(), 0..3), 0..4),
     ) {
         let mut body = encode_entry(&entry).unwrap()[ENTRY_HEADER_BYTES..].to_vec();
-        prop_assert_eq!(Some(&body), body_by_messages(&entry).as_ref());
+        prop_assert_eq!(Some(body.clone()), body_by_messages(&entry));
         for (at, byte, kind) in edits {
             let at = at.index(body.len() + 1);
             match kind {
