@@ -127,8 +127,8 @@ pub trait CopyWriter: Documents + Send + Sync + 'static {
     fn set_phase(&mut self, phase: PartitionPhase);
 
     /// Takes what an entry changed and the state behind it, whole or not at all. It is written now,
-    /// or with entries that follow, by [`CopyWriter::settle`] at the latest; what is held back until
-    /// then may be taken out of `applied`.
+    /// or with entries that follow, by [`CopyWriter::settle`] at the latest; what is held back may
+    /// be taken out of `applied`.
     ///
     /// # Errors
     /// `LimitExceeded` without room, `Unavailable` for a disk that refuses: it is tried again; else

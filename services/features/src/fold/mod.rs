@@ -137,16 +137,15 @@ impl Keeps for ViewFold {
     fn write(&self, writing: &mut Writing<Self>, run: &Run<'_>) -> Result<()> {
         let mut fold = RunFold::new(self, writing.writer.shard());
         run.entries.iter().try_for_each(|entry| fold.fold(entry))?;
-        let (mut emission_writes, mut told) = (Vec::new(), None);
+        let (mut writes, mut told) = (Vec::new(), None);
         if self.plan.view.emission.is_some() {
             let (shard, pending) = (writing.writer.shard(), &writing.told);
             let mut rows = EmissionRows::new(self, shard, pending, run.state);
             rows.pass()?;
             fold.changed().for_each(|(group, changed)| rows.change(group, changed));
-            told = Some(rows.write(&mut emission_writes)?);
+            told = Some(rows.write(&mut writes)?);
         }
-        let (mut writes, folds) = fold.into_writes()?;
-        writes.append(&mut emission_writes);
+        let folds = fold.write(&mut writes)?;
         if writing.is_empty {
             writes.push((version_key(), Some(self.rows.of_version(self.plan.version)?)));
         }

@@ -102,19 +102,19 @@ impl<'f> RunFold<'f> {
         self.groups.iter().filter_map(|(name, group)| Some((name.as_slice(), group.changed?)))
     }
 
-    /// The rows of all tiles that changed, and what became of the events.
+    /// Adds the rows of all tiles that changed to what is written; answers what became of the
+    /// events.
     ///
     /// # Errors
     /// Those of the codecs.
-    pub(super) fn into_writes(self) -> Result<(Vec<(Key, Option<Vec<u8>>)>, Folds)> {
+    pub(super) fn write(self, writes: &mut Vec<(Key, Option<Vec<u8>>)>) -> Result<Folds> {
         let ViewFold { plan, rows, .. } = self.view;
-        let mut writes = Vec::new();
         for (name, group) in &self.groups {
             for HeldTile { id, tile, .. } in group.tiles.iter().filter(|held| held.is_changed) {
                 writes.push((tile_key(name, *id), Some(rows.of_tile(&plan.fold, *id, tile)?)));
             }
         }
-        Ok((writes, self.folds))
+        Ok(self.folds)
     }
 }
 
