@@ -39,7 +39,8 @@ pub struct EmbeddedOptions {
     pub data_dir: PathBuf,
     /// What an acknowledgement promises; `Fsync` unless set.
     pub durability: Durability,
-    /// Where committing runs; two threads unless set.
+    /// Where committing runs; one thread unless set: the more wait for a sync together, the fewer
+    /// there are.
     pub commit: CommitMode,
     /// Size at which a segment is followed by a new one, in bytes; 64 MiB unless set.
     pub segment_bytes: u64,
@@ -62,7 +63,7 @@ impl EmbeddedOptions {
         Self {
             data_dir: data_dir.into(),
             durability: Durability::Fsync,
-            commit: CommitMode::Threads(2),
+            commit: CommitMode::Threads(1),
             segment_bytes: 64 * 1024 * 1024,
             journal_bytes: 8 * 1024 * 1024,
             tail_cache_bytes: 1024 * 1024,
