@@ -167,3 +167,44 @@ fn with_files(cache: &Cache) -> Options {
     options.set_max_log_file_size(1 << 20);
     options
 }
+
+#[cfg(test)]
+mod tests {
+    use forebay_core::fold::{Applied, PartitionState};
+    use forebay_core::id::{LogId, PartitionCount, PartitionId, PartitionRef, StoreId};
+    use forebay_core::key::{Key, KeyType};
+    use forebay_core::key_order::KeyOrder;
+    use forebay_core::state_rows::Followed;
+
+    use super::*;
+    use crate::ShardDirectory;
+
+    #[test]
+    fn a_filter_hides_no_write() {
+        let folder = tempfile::tempdir().unwrap();
+        let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap().with_filtered_writes();
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        let order = KeyOrder { primary: KeyType::Bytes, partition: None };
+        let directory = ShardDirectory::new(folder.path(), resources);
+        let mut writer = directory.create(at, order).unwrap();
+        let mut state = PartitionState::new(at, PartitionCount(1));
+        state.log_id = Some(LogId(1));
+        let key = |number: u32| Key::plain(&number.to_le_bytes()).unwrap();
+        let found = |writer: &crate::ShardWriter, number| {
+            writer.shard().row(key(number).as_bytes()).unwrap().map(|row| row.to_vec())
+        };
+        // A thousand that are written, half of them gone again, the last ones not on disk yet.
+        for round in 0..4_u32 {
+            let written = (0..1_000).map(|it| (key(it), (it % 2 == round % 2).then(|| vec![1])));
+            let applied = Applied { writes: written.collect(), ..Applied::default() };
+            writer.apply(&applied, &state, Followed::default()).unwrap();
+            for number in 0..2_000 {
+                let is_there = number < 1_000 && number % 2 == round % 2;
+                assert_eq!(found(&writer, number), is_there.then(|| vec![1]), "{number}");
+            }
+            if round < 2 {
+                writer.shard().flush().unwrap();
+            }
+        }
+    }
+}

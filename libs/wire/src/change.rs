@@ -18,7 +18,7 @@ use crate::v1::field_change::{Bounded, Op, Remove};
 use crate::value::{list_items, list_message, nullable_value, nullable_value_message};
 
 /// Longest identity of a document: both parts of a key, and the length between them.
-pub(crate) const IDENTITY_BYTES_MAX: usize = 4 + 2 * KEY_BYTES_MAX;
+const IDENTITY_BYTES_MAX: usize = 4 + 2 * KEY_BYTES_MAX;
 
 enumeration!("the verb of a change": Verb, v1::Verb {
     Put = Put,

@@ -8,7 +8,6 @@ use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
 use forebay_core::{Error, Result};
 use prost::Message;
 
-use crate::direct::{ChangesBody, entry_of};
 use crate::error::as_held;
 use crate::refusal::newer;
 use crate::v1;
@@ -39,24 +38,17 @@ const _: () = assert!(ENTRY_BYTES_MAX <= u32::MAX as usize);
 pub fn encode_entry(entry: &Entry) -> Result<Bytes> {
     check_change_count(entry.change_count())?;
     check_body(&entry.body)?;
-    if let Some(body) = ChangesBody::of(entry) {
-        return framed(entry.log_id, body.bytes(), |frame| body.write(frame));
-    }
     let body = message_of_entry(entry);
-    framed(entry.log_id, body.encoded_len(), |frame| body.encode_raw(frame))
-}
-
-/// The frame of a body of so many bytes.
-fn framed(log_id: LogId, body_bytes: usize, write: impl FnOnce(&mut BytesMut)) -> Result<Bytes> {
+    let body_bytes = body.encoded_len();
     check_body_bytes(body_bytes)?;
     let mut frame = BytesMut::with_capacity(ENTRY_HEADER_BYTES + body_bytes);
     frame.put_slice(&ENTRY_MAGIC);
     frame.put_u16_le(ENTRY_FORMAT_VERSION);
     frame.put_u16_le(0);
-    frame.put_u64_le(log_id.0);
+    frame.put_u64_le(entry.log_id.0);
     frame.put_u32_le(body_bytes as u32);
     frame.put_u32_le(0);
-    write(&mut frame);
+    body.encode(&mut frame).map_err(|error| Error::internal(error.to_string()))?;
     let checksum = checksum(&frame[..CHECKSUM_AT], &frame[ENTRY_HEADER_BYTES..]);
     frame[CHECKSUM_AT..ENTRY_HEADER_BYTES].copy_from_slice(&checksum.to_le_bytes());
     Ok(frame.freeze())
@@ -71,14 +63,6 @@ fn framed(log_id: LogId, body_bytes: usize, write: impl FnOnce(&mut BytesMut)) -
 /// what a newer build may take: the partition halts here.
 pub fn decode_entry(frame: &[u8]) -> Result<Entry> {
     let (log_id, body) = open_frame(frame)?;
-    if let Some(entry) = entry_of(log_id, body) {
-        return Ok(entry);
-    }
-    entry_of_body(log_id, body)
-}
-
-/// The entry that a body holds, by its messages.
-fn entry_of_body(log_id: LogId, body: &[u8]) -> Result<Entry> {
     let shared = Bytes::copy_from_slice(body);
     let wire = v1::Entry::decode(shared)
         .map_err(|error| Error::corrupt(format!("the body of an entry is broken: {error}")))?;

@@ -16,7 +16,6 @@
 
 pub mod change;
 pub mod dead_letter;
-mod direct;
 pub mod document;
 pub mod entry;
 pub mod error;

@@ -3,9 +3,7 @@
 use bytes::Bytes;
 use forebay_core::ErrorCode;
 use forebay_core::catalog::ControlRecord;
-use forebay_core::change::{
-    Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Source, Verb,
-};
+use forebay_core::change::{Change, ClientBatch, Entry, EntryBody, FieldChange, FieldOp, Verb};
 use forebay_core::id::{ClientId, Epoch, FieldId, LogId, Offset, SchemaVersion, Sequence, StoreId};
 use forebay_core::key::{Key, KeyType};
 use forebay_core::limits::{ENTRY_BYTES_MAX, ENTRY_CHANGES_MAX};
@@ -20,7 +18,6 @@ use forebay_wire::v1::entry::Body;
 use forebay_wire::v1::field_change::{Bounded, Op};
 use proptest::prelude::*;
 use proptest::sample::Index;
-use prost::Message;
 
 use crate::frames::{
     field_change, good_change, int32, sealed, sealed_as, sealed_change, sealed_entry,
@@ -39,57 +36,7 @@ fn is_an_answer(frame: &[u8]) -> bool {
     }
 }
 
-/// The entry of a body of changes, as the messages of `change.proto` say it.
-fn entry_by_messages(log_id: LogId, body: &[u8]) -> Option<Entry> {
-    let wire = v1::Entry::decode(body).ok()?;
-    let Some(Body::Changes(changes)) = wire.body else { return None };
-    let batches = changes.batches.into_iter().map(ClientBatch::try_from);
-    Some(Entry {
-        log_id,
-        epoch: Epoch(wire.epoch),
-        schema_version: SchemaVersion(wire.schema_version),
-        source: wire.source.map(Source::try_from).transpose().ok()?,
-        body: EntryBody::Changes(batches.collect::<Result<_, _>>().ok()?),
-    })
-}
-
-/// The body of an entry of changes, as those messages write it.
-fn body_by_messages(entry: &Entry) -> Option<Vec<u8>> {
-    let EntryBody::Changes(batches) = &entry.body else { return None };
-    let batches = batches.iter().map(Into::into).collect();
-    let wire = v1::Entry {
-        epoch: entry.epoch.0,
-        schema_version: entry.schema_version.0,
-        source: entry.source.map(Into::into),
-        body: Some(Body::Changes(v1::entry::Changes { batches })),
-    };
-    Some(wire.encode_to_vec())
-}
-
 proptest! {
-    #[test]
-    fn changes_are_written_and_read_as_their_messages_are(
-        entry in strategies::entry_of_changes(),
-        edits in prop::collection::vec((any::<Index>(), any::<u8>(), 0..3), 0..4),
-    ) {
-        let mut body = encode_entry(&entry).unwrap()[ENTRY_HEADER_BYTES..].to_vec();
-        prop_assert_eq!(Some(body.clone()), body_by_messages(&entry));
-        for (at, byte, kind) in edits {
-            let at = at.index(body.len() + 1);
-            match kind {
-                0 => body.insert(at, byte),
-                1 if at < body.len() => body[at] = byte,
-                _ => body.truncate(at),
-            }
-        }
-        let read = decode_entry(&sealed(&body)).ok();
-        let log_id = frame_log_id(&sealed(&body)).unwrap();
-        let told = entry_by_messages(log_id, &body);
-        let read = read.filter(|read| matches!(read.body, EntryBody::Changes(_)));
-        // NaN is not itself, so the two are compared as they are shown.
-        prop_assert_eq!(format!("{read:?}"), format!("{told:?}"));
-    }
-
     #[test]
     fn entries_come_back(entry in strategies::entry()) {
         let frame = encode_entry(&entry).unwrap();

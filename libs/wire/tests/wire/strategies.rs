@@ -414,16 +414,7 @@ pub fn cursor() -> impl Strategy<Value = Cursor> {
 }
 
 pub fn entry() -> impl Strategy<Value = Entry> {
-    entry_with(entry_body().boxed())
-}
-
-pub fn entry_of_changes() -> impl Strategy<Value = Entry> {
-    entry_with(vec(client_batch(), 0..4).prop_map(EntryBody::Changes).boxed())
-}
-
-fn entry_with(body: BoxedStrategy<EntryBody>) -> impl Strategy<Value = Entry> {
-    let number = || prop_oneof![Just(0), any::<u32>()];
-    (any::<u64>(), number(), number(), option::of(source()), body).prop_map(
+    (any::<u64>(), any::<u32>(), any::<u32>(), option::of(source()), entry_body()).prop_map(
         |(log_id, epoch, schema_version, source, body)| Entry {
             log_id: LogId(log_id),
             epoch: Epoch(epoch),
