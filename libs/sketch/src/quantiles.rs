@@ -13,6 +13,10 @@ pub(crate) const WAITING_MAX: usize = 256;
 const WEIGHT_MAX: u64 = 1 << 62;
 /// Where a digest's bytes say how many values wait inside it; ours leave none there.
 const BUFFERED_AT: usize = 12;
+/// Where it says how many centroids there are.
+const CENTROIDS_COUNT_AT: usize = 8;
+/// How a digest of the form begins that was before all others; nothing here writes it.
+const OLDEST_FORM: [u8; 3] = [0; 3];
 /// Bytes of a digest of at most one value, which has no such place.
 const SMALL_BYTES_MAX: usize = 16;
 /// Bytes of a larger one before its centroids, and of each of them.
@@ -116,6 +120,7 @@ impl Quantiles {
             return Err(Error::corrupt("a value that no quantile is of"));
         }
         let held = fields.rest();
+        check_room(held)?;
         let refused = |error| Error::corrupt(format!("not a t-digest: {error}"));
         let mut digest = TDigestMut::deserialize(held).map_err(refused)?;
         let buffered = if held.len() > SMALL_BYTES_MAX {
@@ -135,6 +140,22 @@ impl Quantiles {
         }
         fields.bytes(held.len())?;
         Ok(Self { digest, waiting })
+    }
+}
+
+/// Refuses a digest that says of more centroids than there are bytes of, and the oldest form, which
+/// says it elsewhere: the library makes room for all of them before it reads one.
+fn check_room(held: &[u8]) -> Result<()> {
+    let count = |at: usize| {
+        let bytes = held.get(at..).and_then(|bytes| bytes.first_chunk());
+        bytes.map_or(0, |bytes| u64::from(u32::from_le_bytes(*bytes)))
+    };
+    let needed = count(CENTROIDS_COUNT_AT) * CENTROID_BYTES as u64 + count(BUFFERED_AT) * 8;
+    let is_short =
+        held.len() > SMALL_BYTES_MAX && (held.len().saturating_sub(CENTROIDS_AT) as u64) < needed;
+    match is_short || held.starts_with(&OLDEST_FORM) {
+        true => Err(Error::corrupt("a t-digest with fewer bytes than it says")),
+        false => Ok(()),
     }
 }
 
@@ -201,6 +222,21 @@ mod tests {
             let error = (found / 10_006.0 - rank).abs();
             assert!(error <= 0.02 * (rank * (1.0 - rank)).sqrt() + 1e-12, "{found} at {rank}");
         }
+    }
+
+    #[test]
+    fn no_room_is_made_for_centroids_that_are_not_there() {
+        let bytes = bytes_of(&of(scattered(1_000)));
+        let digest = 2 + 8 * usize::from(u16::from_le_bytes([bytes[0], bytes[1]]));
+        let refused = |at: usize, forged: &[u8]| {
+            let mut bytes = bytes.clone();
+            bytes[digest + at..][..forged.len()].copy_from_slice(forged);
+            let error = Quantiles::decode(&mut bytes::fields(&bytes), 100).unwrap_err();
+            assert_eq!(error.code(), forebay_core::ErrorCode::Corrupt);
+        };
+        refused(CENTROIDS_COUNT_AT, &u32::MAX.to_le_bytes());
+        refused(BUFFERED_AT, &u32::MAX.to_le_bytes());
+        refused(0, &OLDEST_FORM);
     }
 
     #[test]
