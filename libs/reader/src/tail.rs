@@ -365,9 +365,10 @@ impl Tail {
     /// not of our log.
     async fn apply(&mut self, records: &[LogRecord]) -> Result<(), Pause> {
         let applied = self.apply_each(records).await;
-        // What came before one that cannot be applied counts.
+        // What came before one that cannot be applied counts. Where it cannot be written for good,
+        // that is told first: a copy that broke would be followed on otherwise, and write nothing.
         let settled = self.settle();
-        applied.and(settled)
+        settled.and(applied)
     }
 
     async fn apply_each(&mut self, records: &[LogRecord]) -> Result<(), Pause> {

@@ -68,7 +68,7 @@ pub(crate) struct Run<'e> {
     pub(crate) followed: Followed,
 }
 
-/// One of them.
+/// An entry that was taken and is not written yet.
 pub(crate) struct TakenEntry {
     pub(crate) applied: Applied,
     pub(crate) offset: Offset,
