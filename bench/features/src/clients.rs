@@ -1,5 +1,7 @@
-//! Clients that block: each is a thread with a connection of its own, and waits for every answer.
+//! Clients that block: threads that wait for every answer, and share the connection of their
+//! process.
 
+use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
@@ -12,29 +14,23 @@ use tokio::runtime::{Builder, Runtime};
 use crate::data::Order;
 use crate::node::connect;
 
-/// One of them.
+/// One of them: a thread of an application, whose threads share a client, as it is told to do.
 pub struct BlockingClient {
-    runtime: Runtime,
+    runtime: Arc<Runtime>,
     store: Store,
 }
 
 impl BlockingClient {
-    /// Connects.
-    ///
-    /// # Errors
-    /// Those of the client.
-    pub fn connect(address: &str) -> Result<Self, Failure> {
-        let runtime = Builder::new_current_thread().enable_all().build()?;
-        let store = runtime.block_on(connect(address))?;
-        Ok(Self { runtime, store })
-    }
-
-    /// So many.
+    /// So many threads' worth, of one application.
     ///
     /// # Errors
     /// Those of the client.
     pub fn several(address: &str, count: usize) -> Result<Vec<Self>, Failure> {
-        (0..count).map(|_| Self::connect(address)).collect()
+        let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build()?;
+        let store = runtime.block_on(connect(address))?;
+        let runtime = Arc::new(runtime);
+        let one = |_| Self { runtime: Arc::clone(&runtime), store: store.clone() };
+        Ok((0..count).map(one).collect())
     }
 
     /// Inserts an order by itself.
@@ -42,8 +38,7 @@ impl BlockingClient {
     /// # Errors
     /// It is not acknowledged.
     pub fn insert(&self, order: Order) -> Result<(), Failure> {
-        self.runtime.block_on(order.insert(&self.store).send())?;
-        Ok(())
+        self.runtime.block_on(insert(&self.store, order))
     }
 
     /// Inserts orders together.
@@ -51,10 +46,7 @@ impl BlockingClient {
     /// # Errors
     /// One of them is not acknowledged.
     pub fn insert_all(&self, orders: &[Order]) -> Result<(), Failure> {
-        let mut batch = self.store.batch();
-        orders.iter().try_for_each(|order| batch.add(order.insert(&self.store)).map(drop))?;
-        self.runtime.block_on(batch.send())?.into_complete()?;
-        Ok(())
+        self.runtime.block_on(insert_all(&self.store, orders))
     }
 
     /// Selects an order whole, by its key and its time.
@@ -71,6 +63,26 @@ impl BlockingClient {
         }
         Err(format!("{order:?} was acknowledged and is not selected: {selected:?}").into())
     }
+}
+
+/// Inserts an order by itself.
+///
+/// # Errors
+/// It is not acknowledged.
+pub async fn insert(store: &Store, order: Order) -> Result<(), Failure> {
+    order.insert(store).send().await?;
+    Ok(())
+}
+
+/// Inserts orders together.
+///
+/// # Errors
+/// One of them is not acknowledged.
+pub async fn insert_all(store: &Store, orders: &[Order]) -> Result<(), Failure> {
+    let mut batch = store.batch();
+    orders.iter().try_for_each(|order| batch.add(order.insert(store)).map(drop))?;
+    batch.send().await?.into_complete()?;
+    Ok(())
 }
 
 /// Clients that call one after the other for so long, at least once each; calls in a second.

@@ -1,6 +1,7 @@
 //! What is inserted: orders of a shop, 37 columns of text, whole numbers, decimals and booleans,
 //! about 1 KB together; and the two views of them, with eleven features.
 
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use forebay::{
@@ -93,6 +94,8 @@ const TEXTS: [&str; 19] = [
 ];
 /// Characters of each of the texts.
 const TEXT_CHARS: usize = 44;
+/// Characters that texts are cut out of.
+const LETTERS_CHARS: usize = 4 << 20;
 
 /// The stream.
 #[must_use]
@@ -172,16 +175,21 @@ impl Order {
             write = write.set(name, dice.below(2) == 1);
         }
         for name in TEXTS {
-            write = write.set(name, text(&mut dice).as_str());
+            write = write.set(name, text(&mut dice));
         }
         write
     }
 }
 
-/// Letters without an order.
-fn text(dice: &mut Dice) -> String {
-    let noise = dice.noise(TEXT_CHARS);
-    noise.into_iter().map(|byte| char::from(b'a' + byte % 26)).collect()
+/// Letters without an order, cut out of so many that a compressor sees few of them twice: to make
+/// each anew would take a client longer than to insert it.
+fn text(dice: &mut Dice) -> &'static str {
+    static LETTERS: LazyLock<String> = LazyLock::new(|| {
+        let noise = Dice::new(0x7e47).noise(LETTERS_CHARS);
+        noise.into_iter().map(|byte| char::from(b'a' + byte % 26)).collect()
+    });
+    let first = dice.below(LETTERS_CHARS - TEXT_CHARS);
+    &LETTERS[first..first + TEXT_CHARS]
 }
 
 #[cfg(test)]

@@ -4,6 +4,7 @@
 use std::sync::atomic::AtomicU64;
 use std::time::Duration;
 
+use forebay::Store;
 use forebay_bench_micro::latency::{self, Latency};
 use forebay_bench_micro::raw_kafka::RawProducer;
 use forebay_bench_micro::server::Server;
@@ -12,9 +13,9 @@ use forebay_testkit::brokers::Brokers;
 use forebay_testkit::random::Dice;
 use tokio::runtime::Runtime;
 
-use crate::clients::{BlockingClient, closed_loop};
+use crate::clients::{insert, insert_all};
 use crate::data::{Order, PARTITIONS};
-use crate::node::make_stream;
+use crate::node::{connect, make_stream};
 
 /// Bytes that an order takes in an entry of the log, about.
 const ORDER_BYTES: usize = 1_100;
@@ -84,19 +85,19 @@ fn run_on(plan: &Plan, runtime: &Runtime, count: usize) -> Result<Vec<Row>, Stri
     ];
     let mut sides = Vec::new();
     for shape in shapes {
-        let clients = BlockingClient::several(writer.address(), shape.clients);
-        let clients = clients.map_err(|failure| format!("kafka: {failure}"))?;
+        let store = runtime.block_on(connect(writer.address()));
+        let store = store.map_err(|failure| format!("kafka: {failure}"))?;
         let bytes = ORDER_BYTES * (shape.orders / shape.records()) as usize;
         let (topic, record) = (format!("raw-{}", shape.orders), Dice::new(1).noise(bytes));
         let raw = RawProducer::start_on(&bootstrap, (&topic, count as i32), &record);
-        sides.push((shape, clients, runtime.block_on(raw)?));
+        sides.push((shape, store, runtime.block_on(raw)?));
     }
     let mut contenders = Vec::new();
-    for (shape, clients, raw) in &sides {
+    for (shape, store, raw) in &sides {
         let (ours, peer) = names(log, *shape);
         let next = &next;
         contenders.push(Contender::several(&ours.clone(), move || {
-            let (rate, latency) = calls(clients, *shape, next, plan.turn)?;
+            let (rate, latency) = runtime.block_on(calls(store, *shape, next, plan.turn))?;
             values(&ours, rate * shape.orders as f64, &latency)
         }));
         contenders.push(Contender::several(&peer.clone(), move || {
@@ -132,14 +133,18 @@ fn values(name: &str, rate: f64, latency: &Latency) -> Result<Values, String> {
     Ok(values)
 }
 
-fn calls(
-    clients: &[BlockingClient],
+async fn calls(
+    store: &Store,
     shape: Shape,
     next: &AtomicU64,
     turn: Duration,
 ) -> Result<(f64, Latency), String> {
-    closed_loop(clients, turn, |client| match Order::next(next, shape.orders).as_slice() {
-        [order] => client.insert(*order),
-        orders => client.insert_all(orders),
+    Latency::of_clients(shape.clients as u64, turn, async |_, _| {
+        let inserted = match Order::next(next, shape.orders).as_slice() {
+            [order] => insert(store, *order).await,
+            orders => insert_all(store, orders).await,
+        };
+        inserted.map_err(|failure| format!("insert: {failure}"))
     })
+    .await
 }

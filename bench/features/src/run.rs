@@ -9,6 +9,7 @@ use forebay::Timestamp;
 use forebay_bench_micro::clock::nanos;
 use forebay_bench_micro::latency::Latency;
 use forebay_bench_micro::server::scratch;
+use forebay_bench_micro::taken::Taken;
 use forebay_bench_micro::watch::Watched;
 use forebay_bench_micro::watcher::{Watcher, seen};
 use forebay_bench_micro::{Failure, floor, runtime};
@@ -50,6 +51,8 @@ pub struct Plan {
     pub turn: Duration,
     /// Bytes of the file whose pages are read directly.
     pub pages_bytes: u64,
+    /// Whether anything is measured on an embedded log.
+    pub embedded: bool,
     /// What is measured on Kafka.
     pub kafka: Option<kafka::Plan>,
     /// The program that watches when its first argument says so.
@@ -63,7 +66,9 @@ pub struct Plan {
 pub fn run(plan: &Plan) -> Result<Vec<Row>, String> {
     let runtime = runtime()?;
     let mut figures = Figures::default();
-    embedded(plan, &runtime, &mut figures).map_err(|failure| format!("embedded: {failure}"))?;
+    if plan.embedded {
+        embedded(plan, &runtime, &mut figures).map_err(|failure| format!("embedded: {failure}"))?;
+    }
     let mut rows = figures.rows()?;
     if let Some(kafka) = &plan.kafka {
         rows.extend(kafka::run(kafka, &runtime)?);
@@ -106,13 +111,40 @@ fn embedded(plan: &Plan, runtime: &Runtime, figures: &mut Figures) -> Result<(),
         let visible = runtime.block_on(visible(&mut watcher, &measured))?;
         figures.add_latency(&format!("{name}, acknowledged to visible"), &visible)?;
     }
-    batches(plan, &node, &next, figures)?;
-    let rows = next.load(Ordering::Relaxed);
-    runtime.block_on(async {
-        node.await_folded(rows).await?;
-        fold::again(node, rows, figures).await
-    })?;
+    batches(plan, runtime, &node, &next, figures)?;
+    runtime.block_on(fold::again(node, next.load(Ordering::Relaxed), figures))?;
     Ok(())
+}
+
+/// What the node and this process have taken.
+struct Both {
+    node: Taken,
+    own: Taken,
+}
+
+impl Both {
+    fn now(node: &Node) -> Result<Self, String> {
+        Ok(Self { node: node.taken()?, own: Taken::by(std::process::id())? })
+    }
+
+    /// Adds what each of so many calls has taken of the processors since; answers what the node has
+    /// read from the device.
+    fn add_since(
+        &self,
+        node: &Node,
+        (name, calls): (&str, u64),
+        figures: &mut Figures,
+    ) -> Result<f64, String> {
+        let now = Self::now(node)?;
+        let each = |before: &Taken, after: &Taken| {
+            (after.cpu_seconds - before.cpu_seconds) * 1e6 / calls as f64
+        };
+        let of_node = each(&self.node, &now.node);
+        figures.add(&format!("{name} on the node's processors"), Unit::Microseconds, of_node);
+        let own = each(&self.own, &now.own);
+        figures.add(&format!("{name} on the clients' processors"), Unit::Microseconds, own);
+        Ok(now.node.disk_bytes - self.node.disk_bytes)
+    }
 }
 
 /// The name of a load of so many rows in a second.
@@ -167,10 +199,10 @@ fn selects_alone(
     figures: &mut Figures,
 ) -> Result<(), Failure> {
     let clients = BlockingClient::several(node.address(), 1)?;
-    let before = node.taken()?;
+    let before = Both::now(node)?;
     let select = |client: &BlockingClient| client.select(older.one()?);
     let (rate, latency) = closed_loop(&clients, plan.turn, select)?;
-    let read = node.taken()?.disk_bytes - before.disk_bytes;
+    let read = before.add_since(node, ("selects alone, select", latency.count()), figures)?;
     figures.add("selects alone, 1 client", Unit::PerSecond, rate);
     figures.add_latency("selects alone, 1 client", &latency)?;
     let read = read / latency.count() as f64;
@@ -193,14 +225,18 @@ async fn visible(watcher: &mut Watcher, load: &Measured) -> Result<Latency, Fail
 /// Inserts together, as many as there is room for.
 fn batches(
     plan: &Plan,
+    runtime: &Runtime,
     node: &Node,
     next: &AtomicU64,
     figures: &mut Figures,
 ) -> Result<(), Failure> {
     let clients = BlockingClient::several(node.address(), plan.batch_clients)?;
     let insert = |client: &BlockingClient| client.insert_all(&Order::next(next, plan.batch));
+    let before = Both::now(node)?;
     let (rate, latency) = closed_loop(&clients, plan.turn, insert)?;
+    runtime.block_on(node.await_folded(next.load(Ordering::Relaxed)))?;
     let name = format!("batches of {}, {} clients", plan.batch, plan.batch_clients);
+    before.add_since(node, (&format!("{name}, row"), latency.count() * plan.batch), figures)?;
     figures.add(&format!("{name}, rows"), Unit::PerSecond, rate * plan.batch as f64);
     Ok(figures.add_latency(&name, &latency)?)
 }

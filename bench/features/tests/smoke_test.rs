@@ -19,6 +19,7 @@ fn every_part_measures_what_its_goals_name() {
         window: Duration::from_millis(200),
         turn: Duration::ZERO,
         pages_bytes: 1 << 20,
+        embedded: true,
         kafka: Some(kafka::Plan {
             rounds: 2,
             turn: Duration::ZERO,

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use forebay_bench_report::{Rounds, Row, Unit, Values};
+use futures::future::try_join_all;
 use hdrhistogram::Histogram;
 
 use crate::clock::nanos;
@@ -60,6 +61,46 @@ impl Latency {
             last = now;
         }
         Ok(latency)
+    }
+
+    /// As [`Latency::of_steps`], of steps that are awaited; each is told how many were before it.
+    ///
+    /// # Errors
+    /// That of a step.
+    pub async fn of_calls(
+        began: u64,
+        turn: Duration,
+        call: impl AsyncFn(u64) -> Result<(), String>,
+    ) -> Result<Self, String> {
+        let (mut latency, turn_nanos) = (Self::new()?, turn.as_nanos() as u64);
+        let mut last = nanos();
+        while latency.count() == 0 || last - began < turn_nanos {
+            call(latency.count()).await?;
+            let now = nanos();
+            latency.record(now - last);
+            last = now;
+        }
+        Ok(latency)
+    }
+
+    /// Of calls from so many clients at once, which wait for every answer and share a thread; how
+    /// many there were in a second, too. Each call is told its client, and how many were before it.
+    ///
+    /// # Errors
+    /// That of a call.
+    pub async fn of_clients(
+        clients: u64,
+        turn: Duration,
+        call: impl AsyncFn(u64, u64) -> Result<(), String>,
+    ) -> Result<(f64, Self), String> {
+        let (began, call) = (nanos(), &call);
+        let client =
+            |place| Self::of_calls(began, turn, async move |count| call(place, count).await);
+        let mut latency = Self::new()?;
+        for of_client in try_join_all((0..clients).map(client)).await? {
+            latency.add(&of_client)?;
+        }
+        Ok((latency.rate_since(began), latency))
     }
 
     /// How many of them there were in a second, since this moment.

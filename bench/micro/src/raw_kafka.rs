@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
-use futures::future::try_join_all;
 use futures::stream::FuturesUnordered;
 use parking_lot::Mutex;
 use rdkafka::ClientConfig;
@@ -126,28 +125,15 @@ impl RawProducer {
         records: u64,
         turn: Duration,
     ) -> Result<(f64, Latency), String> {
-        let (began, turn_nanos) = (nanos(), turn.as_nanos() as u64);
-        let client = |place: u64| async move {
-            let mut latency = Latency::new()?;
-            let mut last = nanos();
-            while latency.count() == 0 || last - began < turn_nanos {
-                let first = place + latency.count() * records;
-                let call = (0..records).map(|record| self.send(&self.eager, first + record));
-                let call = call.collect::<Result<Vec<_>, _>>()?;
-                for sent in call {
-                    delivered(sent.await.map_err(|_| CANCELED.to_owned())?)?;
-                }
-                let now = nanos();
-                latency.record(now - last);
-                last = now;
+        Latency::of_clients(clients as u64, turn, async |place, count| {
+            let first = place + count * records;
+            let call = (0..records).map(|record| self.send(&self.eager, first + record));
+            for sent in call.collect::<Result<Vec<_>, _>>()? {
+                delivered(sent.await.map_err(|_| CANCELED.to_owned())?)?;
             }
-            Ok::<_, String>(latency)
-        };
-        let mut latency = Latency::new()?;
-        for of_client in try_join_all((0..clients as u64).map(client)).await? {
-            latency.add(&of_client)?;
-        }
-        Ok((latency.count() as f64 * 1e9 / (nanos() - began).max(1) as f64, latency))
+            Ok(())
+        })
+        .await
     }
 
     fn send(&self, producer: &FutureProducer, number: u64) -> Result<DeliveryFuture, String> {

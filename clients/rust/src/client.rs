@@ -26,11 +26,13 @@ use crate::connect::{connect, new_backoff};
 use crate::options::{ClientOptions, ClientParts};
 use crate::reader::{Following, Reader, ReaderOptions};
 use crate::store::{KnownStore, Store, StoreState};
+use crate::together::Together;
 
 /// Writes to stores and administers them. Cheap to clone; clones share everything.
 ///
 /// A client has one random id for its whole life, and numbers its writes per partition, so that a
-/// write that is sent twice happens once. Make one client per process and share it.
+/// write that is sent twice happens once. Make one client per process and share it: writes that
+/// come while others are under way go together, at a fraction of the cost.
 ///
 /// ```no_run
 /// use forebay::{Client, ClientOptions};
@@ -59,6 +61,7 @@ pub(crate) struct ClientInner {
     /// Sequences outlive the handles: a store that is opened again goes on counting.
     stores: Mutex<BTreeMap<StoreId, Arc<KnownStore>>>,
     unsettled: Unsettled,
+    together: Together,
 }
 
 impl Client {
@@ -88,8 +91,18 @@ impl Client {
             .max_encoding_message_size(MESSAGE_BYTES_MAX);
         let id = parts.entropy.client_id()?;
         let (following, stores) = (OnceLock::new(), Mutex::new(BTreeMap::new()));
-        let unsettled = Unsettled::default();
-        let inner = ClientInner { rpc, channel, id, options, parts, following, stores, unsettled };
+        let (unsettled, together) = (Unsettled::default(), Together::new());
+        let inner = ClientInner {
+            rpc,
+            channel,
+            id,
+            options,
+            parts,
+            following,
+            stores,
+            unsettled,
+            together,
+        };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -179,6 +192,11 @@ impl ClientInner {
     /// Changes of definitions that may have happened.
     pub(crate) fn unsettled(&self) -> &Unsettled {
         &self.unsettled
+    }
+
+    /// Writes that wait for others to the same partition.
+    pub(crate) fn together(&self) -> &Together {
+        &self.together
     }
 
     /// The connection, for another service.

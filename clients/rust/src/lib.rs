@@ -55,6 +55,7 @@ mod sequence;
 mod settle;
 mod store;
 mod stream;
+mod together;
 mod write;
 
 pub use batch::Batch;

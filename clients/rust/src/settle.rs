@@ -7,7 +7,7 @@
 //! Everything that was learned stands in the [`Settlement`] itself, so that a deadline may cut it
 //! off at any await and the next call goes on from there.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -186,21 +186,21 @@ impl Settlement {
     async fn attempt(&mut self) -> bool {
         let sizes = |sent: &Sent| (sent.item.partition, sent.item.bytes);
         let ranges = requests(self.unsettled.iter().map(sizes));
+        let mark = |sent: &mut Sent| std::mem::replace(&mut sent.maybe_in_log, true);
+        let earlier: Vec<_> = self.unsettled.iter_mut().map(mark).collect();
         let calls: Vec<_> = ranges
             .iter()
-            .map(|range| {
-                let request = self.request(range);
-                let (store, route) = (Arc::clone(&self.store), self.route.clone());
-                async move {
-                    match route {
-                        Route::Calls => store.client().write(request).await,
-                        Route::Stream(stream) => stream.write(store.client(), request).await,
+            .map(|range| async {
+                let client = self.store.client();
+                match &self.route {
+                    Route::Calls => {
+                        let bytes = self.unsettled[range.clone()].iter().map(|it| it.item.bytes);
+                        client.write_together(|| self.request(range), bytes.sum()).await
                     }
+                    Route::Stream(stream) => stream.write(client, self.request(range)).await,
                 }
             })
             .collect();
-        let mark = |sent: &mut Sent| std::mem::replace(&mut sent.maybe_in_log, true);
-        let earlier: Vec<_> = self.unsettled.iter_mut().map(mark).collect();
         let answers = join_all(calls).await;
         let mut heard = Vec::with_capacity(earlier.len());
         for (range, answer) in ranges.into_iter().zip(answers) {
@@ -248,7 +248,11 @@ impl Settlement {
             return Err(Error::unknown_outcome(message));
         }
         if !response.token.is_empty() {
-            self.keep_token(&Token::decode(&response.token).map_err(unreadable)?);
+            let mut token = Token::decode(&response.token).map_err(unreadable)?;
+            let own: BTreeSet<_> =
+                self.unsettled[range.clone()].iter().map(|sent| sent.item.partition).collect();
+            token.positions.retain(|partition, _| own.contains(partition));
+            self.keep_token(&token);
         }
         let read = |result| ChangeResult::try_from(result).map_err(unreadable);
         Ok(response.results.into_iter().map(read).collect())

@@ -32,9 +32,11 @@ fn main() -> ExitCode {
 /// Rows due in a second, rate by rate.
 const RATES: [u64; 6] = [2_500, 5_000, 10_000, 15_000, GOAL, 30_000];
 
+/// What `RATES=kafka` asks for: nothing on an embedded log.
+const KAFKA: &str = "kafka";
+
 /// The rates that `RATES='2500 5000'` asks for; none where it asks for none.
-fn rates_asked() -> Result<Vec<u64>, String> {
-    let asked = env::var("RATES").unwrap_or_default();
+fn rates_asked(asked: &str) -> Result<Vec<u64>, String> {
     let rate = |word: &str| word.parse().ok().filter(|rate| *rate > 0);
     let rates: Option<Vec<u64>> = asked.split_whitespace().map(rate).collect();
     rates.ok_or_else(|| format!("RATES='{asked}' names other than rows in a second, from 1 on"))
@@ -43,11 +45,13 @@ fn rates_asked() -> Result<Vec<u64>, String> {
 fn measure() -> Result<String, String> {
     let is_quick = Bench::is_quick();
     let seconds = |full: u64, quick: u64| Duration::from_secs(if is_quick { quick } else { full });
-    let asked = rates_asked()?;
+    let asked = env::var("RATES").unwrap_or_default();
+    let embedded = asked != KAFKA;
+    let asked = if embedded { rates_asked(&asked)? } else { Vec::new() };
     let rates = if asked.is_empty() { RATES.to_vec() } else { asked.clone() };
     let plan = run::Plan {
         rows: if is_quick { 1_000_000 } else { 10_000_000 },
-        clients: 16,
+        clients: 64,
         batch_clients: 4,
         batch: 500,
         rates: rates
@@ -57,6 +61,7 @@ fn measure() -> Result<String, String> {
         window: seconds(60, 10),
         turn: seconds(30, 10),
         pages_bytes: 1 << 30,
+        embedded,
         // Who asks for some of the rates wants no more than these.
         kafka: asked.is_empty().then(|| kafka::Plan {
             rounds: Bench::rounds(11, 3),

@@ -6,29 +6,52 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use forebay_core::Result;
 use forebay_core::change::EntryBody;
-use forebay_core::id::{Offset, PartitionCount, PartitionRef, StoreId};
+use forebay_core::id::{Offset, PartitionCount, PartitionId, PartitionRef, StoreId};
 use forebay_log::{Appended, Bounds, ChangeLog, ReadLimit, Records};
 use forebay_wire::entry::decode_entry;
 use tokio::sync::watch;
 
 pub struct GatedLog {
     inner: Arc<dyn ChangeLog>,
-    is_closed: watch::Sender<bool>,
+    closed: watch::Sender<Closed>,
+}
+
+/// Where appends of changes wait.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Closed {
+    Nowhere,
+    At(PartitionId),
+    Everywhere,
+}
+
+impl Closed {
+    fn holds(self, at: PartitionRef) -> bool {
+        match self {
+            Self::Nowhere => false,
+            Self::At(partition) => at.partition == partition,
+            Self::Everywhere => true,
+        }
+    }
 }
 
 impl GatedLog {
     pub fn new(inner: Arc<dyn ChangeLog>) -> Self {
-        Self { inner, is_closed: watch::Sender::new(false) }
+        Self { inner, closed: watch::Sender::new(Closed::Nowhere) }
     }
 
     /// From now on appends of changes wait.
     pub fn close(&self) {
-        self.is_closed.send_replace(true);
+        self.closed.send_replace(Closed::Everywhere);
+    }
+
+    /// From now on appends of changes to this partition wait.
+    pub fn close_at(&self, partition: PartitionId) {
+        self.closed.send_replace(Closed::At(partition));
     }
 
     /// All that wait go on, and later ones do not wait.
     pub fn open(&self) {
-        self.is_closed.send_replace(false);
+        self.closed.send_replace(Closed::Nowhere);
     }
 }
 
@@ -44,8 +67,8 @@ impl ChangeLog for GatedLog {
 
     async fn append(&self, at: PartitionRef, entry: Bytes) -> Result<Appended> {
         if matches!(decode_entry(&entry)?.body, EntryBody::Changes(_)) {
-            let mut gate = self.is_closed.subscribe();
-            gate.wait_for(|is_closed| !is_closed).await.expect("the gate outlives the log");
+            let mut gate = self.closed.subscribe();
+            gate.wait_for(|closed| !closed.holds(at)).await.expect("the gate outlives the log");
         }
         self.inner.append(at, entry).await
     }

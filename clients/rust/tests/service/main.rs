@@ -13,6 +13,7 @@ mod kill_test;
 mod ordered_test;
 mod select_test;
 mod stream_test;
+mod together_test;
 mod value_test;
 mod world;
 mod write_test;

@@ -8,7 +8,7 @@ use forebay::{
     Client, ClientOptions, ClientParts, Document, DocumentKey, KeyType, PartitionId, Read, Reader,
     ReaderOptions, Store, StoreSpec, Token, Value,
 };
-use forebay_core::change::{Change, EntryBody};
+use forebay_core::change::{Change, ClientBatch, EntryBody};
 use forebay_core::clock::SystemClock;
 use forebay_core::entropy::SeededEntropy;
 use forebay_core::id::{ClientId, Offset, PartitionRef, Sequence};
@@ -88,23 +88,39 @@ impl World {
 
     /// The changes of a partition's log in its order, each as often as it was appended.
     pub async fn changes(&self, store: &Store, partition: PartitionId) -> Vec<(ClientId, Change)> {
+        let mut appended = Vec::new();
+        for batch in self.batches_of(store, partition).await {
+            let client = batch.client;
+            appended.extend(batch.changes.into_iter().map(|change| (client, change)));
+        }
+        appended
+    }
+
+    /// How many changes each request brought, in all partitions.
+    pub async fn batches(&self, store: &Store) -> Vec<usize> {
+        let mut all = Vec::new();
+        for partition in store.definition().partitions.partitions() {
+            let batches = self.batches_of(store, partition).await.into_iter();
+            all.extend(batches.map(|batch| batch.changes.len()));
+        }
+        all
+    }
+
+    async fn batches_of(&self, store: &Store, partition: PartitionId) -> Vec<ClientBatch> {
         let at = PartitionRef { store: store.definition().store, partition };
         let end = self.log.inner().bounds(at).await.unwrap().end;
         let limit = ReadLimit { bytes_max: usize::MAX, wait_max: Duration::ZERO };
-        let mut appended = Vec::new();
+        let mut all = Vec::new();
         let mut next = Offset(0);
         while next < end {
             for record in self.log.inner().read(at, next, limit).await.unwrap().records {
                 next = record.offset.next();
                 let body = decode_entry(&record.entry).unwrap().body;
                 let EntryBody::Changes(batches) = body else { continue };
-                for batch in batches {
-                    let client = batch.client;
-                    appended.extend(batch.changes.into_iter().map(|change| (client, change)));
-                }
+                all.extend(batches);
             }
         }
-        appended
+        all
     }
 
     /// Every partition's changes; see [`World::appended`].
