@@ -6,8 +6,8 @@
 use forebay_core::limits::{SHARD_FILES_OPEN_MAX, SHARD_MEMORY_BYTES_MIN, SHARD_TABLE_BYTES};
 use forebay_core::{Error, Result};
 use rocksdb::{
-    BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, LogLevel, Options,
-    WriteBufferManager,
+    BlockBasedIndexType, BlockBasedOptions, Cache, CompactionDecision, DBCompressionType, LogLevel,
+    Options, WriteBufferManager,
 };
 
 use crate::events::EventFloor;
@@ -154,6 +154,10 @@ fn with_files(cache: &Cache) -> Options {
     blocks.set_block_cache(cache);
     blocks.set_bloom_filter(FILTER_BITS, false);
     blocks.set_cache_index_and_filter_blocks(true);
+    // In parts as small as blocks: one whole would be read from the disk for each key where those
+    // of all files have no room in the cache, a megabyte and more of a large file.
+    blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    blocks.set_partition_filters(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
     let mut options = Options::default();
     options.set_block_based_table_factory(&blocks);
