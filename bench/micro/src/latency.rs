@@ -16,6 +16,31 @@ const DIGITS: u8 = 3;
 pub const QUANTILES: [(&str, f64); 4] =
     [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999)];
 
+/// Steps that follow each other, from a moment on for so long, at least one.
+struct Steps {
+    latency: Latency,
+    began: u64,
+    turn_nanos: u64,
+    last: u64,
+}
+
+impl Steps {
+    fn new(began: u64, turn: Duration) -> Result<Self, String> {
+        let (latency, turn_nanos) = (Latency::new()?, turn.as_nanos() as u64);
+        Ok(Self { latency, began, turn_nanos, last: nanos() })
+    }
+
+    fn go_on(&self) -> bool {
+        self.latency.count() == 0 || self.last - self.began < self.turn_nanos
+    }
+
+    fn note(&mut self) {
+        let now = nanos();
+        self.latency.record(now - self.last);
+        self.last = now;
+    }
+}
+
 /// Many durations, kept as counts; three digits are exact.
 #[derive(Clone, Debug)]
 pub struct Latency(Histogram<u64>);
@@ -52,15 +77,12 @@ impl Latency {
         turn: Duration,
         mut step: impl FnMut() -> Result<(), String>,
     ) -> Result<Self, String> {
-        let (mut latency, turn_nanos) = (Self::new()?, turn.as_nanos() as u64);
-        let mut last = nanos();
-        while latency.count() == 0 || last - began < turn_nanos {
+        let mut steps = Steps::new(began, turn)?;
+        while steps.go_on() {
             step()?;
-            let now = nanos();
-            latency.record(now - last);
-            last = now;
+            steps.note();
         }
-        Ok(latency)
+        Ok(steps.latency)
     }
 
     /// As [`Latency::of_steps`], of steps that are awaited; each is told how many were before it.
@@ -72,15 +94,12 @@ impl Latency {
         turn: Duration,
         call: impl AsyncFn(u64) -> Result<(), String>,
     ) -> Result<Self, String> {
-        let (mut latency, turn_nanos) = (Self::new()?, turn.as_nanos() as u64);
-        let mut last = nanos();
-        while latency.count() == 0 || last - began < turn_nanos {
-            call(latency.count()).await?;
-            let now = nanos();
-            latency.record(now - last);
-            last = now;
+        let mut steps = Steps::new(began, turn)?;
+        while steps.go_on() {
+            call(steps.latency.count()).await?;
+            steps.note();
         }
-        Ok(latency)
+        Ok(steps.latency)
     }
 
     /// Of calls from so many clients at once, which wait for every answer and share a thread; how

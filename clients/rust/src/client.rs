@@ -32,7 +32,7 @@ use crate::together::Together;
 ///
 /// A client has one random id for its whole life, and numbers its writes per partition, so that a
 /// write that is sent twice happens once. Make one client per process and share it: writes that
-/// come while others are under way go together, at a fraction of the cost.
+/// come while others are under way go together, for less than one by one.
 ///
 /// ```no_run
 /// use forebay::{Client, ClientOptions};
@@ -194,7 +194,7 @@ impl ClientInner {
         &self.unsettled
     }
 
-    /// Writes that wait for others to the same partition.
+    /// Writes that wait for others to the same store.
     pub(crate) fn together(&self) -> &Together {
         &self.together
     }

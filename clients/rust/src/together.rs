@@ -11,6 +11,10 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use forebay_core::limits::{
+    CLIENT_REQUESTS_UNDER_WAY_MAX, CLIENT_TOGETHER_BYTES_AIM, CLIENT_TOGETHER_ONE_BYTES_MAX,
+    CLIENT_TOGETHER_WAIT_MS,
+};
 use forebay_core::{Error, ErrorCode, Result};
 use forebay_wire::v1;
 use parking_lot::Mutex;
@@ -19,14 +23,8 @@ use tokio::sync::oneshot;
 
 use crate::client::ClientInner;
 
-/// Requests that are under way before others wait.
-const UNDER_WAY_MAX: usize = 2;
 /// Longest that others wait for the answer to a request before they go, too.
-const WAIT_MAX: Duration = Duration::from_millis(50);
-/// Bytes of changes above which a request goes by itself, at once.
-const ONE_BYTES_MAX: usize = 64 << 10;
-/// Bytes of changes at which a request that several make is closed.
-const ALL_BYTES_AIM: usize = 1 << 20;
+const WAIT_MAX: Duration = Duration::from_millis(CLIENT_TOGETHER_WAIT_MS);
 
 type Answer = Result<v1::WriteResponse>;
 
@@ -59,6 +57,7 @@ struct Lane {
     under_way: usize,
     /// Requests whose answers nobody waits for any more.
     overdue: usize,
+    /// No more than the sequences of its partitions' windows: each of them holds one.
     waiting: VecDeque<Waiting>,
 }
 
@@ -78,7 +77,8 @@ impl Destination {
     /// That of a request that may wait: a small one whose answer is its append.
     fn of(request: &v1::WriteRequest, bytes: usize) -> Option<Self> {
         let mut changes = request.batch.as_ref()?.changes.iter();
-        if bytes > ONE_BYTES_MAX || changes.any(|change| change.condition.is_some()) {
+        if bytes > CLIENT_TOGETHER_ONE_BYTES_MAX || changes.any(|change| change.condition.is_some())
+        {
             return None;
         }
         let v1::WriteRequest { store_id: store, schema_version, moves, .. } = *request;
@@ -95,7 +95,7 @@ impl Together {
     fn enter(&self, to: Destination, request: v1::WriteRequest, bytes: usize) -> Entered {
         let mut lanes = self.lanes.lock();
         let lane = lanes.entry(to).or_default();
-        if lane.under_way < UNDER_WAY_MAX {
+        if lane.under_way < CLIENT_REQUESTS_UNDER_WAY_MAX {
             lane.under_way += 1;
             return Entered::Goes(request);
         }
@@ -137,7 +137,7 @@ impl Lane {
     /// long: it may be for one of them.
     fn groups(&mut self) -> Vec<Vec<Waiting>> {
         let (mut groups, mut bytes) = (BTreeMap::<_, Vec<_>>::new(), 0);
-        while bytes < ALL_BYTES_AIM
+        while bytes < CLIENT_TOGETHER_BYTES_AIM
             && let Some(waiting) = self.waiting.pop_front()
         {
             // Whoever has gone sends it again by itself, or not at all.

@@ -354,6 +354,14 @@ pub const CLIENT_BACKOFF_MS_MAX: u64 = 1_000;
 pub const CLIENT_RETRY_AGE_US: i64 = DEDUP_IDLE_US / 2;
 /// Bytes of changes at which a client closes a request; one change may be larger.
 pub const CLIENT_REQUEST_BYTES_AIM: usize = 4 * 1024 * 1024;
+/// Requests of one client to one store that are under way before others wait, to go together.
+pub const CLIENT_REQUESTS_UNDER_WAY_MAX: usize = 2;
+/// Longest that others wait for the answer to a request before they go, too, in milliseconds.
+pub const CLIENT_TOGETHER_WAIT_MS: u64 = 50;
+/// Bytes of changes above which a request goes by itself, at once.
+pub const CLIENT_TOGETHER_ONE_BYTES_MAX: usize = 64 * 1024;
+/// Bytes of changes at which a client closes a request that several writes make.
+pub const CLIENT_TOGETHER_BYTES_AIM: usize = 1024 * 1024;
 /// Unsettled changes of one write stream, unless it is told otherwise.
 pub const CLIENT_STREAM_CHANGES_MAX: usize = 16 * 1024;
 /// Bytes of unsettled changes of one write stream; one change may be larger.
@@ -393,6 +401,9 @@ const _: () = assert!(DEAD_LETTERS_PER_RECORD_MAX <= DEAD_LETTERS_PAGE_MAX);
 const _: () = assert!(CLIENT_BACKOFF_MS_MIN <= CLIENT_BACKOFF_MS_MAX);
 const _: () = assert!(CLIENT_RETRY_AGE_US < DEDUP_IDLE_US);
 const _: () = assert!(CLIENT_REQUEST_BYTES_AIM < ENTRY_BYTES_MAX);
+const _: () =
+    assert!(CLIENT_TOGETHER_BYTES_AIM + CLIENT_TOGETHER_ONE_BYTES_MAX <= CLIENT_REQUEST_BYTES_AIM);
+const _: () = assert!(CLIENT_TOGETHER_WAIT_MS < CLIENT_ATTEMPT_MS);
 const _: () = assert!(READER_BACKOFF_MS_MIN <= READER_BACKOFF_MS_MAX);
 const _: () =
     assert!(AGGREGATE_LAST_MAX as usize * (AGGREGATE_ITEM_BYTES_MAX + 4) <= VALUE_BYTES_MAX);
