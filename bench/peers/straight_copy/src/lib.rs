@@ -7,7 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 
 use rocksdb::{
-    BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions, WriteOptions,
+    BlockBasedIndexType, BlockBasedOptions, Cache, DB, DBCompressionType, Options, ReadOptions,
+    WriteOptions,
 };
 
 /// Bytes that either end buffers.
@@ -37,6 +38,8 @@ pub fn options() -> Options {
     blocks.set_block_cache(&Cache::new_lru_cache(64 << 20));
     blocks.set_bloom_filter(10.0, false);
     blocks.set_cache_index_and_filter_blocks(true);
+    blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
+    blocks.set_partition_filters(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
     let mut options = Options::default();
     options.set_block_based_table_factory(&blocks);
