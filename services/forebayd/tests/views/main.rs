@@ -3,6 +3,7 @@
 
 #[path = "../daemon/mod.rs"]
 mod daemon;
+mod differing;
 mod emission;
 mod kills;
 mod life;

@@ -1,0 +1,134 @@
+//! Tiles that are not what their log makes are found by the job that compares them, and named.
+
+use std::path::Path;
+use std::process::Command;
+
+use forebay::Value;
+use forebay_core::clock::{Clock, SystemClock};
+use forebay_core::fold::Applied;
+use forebay_core::id::{PartitionCount, PartitionId, PartitionRef};
+use forebay_core::key::{Key, KeyType};
+use forebay_core::key_order::{Direction, KeyOrder};
+use forebay_shard::{Resources, Shard, ShardDirectory};
+
+use crate::daemon::FOREBAYD;
+use crate::{Asked, World, client, number, orders};
+
+const USERS: i64 = 12;
+const PARTITIONS: u32 = 4;
+const VIEW: &str = "view: by_user\nstream: orders\ngroup_by: [key]\nlateness: 4h\n\
+                    features: {orders: count, spent: {sum: price}}\n";
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn groups_whose_tiles_are_another_ones_are_named() {
+    let world = World::new();
+    let daemon = world.start("127.0.0.1:0");
+    let store = orders(&client(&daemon.address).await).await;
+    let asked = Asked::at(&daemon.address);
+    asked.apply(VIEW).await;
+    // Each user has another number of orders.
+    let now = SystemClock.now().as_micros();
+    let mut batch = store.batch();
+    for user in 0..USERS {
+        for _ in 0..=user {
+            let event = store.insert(name(user).as_str()).set("at", Value::Timestamp(now));
+            batch.add(event.set("price", 10 * user)).unwrap();
+        }
+    }
+    batch.send().await.unwrap().into_complete().unwrap();
+    await_orders(&asked, |user| user + 1).await;
+    assert!(compared(&daemon.address).is_ok());
+    daemon.terminate();
+
+    let (one, other) = exchange_two_tiles(world.data());
+    let daemon = world.start("127.0.0.1:0");
+    let of_whom = |user| {
+        if user == one {
+            other
+        } else if user == other {
+            one
+        } else {
+            user
+        }
+    };
+    await_orders(&Asked::at(&daemon.address), |user| of_whom(user) + 1).await;
+    let said = compared(&daemon.address).unwrap_err();
+    let (first, named) = said.split_once('\n').unwrap();
+    assert_eq!(first, "12 groups, 24 values: 4 differ", "{said}");
+    for (user, has) in [(one, other), (other, one)] {
+        let of_user = |line: &&str| line.contains(&format!("\"{}\"", name(user)));
+        let lines: Vec<_> = named.lines().filter(of_user).collect();
+        let (orders, spent) = (format!("orders: {:?}", value(has + 1)), "spent: ");
+        let [of_orders, of_spent] = lines[..] else { panic!("{said}") };
+        assert!(of_orders.contains(&orders) && of_spent.contains(spent), "{said}");
+        assert!(of_orders.ends_with(&format!("not {:?}", value(user + 1))), "{said}");
+    }
+    daemon.terminate();
+}
+
+fn name(user: i64) -> String {
+    format!("user-{user:02}")
+}
+
+fn value(number: i64) -> Option<Value> {
+    Some(Value::Int64(number))
+}
+
+/// Waits until each user has so many orders.
+async fn await_orders(asked: &Asked, of: impl Fn(i64) -> i64) {
+    for user in 0..USERS {
+        let has = |answer: &_| number(answer, "orders") == Some(of(user));
+        asked.values_once("by_user", &[name(user).into()], has).await;
+    }
+}
+
+/// What the job prints; an error where it fails.
+fn compared(address: &str) -> Result<String, String> {
+    let compare = ["view", "compare", "by_user", "--node", address];
+    let output = Command::new(FOREBAYD).args(compare).output().unwrap();
+    let said = String::from_utf8(output.stdout).unwrap();
+    if output.status.success() { Ok(said) } else { Err(said) }
+}
+
+/// Gives two groups of a partition each other's tiles, on disk; answers of which users.
+fn exchange_two_tiles(data: &Path) -> (i64, i64) {
+    let folder = data.join("features/tiles");
+    let directory = ShardDirectory::new(folder, Resources::new(64 << 20).unwrap());
+    let view = *directory.stores().unwrap().first().unwrap();
+    let order = KeyOrder { primary: KeyType::Bytes, partition: None };
+    for partition in (0..PARTITIONS).map(PartitionId) {
+        let at = PartitionRef { store: view, partition };
+        let resumed = directory.resume(at, PartitionCount(PARTITIONS), order).unwrap();
+        let (mut writer, resumed) = resumed.unwrap();
+        let tiles = tiles(writer.shard(), order);
+        let [(one, of_one), (other, of_other), ..] = &tiles[..] else { continue };
+        let writes =
+            vec![(one.clone(), Some(of_other.clone())), (other.clone(), Some(of_one.clone()))];
+        let applied = Applied { writes, ..Applied::default() };
+        writer.apply(&applied, &resumed.state, resumed.followed).unwrap();
+        writer.shard().flush().unwrap();
+        return (user_of(one), user_of(other));
+    }
+    panic!("no partition has two groups");
+}
+
+fn tiles(shard: &Shard, order: KeyOrder) -> Vec<(Key, Vec<u8>)> {
+    let view = shard.view().unwrap();
+    let mut rows = view.scan(&order.all(), Direction::Forward);
+    let mut tiles = Vec::new();
+    while let Some((key, row)) = rows.next().unwrap() {
+        if key.as_bytes().starts_with(b"t") {
+            tiles.push((key, row.to_vec()));
+        }
+    }
+    tiles
+}
+
+/// The user whose tile a key is of.
+fn user_of(key: &Key) -> i64 {
+    let is_in = |user: &i64| {
+        let name = name(*user);
+        key.as_bytes().windows(name.len()).any(|bytes| bytes == name.as_bytes())
+    };
+    (0..USERS).find(is_in).unwrap()
+}
