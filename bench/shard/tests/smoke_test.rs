@@ -82,9 +82,10 @@ fn the_straight_loop_has_the_options_of_our_shards() {
         .symmetric_difference(&straight)
         .map(|option| option.split_once('=').unwrap().0)
         .collect();
-    // What is written to logs, and what expires, for which the engine looks at old files again:
-    // neither is on a row's way.
+    // What is written to logs, and which old files the engine makes anew, for what expires or was
+    // read: neither is on a row's way.
     let wanted = [
+        "[CFOptions \"default\"] bottommost_file_compaction_delay",
         "[CFOptions \"default\"] compaction_filter",
         "[CFOptions \"default\"] periodic_compaction_seconds",
         "[DBOptions] info_log_level",

@@ -13,6 +13,12 @@ use rocksdb::{
 use crate::events::EventFloor;
 use crate::expiry::DurableTime;
 
+/// A file is not made anew for being read. The engine does that once nobody has a view any more
+/// from before the file's last write, as there may be something in it that was kept for a view;
+/// it cannot tell, so that one select would write all events of a stream once more. It never does
+/// where it is told to wait for longer than its clock says. What was kept goes when the file is
+/// compacted for another reason.
+const NOT_MADE_ANEW: &str = "bottommost_file_compaction_delay=4294967295";
 /// Bits of a filter for each key, as the engine's manual advises.
 const FILTER_BITS: f64 = 10.0;
 /// Cache of a database that only copies read or write: of its files' indexes.
@@ -159,7 +165,9 @@ fn with_files(cache: &Cache) -> Options {
     blocks.set_index_type(BlockBasedIndexType::TwoLevelIndexSearch);
     blocks.set_partition_filters(true);
     blocks.set_pin_l0_filter_and_index_blocks_in_cache(true);
-    let mut options = Options::default();
+    // A test tells if the engine does not know it any more.
+    let options = Options::default().get_options_from_string(NOT_MADE_ANEW);
+    let mut options = options.unwrap_or_default();
     options.set_block_based_table_factory(&blocks);
     options.set_compression_type(DBCompressionType::Lz4);
     options.set_max_open_files(SHARD_FILES_OPEN_MAX);
@@ -174,11 +182,16 @@ fn with_files(cache: &Cache) -> Options {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+
     use forebay_core::fold::{Applied, PartitionState};
     use forebay_core::id::{LogId, PartitionCount, PartitionId, PartitionRef, StoreId};
     use forebay_core::key::{Key, KeyType};
     use forebay_core::key_order::KeyOrder;
     use forebay_core::state_rows::Followed;
+
+    use rocksdb::WaitForCompactOptions;
 
     use super::*;
     use crate::ShardDirectory;
@@ -209,6 +222,40 @@ mod tests {
             if round < 2 {
                 writer.shard().flush().unwrap();
             }
+        }
+    }
+
+    #[test]
+    fn no_file_is_made_anew_for_being_read() {
+        let folder = tempfile::tempdir().unwrap();
+        let resources = Resources::new(SHARD_MEMORY_BYTES_MIN).unwrap();
+        let at = PartitionRef { store: StoreId(1), partition: PartitionId(0) };
+        let order = KeyOrder { primary: KeyType::Bytes, partition: None };
+        let directory = ShardDirectory::new(folder.path(), resources);
+        let mut writer = directory.create(at, order).unwrap();
+        let shard = Arc::clone(writer.shard());
+        let mut state = PartitionState::new(at, PartitionCount(1));
+        state.log_id = Some(LogId(1));
+        let mut write = |first: u32| {
+            let key = |number: u32| Key::plain(&number.to_le_bytes()).unwrap();
+            let writes = (first..first + 10).map(|it| (key(it), Some(vec![1]))).collect();
+            let applied = Applied { writes, ..Applied::default() };
+            writer.apply(&applied, &state, Followed::default()).unwrap();
+        };
+        write(0);
+        shard.flush().unwrap();
+        // What is read lies behind the file.
+        write(10);
+        let files = || {
+            shard.db.wait_for_compact(&WaitForCompactOptions::default()).unwrap();
+            let files = shard.db.live_files().unwrap().into_iter();
+            files.map(|file| file.name).collect::<BTreeSet<_>>()
+        };
+        let before = files();
+        assert_eq!(before.len(), 1);
+        for _ in 0..3 {
+            drop(shard.view().unwrap());
+            assert_eq!(files(), before);
         }
     }
 }
