@@ -47,12 +47,15 @@ struct Inner {
     /// Whether the shard has rows of groups that are not at hand.
     is_more: bool,
     settled: Vec<Settled>,
+    /// No moment at which values change by themselves lies before it.
+    quiet_until: Timestamp,
 }
 
 impl Default for Inner {
     /// Of what an earlier process has left the shard tells.
     fn default() -> Self {
-        Self { changed: BTreeMap::new(), is_more: true, settled: Vec::new() }
+        let quiet_until = Timestamp::MIN;
+        Self { changed: BTreeMap::new(), is_more: true, settled: Vec::new(), quiet_until }
     }
 }
 
@@ -95,6 +98,16 @@ impl Pending {
     /// These were emitted: the fold notes it with its next entry.
     pub(crate) fn settle(&self, settled: Vec<Settled>) {
         self.0.lock().settled.extend(settled);
+    }
+
+    /// Until when no moment comes at which values change by themselves, as far as is known.
+    pub(crate) fn quiet_until(&self) -> Timestamp {
+        self.0.lock().quiet_until
+    }
+
+    /// The shard has no such moment before this one.
+    pub(crate) fn note_quiet_until(&self, moment: Timestamp) {
+        self.0.lock().quiet_until = moment;
     }
 
     /// What was emitted since it was last asked.

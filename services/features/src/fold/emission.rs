@@ -12,7 +12,7 @@ use forebay_core::key_order::Direction;
 use forebay_shard::Shard;
 
 use super::ViewFold;
-use super::keys::{changed_group, changed_key, moment_and_group, moment_key, moments_until};
+use super::keys::{changed_group, changed_key, moment_and_group, moment_key, moments};
 use crate::emit::{Changed, Pending, Settled};
 
 /// Moments that one run of entries passes at most; what is left passes with the next one.
@@ -28,6 +28,8 @@ pub(super) struct EmissionRows<'f> {
     writes: Vec<(Key, Option<Vec<u8>>)>,
     /// The last of the entries.
     at: Changed,
+    /// No moment lies before it once all is written.
+    quiet_until: Timestamp,
 }
 
 impl<'f> EmissionRows<'f> {
@@ -38,7 +40,8 @@ impl<'f> EmissionRows<'f> {
         state: &PartitionState,
     ) -> Self {
         let at = Changed { position: state.position, since: state.partition_time };
-        Self { view, shard, pending, changed: BTreeMap::new(), writes: Vec::new(), at }
+        let (changed, writes, quiet_until) = (BTreeMap::new(), Vec::new(), pending.quiet_until());
+        Self { view, shard, pending, changed, writes, at, quiet_until }
     }
 
     /// The values of a group change.
@@ -56,18 +59,31 @@ impl<'f> EmissionRows<'f> {
     /// # Errors
     /// Those of the shard.
     pub(super) fn pass(&mut self) -> Result<()> {
+        if self.quiet_until <= self.at.since {
+            self.quiet_until = self.pass_moments()?;
+        }
         for settled in self.pending.take_settled() {
             self.settle(settled)?;
         }
+        Ok(())
+    }
+
+    /// Of the moments that the shard has the first one that lies ahead; the others pass.
+    fn pass_moments(&mut self) -> Result<Timestamp> {
         let view = self.shard.view()?;
-        let mut moments = view.scan(&moments_until(self.at.since), Direction::Forward);
+        let mut moments = view.scan(&moments(), Direction::Forward);
         for _ in 0..MOMENTS_MAX {
-            let Some((key, _)) = moments.next()? else { break };
-            let (_, group) = moment_and_group(key.as_bytes())?;
+            let Some((key, _)) = moments.next()? else {
+                return Ok(Timestamp::from_micros(i64::MAX));
+            };
+            let (moment, group) = moment_and_group(key.as_bytes())?;
+            if moment > self.at.since {
+                return Ok(moment);
+            }
             self.change(group, self.at);
             self.writes.push((key, None));
         }
-        Ok(())
+        Ok(Timestamp::MIN)
     }
 
     fn settle(&mut self, settled: Settled) -> Result<()> {
@@ -81,6 +97,7 @@ impl<'f> EmissionRows<'f> {
         match next {
             Some(next) if next > self.at.since => {
                 let row = self.view.rows.moment()?;
+                self.quiet_until = self.quiet_until.min(next);
                 self.writes.push((moment_key(next, &group), Some(row)));
             }
             Some(_) => self.change(&group, self.at),
@@ -98,16 +115,20 @@ impl<'f> EmissionRows<'f> {
         for (group, changed) in &self.changed {
             writes.push((changed_key(group), Some(self.view.rows.of_changed(*changed)?)));
         }
-        Ok(Told(self.changed))
+        Ok(Told { changed: self.changed, quiet_until: self.quiet_until })
     }
 }
 
-/// Groups that changed, to be told of once the shard has that.
-pub(super) struct Told(BTreeMap<Vec<u8>, Changed>);
+/// Groups that changed and how far no moment lies, to be told of once the shard has that.
+pub(super) struct Told {
+    changed: BTreeMap<Vec<u8>, Changed>,
+    quiet_until: Timestamp,
+}
 
 impl Told {
     pub(super) fn tell(self, pending: &Pending) {
-        self.0.iter().for_each(|(group, changed)| pending.note(group, *changed));
+        self.changed.iter().for_each(|(group, changed)| pending.note(group, *changed));
+        pending.note_quiet_until(self.quiet_until);
     }
 }
 
