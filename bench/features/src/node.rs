@@ -22,6 +22,8 @@ pub const DEADLINE: Duration = Duration::from_secs(120);
 /// Longest wait until what was inserted is folded.
 const PATIENCE: Duration = Duration::from_secs(30 * 60);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Less of a processor than a node takes that does anything.
+const REST_CORES: f64 = 0.02;
 /// Shards are read and written past the page cache, so that what is selected comes of the disk.
 const SETTINGS: [&str; 1] = ["--direct-io"];
 /// Where a node keeps the tiles of views, in its data directory.
@@ -121,6 +123,25 @@ impl Node {
             waited.map_err(|_| format!("{view} has not folded {events} events"))??;
         }
         Ok((nanos() - began) as f64 / 1e9)
+    }
+
+    /// Waits until its process has done nothing for so long: what it puts on disk from time to time
+    /// is there, and its files are as few as it wants them.
+    ///
+    /// # Errors
+    /// It always does something; or it has ended.
+    pub async fn await_rest(&self, rest: Duration) -> Result<(), Failure> {
+        let wait = async {
+            loop {
+                let before = self.taken()?.cpu_seconds;
+                tokio::time::sleep(rest).await;
+                if self.taken()?.cpu_seconds - before <= REST_CORES * rest.as_secs_f64() {
+                    return Ok(());
+                }
+            }
+        };
+        let waited = tokio::time::timeout(PATIENCE, wait).await;
+        waited.map_err(|_| "the node does not come to rest")?
     }
 
     async fn folded(&self, view: &str) -> Result<u64, Failure> {

@@ -43,6 +43,8 @@ pub struct Plan {
     pub batch_clients: usize,
     /// Rows of a batch.
     pub batch: u64,
+    /// How long a node does nothing before selects alone are measured.
+    pub rest: Duration,
     /// Rows due in a second, and for how long.
     pub rates: Vec<(u64, Duration)>,
     /// How long the windows are whose worst is told.
@@ -81,6 +83,7 @@ fn embedded(plan: &Plan, runtime: &Runtime, figures: &mut Figures) -> Result<(),
     let node = runtime.block_on(Node::start())?;
     let next = AtomicU64::new(0);
     let older = fill(plan, runtime, &node, &next, figures)?;
+    runtime.block_on(node.await_rest(plan.rest))?;
     selects_alone(plan, &node, &older, figures)?;
     let watched = Watched {
         store: data::EMITTED,

@@ -15,6 +15,7 @@ fn every_part_measures_what_its_goals_name() {
         clients: 3,
         batch_clients: 2,
         batch: 20,
+        rest: Duration::ZERO,
         rates: vec![(300, Duration::from_millis(700)), (22_000, Duration::from_millis(200))],
         window: Duration::from_millis(200),
         turn: Duration::ZERO,

@@ -54,6 +54,8 @@ fn measure() -> Result<String, String> {
         clients: 64,
         batch_clients: 4,
         batch: 500,
+        // Longer than a node waits until it puts its shards on disk.
+        rest: Duration::from_secs(12),
         rates: rates
             .into_iter()
             .map(|rate| (rate, if rate == GOAL { seconds(600, 30) } else { seconds(120, 15) }))
