@@ -1,6 +1,7 @@
 //! What every service process does around its gRPC services: settings, listening, draining, its
-//! memory, and the processes that share the partitions with it.
+//! memory, threads that let others go first, and the processes that share the partitions with it.
 
+mod background;
 mod data_dir;
 mod kafka;
 mod peers;
@@ -18,6 +19,7 @@ use tonic::transport::Server;
 use tonic::transport::server::TcpIncoming;
 use tracing::{info, warn};
 
+pub use background::Background;
 pub use data_dir::DataDir;
 pub use kafka::KafkaSettings;
 pub use peers::{Owner, Peers, forwarded, is_forwarded};

@@ -73,7 +73,7 @@ async fn run(settings: Settings) -> Result<()> {
     let shards = shards.with_sql_memory_mib(settings.sql_memory_mib).with_exports(exports);
     let snapshots = settings.snapshots.as_deref().map(SnapshotStore::open).transpose()?;
     let parts = FeatureParts { log, catalog, clock, entropy, membership, shards, snapshots };
-    let features = Arc::new(Features::start(parts));
+    let features = Arc::new(Features::start(parts)?);
     let routes = Routes::new(FeaturesService::new(Arc::clone(&features)).into_server())
         .add_service(EventsService::new(Arc::clone(&features)).into_server())
         .add_service(ExportsService::new(Arc::clone(&features)).into_server())

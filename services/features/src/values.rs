@@ -11,7 +11,7 @@ use forebay_core::value::Value;
 use forebay_core::{Error, Result};
 use forebay_query::SqlOptions;
 use forebay_reader::{Read, StoreFollower};
-use forebay_serve::Peers;
+use forebay_serve::{Background, Peers};
 use forebay_snapshot::in_place;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
@@ -33,6 +33,8 @@ pub struct Features {
     parts: FeatureParts,
     peers: Peers,
     keeper: JoinHandle<()>,
+    /// Where all of them are kept.
+    _background: Background,
 }
 
 /// What a group has at one position of its partition.
@@ -46,8 +48,12 @@ pub struct GroupValues {
 }
 
 impl Features {
-    /// Keeps all views and streams from now on, on the current runtime.
-    pub fn start(parts: FeatureParts) -> Self {
+    /// Keeps all views and streams from now on, on threads of its own.
+    ///
+    /// # Errors
+    /// `Internal` when there are none.
+    pub fn start(parts: FeatureParts) -> Result<Self> {
+        let background = Background::start("features")?;
         let (views, streams) = (OpenViews::default(), OpenStreams::default());
         let peers = Peers::new(Arc::clone(&parts.membership));
         let keeper = Keeper {
@@ -57,8 +63,8 @@ impl Features {
             derived: DerivedUpTo::default(),
             reopen: Arc::<Notify>::default(),
         };
-        let keeper = tokio::spawn(keeper.run());
-        Self { views, streams, parts, peers, keeper }
+        let keeper = background.spawn(keeper.run());
+        Ok(Self { views, streams, parts, peers, keeper, _background: background })
     }
 
     /// What statements of SQL may take.

@@ -203,7 +203,7 @@ impl ServedFeatures {
         let ReplicatorParts { log, catalog, clock, entropy, membership, snapshots, .. } =
             parts.clone();
         let parts = FeatureParts { log, catalog, clock, entropy, membership, shards, snapshots };
-        let features = Arc::new(Features::start(parts));
+        let features = Arc::new(Features::start(parts)?);
         let sql = sql::service(&features)?;
         Ok(Self { features, sql })
     }
