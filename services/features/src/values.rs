@@ -26,7 +26,8 @@ use crate::plan::Plan;
 use crate::streams::{OpenStream, OpenStreams, Stream};
 use crate::views::{OpenView, OpenViews};
 
-/// The views and streams of this process. Dropping it ends them.
+/// The views and streams of this process. Dropping it ends them, and waits until they have let go
+/// of their files, up to a minute.
 pub struct Features {
     views: OpenViews,
     streams: OpenStreams,
