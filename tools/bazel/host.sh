@@ -29,6 +29,16 @@ mkdir -p "$base"
 # Two checkouts may share a target folder, and a second Bazel would end the server of the first.
 # The lock is the client's alone: the server, which lives on, does not get it (--close).
 flock --nonblock "$base.lock" true || echo "bazel: waiting for another run in $base" >&2
+
+# A folder that was moved, as a cache is that is restored elsewhere, has links into where it was.
+# Bazel makes these again when they are gone, and uses what it has compiled.
+if [ "$(cat "$base/place" 2>/dev/null)" != "$base" ]; then
+    mkdir -p "$base/base/external"
+    flock --wait "$lock_seconds_max" "$base.lock" chmod -R u+w "$base/base/external"
+    flock --wait "$lock_seconds_max" "$base.lock" rm -rf "$base/base/external"
+    echo "$base" >"$base/place"
+fi
+
 [ "$#" -gt 0 ] || set -- test //...
 exec flock --close --wait "$lock_seconds_max" "$base.lock" \
     bazel-4 --noworkspace_rc --nohome_rc --bazelrc=tools/bazel/host.bazelrc \
