@@ -172,6 +172,7 @@ pub async fn race(server: &ObjectServer) {
     let snapshots = open(&url, server.options()).partition(AT);
     let chunk = ChunkId::of(b"some bytes", 1);
     snapshots.put_chunk(chunk, b"some bytes".to_vec().into()).await.unwrap();
+    let mut answered = 0;
     for round in 0..20 {
         let manifest = manifest(round, round, vec![chunk]);
         // Of one name, and each another one.
@@ -180,15 +181,19 @@ pub async fn race(server: &ObjectServer) {
             let snapshots = snapshots.clone();
             tokio::spawn(async move { snapshots.publish(&manifest).await })
         };
-        let mut published = 0;
+        let (mut published, mut unanswered) = (0, 0);
         for publishing in (0..AT_ONCE).map(publish).collect::<Vec<_>>() {
             match publishing.await.unwrap() {
                 Ok(()) => published += 1,
+                // What a server that has stood still for long has done nobody can tell.
+                Err(error) if error.code() == ErrorCode::Unavailable => unanswered += 1,
                 Err(error) => assert_eq!(error.code(), ErrorCode::Conflict, "{error}"),
             }
         }
-        assert_eq!(published, 1, "round {round}");
+        assert!(published == 1 || (published == 0 && unanswered > 0), "round {round}: {published}");
+        answered += usize::from(unanswered == 0);
     }
+    assert!(answered > 0, "no round had all its answers");
 }
 
 /// What every call answers where something is wrong with the way.
