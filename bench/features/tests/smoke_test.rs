@@ -13,10 +13,10 @@ fn every_part_measures_what_its_goals_name() {
     let plan = run::Plan {
         rows: 3_000,
         clients: 3,
-        batch_clients: 2,
-        batch: 20,
+        batch_clients: 4,
+        batch: 500,
         rest: Duration::ZERO,
-        rates: vec![(300, Duration::from_millis(700)), (22_000, Duration::from_millis(200))],
+        rates: vec![(2_500, Duration::from_millis(700)), (22_000, Duration::from_millis(200))],
         window: Duration::from_millis(200),
         turn: Duration::ZERO,
         pages_bytes: 1 << 20,
@@ -38,10 +38,10 @@ fn every_part_measures_what_its_goals_name() {
         assert!(names.contains(&goal.measure.as_str()), "no row {} in {names:#?}", goal.measure);
     }
     for measure in [
-        "unary, 300 rows/s due, inserts, p99 of the worst window, ms",
-        "unary, 300 rows/s due, acknowledged to visible, p50, ms",
-        "unary, 300 rows/s due, calls left out",
-        "batches of 20, 2 clients, rows, 1/s",
+        "unary, 2500 rows/s due, inserts, p99 of the worst window, ms",
+        "unary, 2500 rows/s due, acknowledged to visible, p50, ms",
+        "unary, 2500 rows/s due, calls left out",
+        "batches of 500, 4 clients, p99, ms",
         "direct read of 4 KiB, p99, ms",
     ] {
         assert!(names.contains(&measure), "no row {measure} in {names:#?}");

@@ -9,8 +9,8 @@ use forebay_bench_features::{data, kafka, run};
 use forebay_bench_micro::watch;
 use forebay_bench_report::Bench;
 
-/// The rate of the goals: a little above, so that what is done reaches them.
-const GOAL: u64 = 22_000;
+/// The rate that lasts: two cores bear it beside ten million groups (tools/decisions/0052).
+const LASTING: u64 = 2_500;
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = env::args().skip(1).collect();
@@ -29,8 +29,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Rows due in a second, rate by rate.
-const RATES: [u64; 6] = [2_500, 5_000, 10_000, 15_000, GOAL, 30_000];
+/// Rows due in a second, rate by rate; 22,000 is bi(OS)' own, and a little above.
+const RATES: [u64; 6] = [LASTING, 5_000, 10_000, 15_000, 22_000, 30_000];
 
 /// What `RATES=kafka` asks for: nothing on an embedded log.
 const KAFKA: &str = "kafka";
@@ -58,7 +58,7 @@ fn measure() -> Result<String, String> {
         rest: Duration::from_secs(12),
         rates: rates
             .into_iter()
-            .map(|rate| (rate, if rate == GOAL { seconds(600, 30) } else { seconds(120, 15) }))
+            .map(|rate| (rate, if rate == LASTING { seconds(600, 30) } else { seconds(120, 15) }))
             .collect(),
         window: seconds(60, 10),
         turn: seconds(30, 10),
