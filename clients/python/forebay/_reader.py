@@ -56,7 +56,8 @@ class Reader(_native.Reader):
 
     Every read takes `after` (a token: wait until that write is here), `latest` (wait until all that
     was acknowledged before is here), both at most `timeout` seconds (10 unless set), and `max_age`
-    (raise `Stale` for data older than so many seconds).
+    (raise `Stale` for data older than so many seconds). A field's name is looked up behind the
+    wait: one that was added before the write of the token is there.
 
     >>> with forebay.Reader("127.0.0.1:7070", "users") as users:     # doctest: +SKIP
     ...     users.await_ready(30)

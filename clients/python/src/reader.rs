@@ -139,8 +139,9 @@ impl NativeReader {
         entry(|| {
             let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (key, field) = (key_of(key)?, self.field_of(&reader, field)?);
+            let key = key_of(key)?;
             how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
+            let field = self.field_of(&reader, field)?;
             let read = reader
                 .read_local(how.max_age, |view| read_field(py, view, &field.get().handle, key))?;
             match read {
@@ -172,9 +173,10 @@ impl NativeReader {
         entry(|| {
             let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (key, field) = (key_of(key)?, self.field_of(&reader, field)?);
+            let key = key_of(key)?;
             let mut out = OutArray::check_bytes(buffer)?;
             how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
+            let field = self.field_of(&reader, field)?;
             let copied = reader.read_local(how.max_age, |view| {
                 // SAFETY: the slice is this read's alone: the interpreter is held and nothing of it
                 // is called before the slice ends.
@@ -208,8 +210,9 @@ impl NativeReader {
         entry(|| {
             let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (key, field) = (key_of(key)?, self.field_of(&reader, field)?);
+            let key = key_of(key)?;
             how.wait(py, &reader, |reader| Ok(vec![reader.partition_of(key)?]))?;
+            let field = self.field_of(&reader, field)?;
             let found =
                 reader.read_local(how.max_age, |view| view.presence(&field.get().handle, key))?;
             Ok(class(py, "forebay._model", "Presence")?.call1((presence_code(found),))?)
@@ -260,10 +263,11 @@ impl NativeReader {
         entry(|| {
             let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (keys, field) = (KeyObjects::of(keys)?, self.field_of(&reader, field)?);
+            let keys = KeyObjects::of(keys)?;
             let keys = keys.keys()?;
             let mut statuses = check_statuses(statuses, &keys)?;
             how.wait(py, &reader, |reader| reader.partitions_of(&keys))?;
+            let field = self.field_of(&reader, field)?;
             let default = default.object(py)?;
             let asked = Many { keys: &keys, max_age: how.max_age, statuses: statuses.is_some() };
             let (objects, codes) = read_values(py, &reader, &asked, &field.get().handle, &default)?;
@@ -290,9 +294,10 @@ impl NativeReader {
         entry(|| {
             let (reader, timeout) = self.attached.reader(py, timeout)?;
             let how = How::of(after, latest, max_age, timeout)?;
-            let (keys, field) = (KeyObjects::of(keys)?, self.field_of(&reader, field)?);
+            let keys = KeyObjects::of(keys)?;
             let keys = keys.keys()?;
             how.wait(py, &reader, |reader| reader.partitions_of(&keys))?;
+            let field = self.field_of(&reader, field)?;
             read_packed(py, &reader, &keys, how.max_age, &field.get().handle)
         })
     }
@@ -614,6 +619,8 @@ impl NativeReader {
         Ok(self.attached.reader(py, None)?.0)
     }
 
+    /// The handle that a read is given, or the one of the name that it is given; for behind the
+    /// read's wait, since what it waits for may be the field itself.
     fn field_of<'py>(
         &self,
         reader: &Reader,

@@ -1,0 +1,86 @@
+"""Reads that wait take their field as it is behind the wait, not as it was when they began."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+
+import forebay
+import pytest
+from forebay import ABSENT
+from testing import WAIT_SECONDS
+
+Get = Callable[[forebay.Reader, str, bytes], object]
+
+
+def get(reader: forebay.Reader, field: str, token: bytes) -> object:
+    return reader.get("k", field, after=token, timeout=WAIT_SECONDS)
+
+
+def get_into(reader: forebay.Reader, field: str, token: bytes) -> object:
+    return reader.get_into("k", field, bytearray(3), after=token, timeout=WAIT_SECONDS)
+
+
+def presence(reader: forebay.Reader, field: str, token: bytes) -> object:
+    return reader.presence("k", field, after=token, timeout=WAIT_SECONDS)
+
+
+def get_many(reader: forebay.Reader, field: str, token: bytes) -> object:
+    return reader.get_many(["k"], field, after=token, timeout=WAIT_SECONDS)
+
+
+def get_packed(reader: forebay.Reader, field: str, token: bytes) -> object:
+    return reader.get_packed(["k"], field, after=token, timeout=WAIT_SECONDS).values
+
+
+@pytest.fixture
+def runs_until_it_waits() -> Iterator[None]:
+    """Have no thread take the interpreter from one that has not let go of it."""
+    interval = sys.getswitchinterval()
+    sys.setswitchinterval(WAIT_SECONDS)
+    yield
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("runs_until_it_waits")
+@pytest.mark.parametrize(
+    ("read", "absent"),
+    [
+        (get, ABSENT),
+        (get_into, ABSENT),
+        (presence, forebay.Presence.ABSENT),
+        (get_many, [ABSENT]),
+        (get_packed, b""),
+    ],
+)
+def test_a_field_that_is_added_while_a_read_waits_is_found(read: Get, absent: object) -> None:
+    with forebay.Reader.in_memory({"a": "string"}) as reader:
+        # What a first call imports lets go of the interpreter too.
+        read(reader, "a", reader.upsert("k", {"a": "old"}).token)
+        reader.force("not_ready")
+        token = reader.upsert("k", {"a": "new"}).token
+        begins = threading.Event()
+        answers: list[object] = []
+
+        def run() -> None:
+            begins.set()
+            answers.append(read(reader, "s", token))
+
+        reads = threading.Thread(target=run)
+        reads.start()
+        assert begins.wait(WAIT_SECONDS)
+        assert not answers
+        reader.alter([forebay.Alteration.add_field("s", "string")])
+        reader.force("nothing")
+        reads.join(WAIT_SECONDS)
+        assert answers == [absent]
+
+
+@pytest.mark.parametrize("read", [get, get_into, presence, get_many, get_packed])
+def test_a_field_that_is_not_there_behind_the_wait_is_named(read: Get) -> None:
+    with forebay.Reader.in_memory({"a": "int64"}) as reader:
+        token = reader.upsert("k", {"a": 1}).token
+        with pytest.raises(forebay.NotFound) as unknown:
+            read(reader, "s", token)
+        assert unknown.value.field == "s"
