@@ -11,7 +11,7 @@ use forebay_core::key_order::KeyOrder;
 use forebay_core::partition::partition_of;
 use forebay_core::row::Document;
 use forebay_core::schema::Definition;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_index::DocumentKey;
 use forebay_reader::Read;
 use forebay_wire::document::StoreCursor;
@@ -125,9 +125,14 @@ impl OrderedScan {
     /// else; `NotFound` for a field. Nothing is sent yet: what a node says comes with the first
     /// document.
     pub async fn open(self) -> Result<OrderedStream> {
-        let definition = self.reads.state.definition();
-        let at_store = |error: Error| error.with_store(&definition.name);
-        let scans = self.partitions(&definition).map_err(at_store)?;
+        let mut definition = self.reads.state.definition();
+        let mut scans = self.partitions(&definition);
+        // A field that is not known here may be new.
+        if scans.as_ref().is_err_and(|error| error.code() == ErrorCode::NotFound) {
+            definition = self.reads.state.refresh().await?;
+            scans = self.partitions(&definition);
+        }
+        let scans = scans.map_err(|error| error.with_store(&definition.name))?;
         let merge = Merge::new(scans, self.is_backward);
         Ok(OrderedStream { reads: self.reads, definition, merge, left: self.limit })
     }

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 
 use forebay::{
-    ErrorCode, FieldType, KeyType, KeyValue, OrderedStream, Read, ScalarType, Store, StoreSpec,
-    Token, Value,
+    Alteration, ErrorCode, FieldSpec, FieldType, KeyType, KeyValue, OrderedStream, Read,
+    ScalarType, Store, StoreSpec, Token, Value,
 };
 
 use crate::world::{INT64, PATIENCE, World, counters};
@@ -142,6 +142,20 @@ async fn a_scan_stays_in_its_partition_key() {
     let mut stream = scan().open().await.unwrap();
     let counts: Vec<_> = drain(&mut stream).await.into_iter().map(|(_, n)| n).collect();
     assert_eq!(counts, [4, 1, 2, 3], "by the partition key first");
+}
+
+#[tokio::test]
+async fn a_scan_knows_a_field_that_others_have_added() {
+    let world = World::start().await;
+    let store = counters(&world.client().await, 2).await;
+    let other = world.client().await;
+    let add = Alteration::AddField(FieldSpec::new("more", INT64));
+    other.alter_store("counters", None, &[add]).await.unwrap();
+    let written = other.store("counters").await.unwrap().upsert("u").set("n", 1).set("more", 2);
+    let token = written.send().await.unwrap().token;
+    let scan = store.ordered().unwrap().scan().read(after(&token)).fields(["more"]);
+    let mut stream = scan.open().await.unwrap();
+    assert_eq!(drain(&mut stream).await, [("u".to_owned(), 2)]);
 }
 
 #[tokio::test]
