@@ -46,12 +46,17 @@ pub(crate) struct OpenStream {
 pub(crate) type OpenStreams = Arc<Mutex<BTreeMap<StoreId, OpenStream>>>;
 
 impl Stream {
+    /// Whether it is open with this definition, or with a later one.
+    pub(crate) fn knows(&self, version: SchemaVersion) -> bool {
+        version <= self.schema.definition.version
+    }
+
     /// The events of these partitions, in the order that is asked for, and the positions that were
     /// read.
     ///
     /// # Errors
-    /// `Unavailable` for a partition that is not here; those of the read's wait and of the
-    /// selection.
+    /// `Unavailable` for a partition that is not here, and where what was waited for is of a later
+    /// definition; those of the read's wait and of the selection.
     pub(crate) async fn select(
         &self,
         selection: &Selection,
@@ -60,6 +65,10 @@ impl Stream {
     ) -> Result<(Vec<Selected>, Token)> {
         let mut token = Token::new(self.schema.definition.versions.home());
         self.admit(read, partitions).await?;
+        if !self.knows(self.shards.known().newest().definition.version) {
+            let message = "the stream was altered, and is opened anew; ask again";
+            return Err(Error::unavailable(message));
+        }
         let mut events = Vec::new();
         for partition in partitions {
             let shard = self.shards.shard(*partition)?;

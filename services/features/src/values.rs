@@ -1,6 +1,7 @@
 //! The service without its sockets: the views and streams of this process, and what they answer.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::clock::Timestamp;
@@ -25,6 +26,9 @@ use crate::parts::FeatureParts;
 use crate::plan::Plan;
 use crate::streams::{OpenStream, OpenStreams, Stream};
 use crate::views::{OpenView, OpenViews};
+
+/// How long the control log may take to be folded here up to its end.
+const CATALOG_WAIT: Duration = Duration::from_secs(10);
 
 /// The views and streams of this process. Dropping it ends them, and waits until they have let go
 /// of their files, up to a minute.
@@ -101,30 +105,34 @@ impl Features {
         names
     }
 
-    /// A stream that is open here.
+    /// A stream that is open here, as it has last been altered by all that is known here.
     ///
     /// # Errors
     /// `Unavailable` for one that is not yet, `NotFound` and `InvalidArgument` for what is none.
     pub(crate) fn stream(&self, name: &str) -> Result<Stream> {
-        let found = {
-            let streams = self.streams.lock();
-            let is_it = |open: &&OpenStream| open.stream.schema.definition.name == name;
-            streams.values().find(is_it).map(|open| open.stream.clone())
-        };
-        found.ok_or_else(|| {
-            let catalog = self.parts.catalog.catalog();
-            let error = match catalog.by_name(name).map(|schema| &schema.definition) {
-                Err(error) => error,
-                Ok(store) if store.stream.is_none() => {
-                    Error::invalid_argument("the store is no stream of events")
-                }
-                Ok(store) if store.view().is_some() => {
-                    Error::invalid_argument("select the events of the view's stream")
-                }
-                Ok(_) => Error::unavailable("the stream is not open here yet; ask again"),
-            };
-            error.with_store(name)
-        })
+        let catalog = self.parts.catalog.catalog();
+        let newest = catalog.by_name(name).map_err(|error| error.with_store(name))?;
+        let definition = &newest.definition;
+        let refused = |error: Error| Err(error.with_store(name));
+        if definition.stream.is_none() {
+            return refused(Error::invalid_argument("the store is no stream of events"));
+        }
+        if definition.view().is_some() {
+            return refused(Error::invalid_argument("select the events of the view's stream"));
+        }
+        match self.streams.lock().get(&definition.store) {
+            Some(open) if open.stream.knows(definition.version) => Ok(open.stream.clone()),
+            _ => refused(Error::unavailable("the stream is not open here yet; ask again")),
+        }
+    }
+
+    /// Waits until all is known here that stands in the control log.
+    ///
+    /// # Errors
+    /// `Unavailable` where the log does not answer, or the catalog does not follow.
+    pub(crate) async fn catch_up(&self) -> Result<()> {
+        let end = self.parts.log.bounds(PartitionRef::CONTROL).await?.end;
+        self.parts.catalog.wait_applied(end, CATALOG_WAIT).await
     }
 
     /// The values of one group of a view, named by a value for each column that it groups by; those

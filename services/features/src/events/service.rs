@@ -15,7 +15,7 @@ use forebay_core::partition::partition_of;
 use forebay_core::row::Document;
 use forebay_core::schema::{ColumnIndex, Definition, Field};
 use forebay_core::value::{FieldType, Value};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_reader::Read;
 use forebay_serve::{Owner, forwarded, is_forwarded};
 use forebay_shard::EventAt;
@@ -33,6 +33,7 @@ use tonic::transport::Channel;
 use tonic::{Request, Response, Status};
 
 use super::{By, Selected, Selection};
+use crate::streams::Stream;
 use crate::values::Features;
 
 /// Selects that a process answers at once; others wait for their turn.
@@ -57,19 +58,35 @@ impl EventsService {
         EventsServer::new(self)
     }
 
+    /// The stream, and what is asked of it. What is not known may be new: then the control log is
+    /// read to its end, and asked once more.
+    async fn begin(&self, request: &v1::SelectRequest) -> Result<(Stream, Asked)> {
+        let begin = || {
+            let stream = self.features.stream(&request.stream)?;
+            let asked = Asked::of(request, &stream.schema.definition)?;
+            Ok((stream, asked))
+        };
+        match begin() {
+            Err(error) if is_of_definition(&error) => match self.features.catch_up().await {
+                Ok(()) => begin(),
+                Err(_) => Err(error),
+            },
+            begun => begun,
+        }
+    }
+
     async fn answer(
         &self,
         request: v1::SelectRequest,
         came_with: &MetadataMap,
     ) -> Result<v1::SelectResponse> {
-        let stream = self.features.stream(&request.stream)?;
+        let (stream, asked) = self.begin(&request).await?;
         // Never closed. What another process sends on holds its turn there.
         let _turn = match is_forwarded(came_with) {
             true => None,
             false => self.turns.acquire().await.ok(),
         };
         let definition = &stream.schema.definition;
-        let asked = Asked::of(&request, definition)?;
         let mut ours = Vec::new();
         let mut theirs = Vec::new();
         for partition in &asked.partitions {
@@ -95,6 +112,11 @@ impl EventsService {
             token: token.encode(),
         })
     }
+}
+
+/// Whether a later definition might not refuse the same.
+fn is_of_definition(error: &Error) -> bool {
+    matches!(error.code(), ErrorCode::NotFound | ErrorCode::InvalidArgument)
 }
 
 /// Asks another process for what is its own.

@@ -11,7 +11,7 @@ use forebay_columns::{arrow_type, column};
 use forebay_core::id::{FieldId, PartitionId};
 use forebay_core::schema::Definition;
 use forebay_core::value::{FieldType, ScalarType, Value};
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 use forebay_query::{Batches, Bounds, Rows, Table, Tables, Wanted, identified};
 use forebay_serve::Owner;
 use forebay_wire::v1;
@@ -69,11 +69,14 @@ impl Tables for StreamTables {
     }
 
     async fn table(&self, name: &str) -> Result<Option<Arc<dyn Table>>> {
-        if !self.0.stream_names().iter().any(|it| it == name) {
-            return Ok(None);
+        match self.0.stream(name) {
+            Ok(stream) => Ok(Some(Arc::new(StreamTable::new(Arc::clone(&self.0), stream)))),
+            Err(error) => match error.code() {
+                // It is no stream.
+                ErrorCode::NotFound | ErrorCode::InvalidArgument => Ok(None),
+                _ => Err(error),
+            },
         }
-        let stream = self.0.stream(name)?;
-        Ok(Some(Arc::new(StreamTable::new(Arc::clone(&self.0), stream))))
     }
 }
 

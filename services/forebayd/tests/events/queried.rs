@@ -100,6 +100,11 @@ async fn statements_and_exports_have_each_event_once_over_kills_and_alterations(
         Alteration::DropField("note".to_owned()),
     ];
     asked.alter_store("orders", None, &alterations).await.unwrap();
+    // A statement is of the new columns, or the table is not open yet.
+    match numbers(&daemon.address, "SELECT count(more) FROM orders").await {
+        Err(error) => assert_eq!(error.code(), ErrorCode::Unavailable, "{error}"),
+        Ok(counted) => assert_eq!(counted, [0]),
+    }
     let store = asked.store("orders").await.unwrap();
     let mut later = some_orders(2, 900, 300, now);
     for order in &mut later {

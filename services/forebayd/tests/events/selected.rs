@@ -8,7 +8,7 @@ use forebay_core::entropy::SeededEntropy;
 use forebay_wire::v1;
 
 use crate::model::{Case, Order, some_orders};
-use crate::{World, after, all_of, client, orders, select};
+use crate::{World, after, all_of, client, column, orders, select};
 
 const BATCH: usize = 50;
 const CASES: usize = 150;
@@ -167,4 +167,31 @@ async fn selects_answer_what_is_there_over_kills_and_alterations() {
     let last = answer.events.iter().find(|event| number(&answer, event) == 2_500).unwrap();
     inserted[2_500].time = last.time_us;
     assert_model(&address, &inserted, 5, true).await;
+}
+
+/// The stream is opened anew for each alteration: no select finds it as it was before.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_select_knows_what_was_altered_before_it() {
+    let world = World::new();
+    let daemon = world.start(&[]);
+    let client = client(&daemon.address).await;
+    let store = client.create_store(&orders()).await.unwrap();
+    for round in 0..20 {
+        let name = format!("more_{round}");
+        let added = column(&name, ScalarType::String, Some(ColumnIndex::Exact));
+        client.alter_store("orders", None, &[Alteration::AddField(added)]).await.unwrap();
+        let by = v1::select_request::By::Equal(v1::select_request::Equal {
+            column: name.clone(),
+            value: Some((&Value::String("x".to_owned())).into()),
+        });
+        let columns = vec!["n".to_owned(), name.clone()];
+        let ask = v1::SelectRequest { by: Some(by), columns, ..all_of("orders") };
+        assert_eq!(select(&daemon.address, &ask).await.unwrap().events, []);
+        let event = store.insert("user-1").set("n", round).set(&name, "x");
+        let token = event.send().await.unwrap().token;
+        let ask = v1::SelectRequest { read: after(&token), ..ask };
+        let answer = select(&daemon.address, &ask).await.unwrap();
+        let found: Vec<_> = answer.events.iter().map(|it| number(&answer, it)).collect();
+        assert_eq!(found, [round]);
+    }
 }
