@@ -1,5 +1,7 @@
 //! Threads for what nobody waits for with a request: they let those go first that answer.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -33,6 +35,8 @@ const END_WAIT: Duration = Duration::from_secs(60);
 #[derive(Debug)]
 pub struct Background {
     threads: Handle,
+    /// How many threads there are.
+    count: Arc<AtomicUsize>,
     /// Until it is dropped.
     runtime: Option<Runtime>,
 }
@@ -43,13 +47,21 @@ impl Background {
     /// # Errors
     /// `Internal` when there is no runtime.
     pub fn start(name: &str) -> Result<Self> {
+        let count = Arc::<AtomicUsize>::default();
+        let (begun, ended) = (Arc::clone(&count), Arc::clone(&count));
         let runtime = Builder::new_multi_thread()
             .thread_name(name)
-            .on_thread_start(let_others_go_first)
+            .on_thread_start(move || {
+                begun.fetch_add(1, Ordering::Relaxed);
+                let_others_go_first();
+            })
+            .on_thread_stop(move || {
+                ended.fetch_sub(1, Ordering::Release);
+            })
             .enable_all()
             .build()
             .map_err(|error| Error::internal(format!("start the threads of {name}: {error}")))?;
-        Ok(Self { threads: runtime.handle().clone(), runtime: Some(runtime) })
+        Ok(Self { threads: runtime.handle().clone(), count, runtime: Some(runtime) })
     }
 
     /// Begins a task.
@@ -59,15 +71,24 @@ impl Background {
     {
         self.threads.spawn(task)
     }
+
+    /// Ends the tasks; answers how many threads have not ended within this time.
+    fn end(&mut self, wait_max: Duration) -> usize {
+        let Some(runtime) = self.runtime.take() else { return 0 };
+        // On a thread of its own: whoever drops it may be a task, which must not wait for others.
+        let ending = thread::spawn(move || runtime.shutdown_timeout(wait_max));
+        if ending.join().is_err() {
+            warn!("threads in the background have not ended well; see the log");
+        }
+        self.count.load(Ordering::Acquire)
+    }
 }
 
 impl Drop for Background {
     fn drop(&mut self) {
-        let Some(runtime) = self.runtime.take() else { return };
-        // On a thread of its own: whoever drops it may be a task, which must not wait for others.
-        let ending = thread::spawn(move || runtime.shutdown_timeout(END_WAIT));
-        if ending.join().is_err() {
-            warn!("threads in the background have not ended well; see the log");
+        let left = self.end(END_WAIT);
+        if left > 0 {
+            warn!(left, "threads in the background have not ended, and may hold files still");
         }
     }
 }
@@ -89,8 +110,8 @@ fn let_others_go_first() {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering};
+    use std::sync::atomic::AtomicBool;
+    use std::sync::mpsc;
 
     use rustix::process::getpriority_process;
     use tokio::sync::oneshot;
@@ -138,5 +159,21 @@ mod tests {
         drop(background);
         assert!(is_gone.load(Ordering::Acquire));
         assert!(task.await.unwrap_err().is_cancelled());
+    }
+
+    #[test]
+    fn threads_that_do_not_end_are_counted() {
+        assert_eq!(Background::start("test").unwrap().end(END_WAIT), 0);
+        let mut background = Background::start("test").unwrap();
+        let ((begun, has_begun), (release, released)) = (mpsc::channel(), mpsc::channel::<()>());
+        drop(background.spawn(async move {
+            begun.send(()).unwrap();
+            // It holds up its thread, until the test is over.
+            let _ = released.recv();
+        }));
+        has_begun.recv().unwrap();
+        // Others may be about to end.
+        assert!(background.end(Duration::from_millis(10)) >= 1);
+        drop(release);
     }
 }
