@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::process::Command;
 use std::time::Duration;
 
+use bytes::Bytes;
 use forebay::{
     Alteration, ColumnIndex, ColumnRules, FieldSpec, FieldType, KeyType, ScalarType, Store,
     StoreSpec, Token, Value,
@@ -13,9 +14,10 @@ use forebay_testkit::tree;
 use forebay_wire::v1;
 use forebay_wire::v1::events_client::EventsClient;
 use forebay_wire::v1::features_client::FeaturesClient;
+use forebay_wire::v1::select_request::{By, Equal};
 use forebay_wire::v1::writer_client::WriterClient;
+use tonic::Code;
 use tonic::transport::{Channel, Endpoint};
-use tonic::{Code, Status};
 
 use crate::service::{LONG, Service, client};
 
@@ -142,51 +144,36 @@ async fn keys(process: &Service) -> Result<BTreeSet<Vec<u8>>, String> {
         limit: 10_000,
         ..Default::default()
     };
-    keys_of(process, request).await.map_err(|status| status.to_string())
-}
-
-async fn keys_of(
-    process: &Service,
-    request: v1::SelectRequest,
-) -> Result<BTreeSet<Vec<u8>>, Status> {
     let mut events = EventsClient::new(channel(&process.address));
-    let answer = events.select(request).await?.into_inner();
+    let answer = events.select(request).await.map_err(|status| status.to_string())?.into_inner();
     let keys: BTreeSet<_> = answer.events.iter().map(|event| event.key.to_vec()).collect();
     assert_eq!(keys.len(), answer.events.len(), "an event twice");
     Ok(keys)
 }
 
-/// The keys of events that have this text in a column, behind a write; waits while the stream is
+/// The columns of events behind a write, and how many events there are; waits while the stream is
 /// opened anew.
-async fn keys_with(
-    process: &Service,
-    column: &str,
-    text: &str,
-    token: &Token,
-) -> Result<BTreeSet<Vec<u8>>, Status> {
+async fn found(process: &Service, by: By, token: &Token) -> (Vec<String>, usize) {
     let wait = v1::read_options::Wait::AfterToken(token.encode());
-    let by = v1::select_request::By::Equal(v1::select_request::Equal {
-        column: column.to_owned(),
-        value: Some((&Value::String(text.to_owned())).into()),
-    });
     let request = v1::SelectRequest {
         stream: "orders".to_owned(),
         by: Some(by),
-        columns: vec![column.to_owned()],
         read: Some(v1::ReadOptions { wait: Some(wait), wait_ms: 30_000, age_ms_max: None }),
         ..Default::default()
     };
+    let mut events = EventsClient::new(channel(&process.address));
     let wait = async {
         loop {
-            match keys_of(process, request.clone()).await {
+            match events.select(request.clone()).await {
                 Err(status) if status.code() == Code::Unavailable => {
                     tokio::time::sleep(Duration::from_millis(20)).await;
                 }
-                answer => return answer,
+                answer => return answer.unwrap().into_inner(),
             }
         }
     };
-    tokio::time::timeout(LONG, wait).await.expect("the stream does not open")
+    let answer = tokio::time::timeout(LONG, wait).await.expect("the stream does not open");
+    (answer.columns.into_iter().map(|column| column.name).collect(), answer.events.len())
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -199,20 +186,29 @@ async fn a_process_that_stood_still_knows_what_was_altered_meanwhile() {
     let store = client.create_store(&spec).await.unwrap();
     let data = tempfile::tempdir().unwrap();
     let process = Service::features(prefix, data.path());
+    let mut columns = Vec::new();
     for round in 0..10_i64 {
         let column = format!("more_{round}");
         let rules = ColumnRules { index: Some(ColumnIndex::Exact), ..ColumnRules::default() };
         let more = FieldType::Scalar(ScalarType::String);
         let added = FieldSpec { rules, ..FieldSpec::new(&column, more) };
+        columns.push(column.clone());
         process.freeze();
         client.alter_store("orders", None, &[Alteration::AddField(added)]).await.unwrap();
         let event = store.insert(round).set(&column, "x").send();
         let token = event.await.unwrap().token;
-        // It finds the request there when it goes on.
-        let (found, ()) = tokio::join!(keys_with(&process, &column, "x", &token), async {
-            tokio::time::sleep(Duration::from_millis(20)).await;
-            process.thaw();
-        });
-        assert_eq!(found.unwrap(), [round.to_le_bytes().to_vec()].into(), "{column}");
+        let value = Some((&Value::String("x".to_owned())).into());
+        let by_column = By::Equal(Equal { column, value });
+        let by_key = By::Key(Bytes::copy_from_slice(&round.to_le_bytes()));
+        // It finds the requests there when it goes on.
+        let (by_column, by_key, ()) = tokio::join!(
+            found(&process, by_column, &token),
+            found(&process, by_key, &token),
+            async {
+                tokio::time::sleep(Duration::from_millis(20)).await;
+                process.thaw();
+            }
+        );
+        assert_eq!((&by_column, &by_key), (&(columns.clone(), 1), &(columns.clone(), 1)));
     }
 }
