@@ -7,7 +7,7 @@ use std::time::Duration;
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{ClientId, PartitionId, Position, Sequence};
 use forebay_core::outcome::Outcome;
-use forebay_core::{Error, Result};
+use forebay_core::{Error, ErrorCode, Result};
 
 use crate::options::{ReaderOptions, ReaderParts};
 use crate::read::Read;
@@ -75,10 +75,17 @@ impl StoreFollower {
     /// are older than its bound. What is read behind it is as fresh as asked for.
     ///
     /// # Errors
-    /// As [`Reader::read`](crate::Reader::read).
+    /// As [`Reader::read`](crate::Reader::read); but `Unavailable` where it is closed, also while
+    /// it waits: what took its place is to be asked.
     pub async fn admit(&self, read: &Read, partitions: &[PartitionId]) -> Result<()> {
         let shared = self.shared();
-        shared.wait_for_read(read, partitions).await?;
+        shared.wait_for_read(read, partitions).await.map_err(|error| match error.code() {
+            ErrorCode::Closed => {
+                let message = "the store is opened anew here, or elsewhere; ask again";
+                Error::unavailable(message).with_store(&shared.name)
+            }
+            _ => error,
+        })?;
         partitions.iter().try_for_each(|partition| shared.check_serves(*partition, read.age_max()))
     }
 

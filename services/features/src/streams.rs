@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use forebay_core::catalog::SchemaAt;
 use forebay_core::id::{Offset, PartitionId, SchemaVersion, StoreId};
-use forebay_core::{Error, ErrorCode, Result};
+use forebay_core::{Error, Result};
 use forebay_reader::{PartitionFilter, Read, ReaderOptions, StoreFollower};
 use forebay_shard::{OwnedView, Shard};
 use forebay_snapshot::in_place;
@@ -66,7 +66,8 @@ impl Stream {
         let mut token = Token::new(self.schema.definition.versions.home());
         self.admit(read, partitions).await?;
         if !self.knows(self.shards.known().newest().definition.version) {
-            return Err(opened_anew());
+            let message = "the stream was altered, and is opened anew; ask again";
+            return Err(Error::unavailable(message));
         }
         let mut events = Vec::new();
         for partition in partitions {
@@ -117,19 +118,11 @@ impl Stream {
             let message = "the partition's events are not stored here at the moment; ask again";
             return Err(Error::unavailable(message).with_partition(*elsewhere));
         }
-        if partitions.is_empty() {
-            return Ok(());
+        if !partitions.is_empty() {
+            self.follower.admit(read, partitions).await?;
         }
-        // Closed while it was waited for.
-        self.follower.admit(read, partitions).await.map_err(|error| match error.code() {
-            ErrorCode::Closed => opened_anew(),
-            _ => error,
-        })
+        Ok(())
     }
-}
-
-fn opened_anew() -> Error {
-    Error::unavailable("the stream was altered, or has moved, and is opened anew; ask again")
 }
 
 impl OpenStream {
