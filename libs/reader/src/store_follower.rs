@@ -116,7 +116,8 @@ impl StoreFollower {
         self.shared().partition(partition)?.outcome(client, sequence)
     }
 
-    /// Ends it: waits end with `Closed`, and its tasks behind that.
+    /// Ends it: waits end with `Closed`, those of [`StoreFollower::admit`] with `Unavailable`, and
+    /// its tasks behind that.
     pub fn close(&self) {
         self.shared().closing.close();
     }

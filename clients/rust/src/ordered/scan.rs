@@ -122,8 +122,9 @@ impl OrderedScan {
     ///
     /// # Errors
     /// `InvalidArgument` for a range that the store does not have and for a cursor of something
-    /// else; `NotFound` for a field. Nothing is sent yet: what a node says comes with the first
-    /// document.
+    /// else; `NotFound` for a field that the store does not have, or what kept the definition from
+    /// being fetched for one that is not known here. Nothing of the scan is sent yet: what a node
+    /// says of it comes with the first document.
     pub async fn open(self) -> Result<OrderedStream> {
         let mut definition = self.reads.state.definition();
         let mut scans = self.partitions(&definition);
