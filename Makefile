@@ -3,7 +3,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test check bazel bazel-plant bench sim fuzz sanitize schedules dev
+.PHONY: help setup demo test nightly package check bazel bazel-plant bench sim fuzz sanitize schedules dev
 MAKEFLAGS += --no-print-directory
 
 SETUP := @sh tools/setup/setup.sh
@@ -24,12 +24,21 @@ setup: ## Check the toolchains, install what is missing, make .venv (seconds whe
 	$(SETUP)
 
 demo: ## The main job on real data: writer, change log, embedded readers, an oracle
+	$(SETUP) announce
 	$(SETUP_DEMO)
 	$(XTASK) demo
 
 test: ## Every stage of the tests; closes with "N passed, M failed"
 	$(SETUP)
 	$(XTASK) test
+
+nightly: ## Long forms and measures, ONLY=tests, long or release; adds to tools/nightly/record.md
+	$(SETUP)
+	$(XTASK) nightly
+
+package: ## The release build with RocksDB compiled in, as an archive in target/package
+	$(SETUP_DEMO)
+	$(XTASK) package
 
 check: ## Format, lints, layers, tidiness, types, the Bazel graph
 	$(SETUP)

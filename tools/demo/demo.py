@@ -161,6 +161,7 @@ def run(stage: Stage) -> bool:
     stop_server(server.child)
     notes = [*NOTES, KAFKA_NOTE] if stage.settings.kafka else NOTES
     table.show_results(console, table.result_rows(loaded, figures), notes)
+    table.write_figures(os.environ.get("FOREBAY_DEMO_FIGURES"), loaded, figures)
     print(table.feature_line(loaded["features"]))
     show_ranking(ratings, figures)
     for name, verdict in verdicts.items():
@@ -199,7 +200,7 @@ def stop_server(server: Child) -> None:
 
 def create_stores(stage: Stage, server: Server) -> None:
     """Create the streams, stores and views that the ratings need."""
-    command = [stage.program("examples/demo_load"), "create", "--address", server.address]
+    command = [stage.program("demo_load"), "create", "--address", server.address]
     creator = stage.start("create", [*command, "--ratings", str(stage.folder / RATINGS_FILE)])
     creator.await_message("created", CREATE_SECONDS)
     creator.await_end(END_SECONDS)
@@ -232,7 +233,7 @@ def load(
     """Replay the ratings while the readers measure; returns what the loader says at its end, when
     the views' values of all ratings have come.
     """
-    command = [stage.program("examples/demo_load"), "replay", "--address", server.address]
+    command = [stage.program("demo_load"), "replay", "--address", server.address]
     command += ["--ratings", str(stage.folder / RATINGS_FILE)]
     loader = stage.start("load", [*command, *(["--plant"] if stage.settings.plant else [])])
     picture = table.Picture(total)

@@ -41,7 +41,7 @@ def java_command(_programs: Path) -> list[str]:
 
 
 LANGUAGES = (
-    Language("rust", lambda programs: [str(programs / "examples" / "demo_reader")]),
+    Language("rust", lambda programs: [str(programs / "demo_reader")]),
     python(CLIENTS / "python"),
     Language("java", java_command),
 )

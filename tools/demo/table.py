@@ -1,8 +1,10 @@
 """What the demo shows: a live table in a terminal, plain lines when piped, and the results."""
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol
 
@@ -181,6 +183,24 @@ def result_rows(load: Figures, languages: dict[str, Figures]) -> list[tuple[str,
 def gather_time(figures: Figures) -> str:
     """Write how long a gather took."""
     return f"{figures['p50_us']:,.1f} / {figures['p99_us']:,.1f} µs"
+
+
+def plain_figures(load: Figures, languages: dict[str, Figures]) -> dict[str, float]:
+    """Name the figures that two builds are compared by; less is better for each."""
+    plain = {
+        "streamed write us": 1e6 / load["stream"]["writes_per_s"],
+        "unary write us": 1e6 / load["unary"]["writes_per_s"],
+    }
+    for name, figures in languages.items():
+        plain[f"get p50 ns ({name})"] = figures["get"]["p50_ns"]
+        plain[f"gather p50 us ({name})"] = figures["gather"]["p50_us"]
+    return plain
+
+
+def write_figures(path: str | None, load: Figures, languages: dict[str, Figures]) -> None:
+    """Write the figures for a program, where a path is given."""
+    if path:
+        Path(path).write_text(json.dumps(plain_figures(load, languages)), encoding="utf-8")
 
 
 def show_results(console: Console, rows: list[tuple[str, str, str]], notes: list[str]) -> None:

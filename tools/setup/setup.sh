@@ -4,10 +4,11 @@
 # run at any time: stamps make a second run take no time. Every failure prints its fix.
 #
 #   setup.sh demo   what demo, dev and simulator need, and Kafka only when LOG=kafka
+#   setup.sh announce   says how long `make demo` takes from here
 #   setup.sh        that, and what tests and checks need: Kafka, object stores, Redis, Go, Bazel,
 #                   protoc, buildifier, and an environment of each other Python that is found here
 #
-# Kafka and the S3 server come from Maven, the Azure server from npm and buildifier from its Go
+# RocksDB, Kafka and the S3 server come from Maven, the Azure server from npm and buildifier from its Go
 # module, all into cargo's target folder.
 set -eu
 
@@ -252,10 +253,23 @@ prepare_tests() {
     prepare_pythons
 }
 
+# The first line of `make demo`.
+announce() {
+    check_rust
+    find_target
+    if [ -x "$target/debug/forebayd" ] && [ -x "$target/debug/demo_load" ]; then
+        echo "demo: takes about two minutes; what changed since the last build is compiled first"
+    else
+        echo "demo: the first run compiles for some 12 minutes on two cores (here: $(nproc)), shows each" \
+            "crate as it does, and then takes about two minutes"
+    fi
+}
+
 main() {
     scope=${1:-all}
     case $scope in
         all | demo) ;;
+        announce) announce && return ;;
         *) fail "there is no part '$scope'" "sh tools/setup/setup.sh, with 'demo' or nothing" ;;
     esac
     python=${PYTHON:-python3}
@@ -268,6 +282,7 @@ main() {
     check_rust
     prepare_languages
     find_target
+    prepare_rocksdb
     if [ "$scope" = all ] || [ "${LOG:-}" = kafka ]; then
         fetch_jars Kafka infra/kafka/pom.xml "$target/kafka"
     fi
@@ -275,4 +290,5 @@ main() {
     echo "setup: ready"
 }
 
+. "$folder/rocksdb.sh"
 main "$@"

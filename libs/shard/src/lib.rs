@@ -36,6 +36,7 @@
 
 mod copy;
 mod directory;
+mod engine;
 mod error;
 mod events;
 mod expiry;
@@ -50,6 +51,7 @@ pub use copy::{
     Export, ExportFile, ExportMode, ExportRows, Import, PartBlock, PartEnd, PartSource, RangeDone,
 };
 pub use directory::ShardDirectory;
+pub use engine::ROCKSDB_VERSION;
 pub use events::{EVENT_AT_BYTES, EventAt, EventScan};
 pub use load::ShardLoad;
 pub use owned_view::OwnedView;

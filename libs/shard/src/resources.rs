@@ -10,6 +10,7 @@ use rocksdb::{
     Options, WriteBufferManager,
 };
 
+use crate::engine;
 use crate::events::EventFloor;
 use crate::expiry::DurableTime;
 
@@ -45,8 +46,10 @@ impl Resources {
     /// bounds all of it softly; what iterators pin comes on top.
     ///
     /// # Errors
-    /// `LimitExceeded` below [`SHARD_MEMORY_BYTES_MIN`].
+    /// `LimitExceeded` below [`SHARD_MEMORY_BYTES_MIN`]; `Unsupported` if the process has
+    /// loaded another RocksDB than [`ROCKSDB_VERSION`](crate::ROCKSDB_VERSION).
     pub fn new(memory_bytes: usize) -> Result<Self> {
+        engine::check_version()?;
         if memory_bytes < SHARD_MEMORY_BYTES_MIN {
             let message = "the memory of the shards is too small; raise it";
             let (limit, actual) = (SHARD_MEMORY_BYTES_MIN as u64, memory_bytes as u64);
@@ -175,6 +178,9 @@ fn with_files(cache: &Cache) -> Options {
     options.set_manifest_preallocation_size(64 << 10);
     options.set_skip_stats_update_on_db_open(true);
     options.set_log_level(LogLevel::Warn);
+    if let Some(folder) = engine::log_folder() {
+        options.set_db_log_dir(folder);
+    }
     options.set_keep_log_file_num(2);
     options.set_max_log_file_size(1 << 20);
     options

@@ -82,7 +82,7 @@ async fn run(settings: Settings) -> Result<()> {
     let signals = Signals::listen()?;
     println!("{PROGRAM} ready http://{address}");
     let served = serve(listener, routes, signals.received(), || {}).await;
-    features.stop();
+    features.stop().await;
     served
 }
 

@@ -14,6 +14,8 @@ use forebay_query::SqlOptions;
 use forebay_reader::{Read, StoreFollower};
 use forebay_serve::{Background, Peers};
 use forebay_snapshot::in_place;
+use futures::future::{join, join_all};
+use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::task::JoinHandle;
 
@@ -37,7 +39,7 @@ pub struct Features {
     streams: OpenStreams,
     parts: FeatureParts,
     peers: Peers,
-    keeper: JoinHandle<()>,
+    keeper: Mutex<Option<JoinHandle<()>>>,
     /// Where all of them are kept.
     _background: Background,
 }
@@ -68,7 +70,7 @@ impl Features {
             derived: DerivedUpTo::default(),
             reopen: Arc::<Notify>::default(),
         };
-        let keeper = background.spawn(keeper.run());
+        let keeper = Mutex::new(Some(background.spawn(keeper.run())));
         Ok(Self { views, streams, parts, peers, keeper, _background: background })
     }
 
@@ -196,21 +198,26 @@ impl Features {
         found.map(take).ok_or_else(|| Error::not_found(message).with_store(name))
     }
 
-    /// Ends all views and streams: what was made of them is in their logs.
-    pub fn stop(&self) {
-        self.keeper.abort();
-        for stream in std::mem::take(&mut *self.streams.lock()).into_values() {
-            stream.stream.follower.close();
+    /// Ends all views and streams. Their shards are closed on return, unless a read in flight holds
+    /// one; a view or stream that does not end in time is logged.
+    pub async fn stop(&self) {
+        let keeper = self.keeper.lock().take();
+        if let Some(keeper) = keeper {
+            keeper.abort();
+            let _ = keeper.await;
         }
-        for view in std::mem::take(&mut *self.views.lock()).into_values() {
-            view.follower.close();
-        }
+        let streams = std::mem::take(&mut *self.streams.lock()).into_values();
+        let views = std::mem::take(&mut *self.views.lock()).into_values();
+        let streams = join_all(streams.map(OpenStream::ended));
+        join(streams, join_all(views.map(OpenView::ended))).await;
     }
 }
 
 impl Drop for Features {
     fn drop(&mut self) {
-        self.stop();
+        self.keeper.lock().iter().for_each(JoinHandle::abort);
+        self.streams.lock().values().for_each(|open| open.stream.follower.close());
+        self.views.lock().values().for_each(|open| open.follower.close());
     }
 }
 

@@ -57,7 +57,7 @@ async fn serve(config: DevConfig) -> Result<()> {
     };
     forebay_serve::serve(listener, routes, ended, || node.drain()).await?;
     drop(snapshots);
-    node.stop();
+    node.stop().await;
     log.close().await;
     info!("stopped");
     Ok(())

@@ -182,12 +182,15 @@ impl Node {
         self.change_stream.end_streams();
     }
 
-    /// Stops following; what was acknowledged is in the log.
-    pub fn stop(&self) {
-        if let Some(served) = &self.features {
-            served.features.stop();
-        }
-        self.replicas.stop();
+    /// Stops following and closes all shards, so that their folders may be removed on return. Every
+    /// acknowledged write is in the log.
+    pub async fn stop(&self) {
+        let features = async {
+            if let Some(served) = &self.features {
+                served.features.stop().await;
+            }
+        };
+        tokio::join!(features, self.replicas.stop());
     }
 }
 

@@ -82,7 +82,7 @@ async fn run(settings: Settings) -> Result<()> {
     let signals = Signals::listen()?;
     println!("{PROGRAM} ready http://{address}");
     let served = serve(listener, routes, signals.received(), || stream.end_streams()).await;
-    replicas.stop();
+    replicas.stop().await;
     served
 }
 

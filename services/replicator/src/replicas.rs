@@ -20,6 +20,7 @@ use forebay_reader::{
 };
 use forebay_shard::ShardDirectory;
 use forebay_snapshot::{SnapshotStore, in_place};
+use futures::future::join_all;
 use tokio::sync::{Notify, watch};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
@@ -84,9 +85,13 @@ impl Replica {
         self.follower.close();
     }
 
-    /// Ends it, and waits until its shards are closed, so that others may open them.
-    async fn ended(self, store: StoreId) {
+    /// Ends the replica and waits until its shards are closed, so that others may open them.
+    async fn ended(mut self, store: StoreId) {
         self.end();
+        for task in std::mem::take(&mut self.tasks) {
+            // An aborted task holds its shards until it has ended.
+            let _ = task.await;
+        }
         if let Err(error) = self.follower.shut_down(END_WAIT).await {
             warn!(%store, %error, "a replica that gives way has not ended yet");
         }
@@ -109,7 +114,7 @@ pub struct Replicas {
     opened: Arc<watch::Sender<()>>,
     /// Who has the partitions that are not here.
     peers: Peers,
-    follower: JoinHandle<()>,
+    follower: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Replicas {
@@ -125,7 +130,8 @@ impl Replicas {
             parts,
             reopen: Arc::default(),
         };
-        Self { replicas, catalog, served, opened, peers, follower: tokio::spawn(keeper.run()) }
+        let follower = Mutex::new(Some(tokio::spawn(keeper.run())));
+        Self { replicas, catalog, served, opened, peers, follower }
     }
 
     /// Who has the partitions that are not here.
@@ -257,18 +263,23 @@ impl Replicas {
         })
     }
 
-    /// Closes every replica and ends the duties.
-    pub fn stop(&self) {
-        self.follower.abort();
-        for replica in std::mem::take(&mut *lock(&self.replicas)).into_values() {
-            replica.end();
+    /// Ends the duties and closes every replica. All shards of replicas are closed on return, unless
+    /// a read in flight holds one; a replica that does not end in time is logged.
+    pub async fn stop(&self) {
+        let follower = lock(&self.follower).take();
+        if let Some(follower) = follower {
+            follower.abort();
+            let _ = follower.await;
         }
+        let replicas = std::mem::take(&mut *lock(&self.replicas)).into_iter();
+        join_all(replicas.map(|(store, replica)| replica.ended(store))).await;
     }
 }
 
 impl Drop for Replicas {
     fn drop(&mut self) {
-        self.stop();
+        lock(&self.follower).iter().for_each(JoinHandle::abort);
+        lock(&self.replicas).values().for_each(Replica::end);
     }
 }
 

@@ -34,19 +34,27 @@ def opt_levels(root: pathlib.Path) -> dict[str, Any]:
     return levels
 
 
+def rustflags(root: pathlib.Path) -> list[str]:
+    """Cargo's flags, with the way to RocksDB, which Bazel's programs are not in a folder beside."""
+    cargo = tomllib.loads((root / ".cargo/config.toml").read_text())
+    flags: list[str] = cargo["target"]["cfg(unix)"]["rustflags"]
+    engine = root.resolve() / "target/rocksdb"
+    paths = [f"-Lnative={engine}/link", f"-Clink-arg=-Wl,-rpath,{engine}"]
+    return [flag for flag in flags if "-rpath," not in flag] + paths
+
+
 def main() -> None:
     """Write the repository into the current folder."""
     root = pathlib.Path(sys.argv[1])
     version = read(["rustc", "-vV"], root)
     tools = pathlib.Path(read(["rustc", "--print", "sysroot"], root).strip()) / "bin"
-    cargo = tomllib.loads((root / ".cargo/config.toml").read_text())
     constants = {
         "OPT_LEVELS": opt_levels(root),
         "PATH": os.environ["PATH"],
         "PYTHON": sys.executable,
         "RUSTC": str(tools / "rustc"),
         "RUSTDOC": str(tools / "rustdoc"),
-        "RUSTFLAGS": cargo["build"]["rustflags"],
+        "RUSTFLAGS": rustflags(root),
         "TRIPLE": next(line[6:] for line in version.splitlines() if line.startswith("host: ")),
     }
     lines = ['"""Where this machine\'s tools are, as tools/bazel/host/host.py found them."""\n']

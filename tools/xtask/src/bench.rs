@@ -12,8 +12,11 @@ use std::time::Duration;
 use crate::process;
 use crate::workspace::{BUILD_BOUND, Package, Workspace};
 
-/// The packages that benchmarks start as processes of their own.
+/// The packages whose programs benchmarks start as processes of their own.
 const SERVERS: [&str; 2] = ["forebayd", "forebay-writer-service"];
+/// The program that every benchmark starts, and the benchmarks that also start a writer on Kafka.
+const SERVER: &str = "forebayd";
+const WITH_WRITER: [&str; 2] = ["features", "writes"];
 // The table of the index fills stores of 25M documents in three languages, launch by launch.
 const BENCH_BOUND: Duration = Duration::from_secs(6 * 60 * 60);
 const QUICK_BOUND: Duration = Duration::from_secs(60 * 60);
@@ -26,7 +29,7 @@ pub fn run(workspace: &Workspace, name: Option<&str>) -> Result<(), String> {
     let packages = workspace.packages()?;
     let registered = registered(&packages);
     let chosen = choose(&registered, name)?;
-    build(workspace, &packages)?;
+    build(workspace, &packages, &chosen)?;
     let mut broken = Vec::new();
     for name in chosen {
         if let Err(problem) = run_one(workspace, name) {
@@ -51,16 +54,22 @@ fn registered(packages: &[Package]) -> Vec<String> {
     names
 }
 
-/// How the benchmarks are built, always in this one form, with the servers that they measure.
-fn build_arguments(packages: &[Package]) -> Vec<&str> {
+/// The build of some benchmarks with the servers that they start. Every build selects the same
+/// packages, so that no dependency is compiled again for another benchmark.
+fn build_arguments<'a>(packages: &'a [Package], chosen: &[&'a str]) -> Vec<&'a str> {
     let mut arguments = vec!["build", "--release", "--locked"];
     let benches = benches(packages).map(|package| package.name.as_str());
     SERVERS.into_iter().chain(benches).for_each(|name| arguments.extend(["--package", name]));
+    let mut binaries = chosen.to_vec();
+    binaries.push(SERVER);
+    let writes = chosen.iter().any(|name| WITH_WRITER.contains(name));
+    binaries.extend(writes.then_some("forebay-writer"));
+    binaries.iter().for_each(|name| arguments.extend(["--bin", name]));
     arguments
 }
 
-fn build(workspace: &Workspace, packages: &[Package]) -> Result<(), String> {
-    process::must(&mut workspace.cargo(&build_arguments(packages)), BUILD_BOUND)
+fn build(workspace: &Workspace, packages: &[Package], chosen: &[&str]) -> Result<(), String> {
+    process::must(&mut workspace.cargo(&build_arguments(packages, chosen)), BUILD_BOUND)
 }
 
 /// A binary that the build made.
@@ -108,6 +117,7 @@ mod tests {
             folder: folder.to_owned(),
             dependencies: vec![],
             binaries: binaries.iter().map(|name| (*name).to_owned()).collect(),
+            tests: vec![],
         }
     }
 
@@ -122,9 +132,12 @@ mod tests {
         assert_eq!(registered, ["freshness", "write-path"]);
         assert_eq!(choose(&registered, None).unwrap(), ["freshness", "write-path"]);
         assert_eq!(choose(&registered, Some("freshness")).unwrap(), ["freshness"]);
-        let arguments = "build --release --locked --package forebayd --package \
-                         forebay-writer-service --package bench-micro";
-        assert_eq!(build_arguments(&packages).join(" "), arguments);
+        let same = "build --release --locked --package forebayd --package \
+                    forebay-writer-service --package bench-micro";
+        let built = |chosen: &[&str]| build_arguments(&packages, chosen).join(" ");
+        assert_eq!(built(&["freshness"]), format!("{same} --bin freshness --bin forebayd"));
+        let both = format!("{same} --bin writes --bin forebayd --bin forebay-writer");
+        assert_eq!(built(&["writes"]), both);
         let problem = choose(&registered, Some("speed")).unwrap_err();
         assert!(problem.contains("freshness, write-path"), "{problem}");
     }

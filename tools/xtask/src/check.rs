@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::stages::{ended, show};
 use crate::suite::Suite;
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{bazel, layers, process, tidy};
+use crate::{bazel, layers, process, rocksdb_pins, tidy};
 
 const TOOL_BOUND: Duration = Duration::from_secs(5 * 60);
 
@@ -22,6 +22,7 @@ const RULES: &[Rule] = &[
     Rule { name: "fmt", check: fmt },
     Rule { name: "tidy", check: |tree| listed(tidy::problems(tree)?) },
     Rule { name: "layers", check: |tree| listed(layers::problems(tree)?) },
+    Rule { name: "rocksdb-version", check: |tree| listed(rocksdb_pins::problems(tree)?) },
     Rule { name: "bazel-format", check: |tree| listed(bazel::format::problems(tree)?) },
     Rule { name: "bazel-pins", check: |tree| listed(bazel::pins::problems(tree)?) },
     Rule { name: "bazel-sources", check: |tree| listed(bazel::sources::problems(tree)?) },

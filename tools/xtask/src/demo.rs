@@ -4,9 +4,11 @@
 
 use std::env;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::form::Form;
 use crate::java;
 use crate::process::{self, Outcome};
 use crate::stages::show;
@@ -15,8 +17,11 @@ use crate::workspace::Workspace;
 
 /// Seeds of `make sim` when nobody says how many.
 pub const SIM_SEEDS_DEFAULT: u64 = 1000;
-/// Seeds of the simulator inside `make test`.
-const SIM_SEEDS_TEST: u64 = 1000;
+/// Seeds of the simulator in each form of its stage.
+const SIM_SEEDS_BOUNDED: u64 = 300;
+const SIM_SEEDS_LONG: u64 = 3_000;
+/// The program that serves all of Forebay.
+const SERVER: &str = "forebayd";
 /// The simulator's program: `forebay-sim --seed FIRST --seeds COUNT`, which prints its suites in
 /// the form of [`Suite`] and, on a failure, the line that replays it; with `--plants` it also
 /// proves that it catches bugs planted on purpose.
@@ -33,6 +38,7 @@ const SETUP_BOUND: Duration = Duration::from_secs(40 * 60);
 const DEMO_BOUND: Duration = Duration::from_secs(15 * 60);
 const DEMO_SMALL_BOUND: Duration = Duration::from_secs(5 * 60);
 const SIM_TEST_BOUND: Duration = Duration::from_secs(10 * 60);
+const SIM_LONG_BOUND: Duration = Duration::from_secs(40 * 60);
 /// A bound all the same: any number of seeds is welcome, a hang is not.
 const SIM_BOUND: Duration = Duration::from_secs(12 * 60 * 60);
 
@@ -56,7 +62,7 @@ fn setup_command(workspace: &Workspace) -> Command {
 /// The set-up, the build or the demo fails.
 pub fn demo(workspace: &Workspace) -> Result<(), String> {
     process::must(setup_command(workspace).arg("demo"), SETUP_BOUND)?;
-    workspace.build_programs()?;
+    workspace.build_demo()?;
     process::must(&mut demo_command(workspace)?, DEMO_BOUND)
 }
 
@@ -65,9 +71,9 @@ pub fn demo(workspace: &Workspace) -> Result<(), String> {
 /// # Errors
 /// The build fails, or the server cannot be started.
 pub fn dev(workspace: &Workspace) -> Result<(), String> {
-    workspace.build_programs()?;
+    workspace.build_demo()?;
     // Takes our place, so that Ctrl-C is its own and the terminal waits until it has drained.
-    let error = Command::new(workspace.binary("forebayd")?).arg("dev").exec();
+    let error = Command::new(workspace.binary(SERVER)?).arg("dev").exec();
     Err(format!("start forebayd: {error}"))
 }
 
@@ -76,7 +82,7 @@ pub fn dev(workspace: &Workspace) -> Result<(), String> {
 /// # Errors
 /// The build fails, or a seed does.
 pub fn sim(workspace: &Workspace, seed: u64, seeds: u64) -> Result<(), String> {
-    workspace.build_programs()?;
+    workspace.build_binary(SIM)?;
     process::must(&mut sim_command(workspace, seed, seeds)?, SIM_BOUND)
 }
 
@@ -84,11 +90,15 @@ pub fn sim(workspace: &Workspace, seed: u64, seeds: u64) -> Result<(), String> {
 ///
 /// # Errors
 /// There is no simulator, or its log cannot be written.
-pub fn sim_suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+pub fn sim_suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let log = workspace.target()?.join("xtask/sim.log");
-    let mut command = sim_command(workspace, 1, SIM_SEEDS_TEST)?;
+    let (seeds, bound) = match form {
+        Form::Bounded => (SIM_SEEDS_BOUNDED, SIM_TEST_BOUND),
+        Form::Long => (SIM_SEEDS_LONG, SIM_LONG_BOUND),
+    };
+    let mut command = sim_command(workspace, 1, seeds)?;
     command.arg("--plants");
-    let outcome = process::capture(&mut command, &log, SIM_TEST_BOUND)?;
+    let outcome = process::capture(&mut command, &log, bound)?;
     let mut suites = parse_suite_lines(&outcome.output);
     if suites.is_empty() || (!outcome.ok && suites.iter().all(Suite::passed)) {
         suites.push(Suite::broken("sim", outcome.ending));
@@ -158,13 +168,24 @@ fn plant_verdict(outcome: &Outcome) -> Result<(), String> {
     Err(format!("the demo failed, but not by its oracle: no line with '{DEMO_CAUGHT}'"))
 }
 
+/// Runs the whole demo on a folder of programs, and has it write its figures into a file.
+///
+/// # Errors
+/// The demo fails.
+pub fn measured(workspace: &Workspace, programs: &Path, figures: &Path) -> Result<(), String> {
+    let mut command = command_on(workspace, programs)?;
+    command.env("FOREBAY_DEMO_FIGURES", figures);
+    process::must(&mut command, DEMO_BOUND)
+}
+
 fn demo_command(workspace: &Workspace) -> Result<Command, String> {
-    if !workspace.root.join(DEMO).is_file() {
-        return Err(format!("there is no demo yet: {DEMO} is missing"));
-    }
-    java::package(workspace)?;
+    command_on(workspace, &workspace.target()?.join("debug"))
+}
+
+fn command_on(workspace: &Workspace, programs: &Path) -> Result<Command, String> {
+    java::package(workspace, programs)?;
     let mut command = workspace.python(&[DEMO]);
-    command.env("FOREBAY_BIN", workspace.target()?.join("debug"));
+    command.env("FOREBAY_BIN", programs);
     if env::var_os("PYTHONUNBUFFERED").is_none() {
         command.env("PYTHONUNBUFFERED", "1");
     }

@@ -44,15 +44,15 @@ pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-/// Packages the client and the demo's reader, unless nothing has changed since; without the network
-/// where everything that Maven needs is on this machine.
+/// Packages the client and the demo's reader with the library of a folder of programs, unless nothing
+/// has changed since; without the network if this machine has everything that Maven needs.
 ///
 /// # Errors
 /// Maven cannot be started, or fails; its log is printed.
-pub fn package(workspace: &Workspace) -> Result<(), String> {
+pub fn package(workspace: &Workspace, programs: &Path) -> Result<(), String> {
     let (newer, target) = (newer_jdk(), workspace.target()?);
     let project = workspace.root.join(PROJECT);
-    let library = target.join("debug/libforebay_ffi.so");
+    let library = programs.join("libforebay_ffi.so");
     let mut stamp = format!("{newer:?}\n");
     for source in ["src", "pom.xml"].map(|source| project.join(source)).iter().chain([&library]) {
         add_stamp(source, &mut stamp)?;
@@ -64,10 +64,10 @@ pub fn package(workspace: &Workspace) -> Result<(), String> {
     }
     let log = target.join("xtask/java/package.log");
     let goals = ["-q", "-DskipTests", "package"];
-    let mut offline = maven(workspace, newer.as_deref(), &goals)?;
+    let mut offline = maven(workspace, programs, newer.as_deref(), &goals);
     let mut ended = process::capture(offline.arg("--offline"), &log, SUITE_BOUND)?;
     if !ended.ok {
-        let mut online = maven(workspace, newer.as_deref(), &goals)?;
+        let mut online = maven(workspace, programs, newer.as_deref(), &goals);
         ended = process::capture(&mut online, &log, SUITE_BOUND)?;
     }
     if !ended.ok {
@@ -95,16 +95,17 @@ fn add_stamp(path: &Path, stamp: &mut String) -> Result<(), String> {
 /// Maven at the project, which compiles with the newer JDK what the older one cannot.
 fn maven(
     workspace: &Workspace,
+    programs: &Path,
     newer: Option<&Path>,
     arguments: &[&str],
-) -> Result<Command, String> {
+) -> Command {
     let mut command = Command::new("mvn");
     command.arg("-B").args(arguments).current_dir(workspace.root.join(PROJECT));
-    command.arg(format!("-Dforebay.target={}", workspace.target()?.join("debug").display()));
+    command.arg(format!("-Dforebay.target={}", programs.display()));
     if let Some(newer) = newer {
         command.arg(format!("-Dforebay.jdk22={}", newer.display()));
     }
-    Ok(command)
+    command
 }
 
 /// What Maven says of itself and of the Java that it runs on.
@@ -136,7 +137,8 @@ fn tested(
     newer: Option<&Path>,
     arguments: &[&str],
 ) -> Result<Vec<Suite>, String> {
-    let mut command = maven(workspace, newer, &["verify"])?;
+    let programs = workspace.target()?.join("debug");
+    let mut command = maven(workspace, &programs, newer, &["verify"]);
     let log = workspace.target()?.join(format!("xtask/java/{on}.log"));
     let outcome = process::capture(command.args(arguments), &log, SUITE_BOUND)?;
     let suites = suites(on, &outcome.output, outcome.ok, &outcome.ending);

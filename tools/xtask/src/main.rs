@@ -5,8 +5,8 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use xtask::{
-    bazel, bench, check, demo, fuzz, layers, sanitize, schedules, stages, tidy,
-    workspace::Workspace,
+    bazel, bench, check, demo, fuzz, layers, nightly, package, sanitize, schedules, stages, tidy,
+    unit, workspace::Workspace,
 };
 
 #[derive(Parser)]
@@ -26,6 +26,19 @@ enum Verb {
         #[arg(long)]
         only: Vec<String>,
     },
+    /// Build and run the tests of one package, with the features of the whole tree
+    TestPackage {
+        /// The package, such as forebay-writer-service
+        package: String,
+    },
+    /// Run the long forms of the tests and the measures of the build (ONLY=tests runs one part)
+    Nightly {
+        /// Run only the part of this name
+        #[arg(long, env = "ONLY")]
+        only: Option<String>,
+    },
+    /// Build the release package, with RocksDB compiled in
+    Package,
     /// Format, lints, layers, tidiness, types, the Bazel graph: seconds
     Check {
         /// Run only this rule (may be repeated); a name that is none prints those there are
@@ -84,6 +97,9 @@ fn main() -> ExitCode {
     let result = match Arguments::parse().verb {
         Verb::Setup => demo::setup(&workspace),
         Verb::Test { only } => stages::run(&workspace, &only),
+        Verb::TestPackage { package } => unit::run_package(&workspace, &package),
+        Verb::Nightly { only } => nightly::run(&workspace, only.as_deref()),
+        Verb::Package => package::run(&workspace),
         Verb::Check { only } => check::run(&workspace, &only),
         Verb::Layers => layers::run(&workspace),
         Verb::Tidy => tidy::run(&workspace),

@@ -7,6 +7,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use crate::form::Form;
 use crate::process;
 use crate::pythons;
 use crate::stages::show;
@@ -24,11 +25,11 @@ pub(crate) struct Interpreter {
     pub(crate) version: Option<String>,
 }
 
-/// Runs every folder of Python tests, and the client's on every Python found.
+/// Runs every folder of Python tests, and the client's on the other Pythons.
 ///
 /// # Errors
 /// There is none, git cannot list the files, or what [`pythons::run`] cannot do.
-pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let folders = folders(&workspace.files()?);
     if folders.is_empty() {
         return Err("there are no Python tests at all".to_owned());
@@ -36,7 +37,7 @@ pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     let own = Interpreter { path: ".venv/bin/python".into(), version: None };
     let suites = folders.iter().map(|folder| tested(workspace, folder, &own));
     let mut suites = suites.collect::<Result<Vec<_>, _>>()?;
-    suites.extend(pythons::run(workspace)?);
+    suites.extend(pythons::run(workspace, form)?);
     Ok(suites)
 }
 

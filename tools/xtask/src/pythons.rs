@@ -6,6 +6,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use crate::form::Form;
 use crate::process;
 use crate::python::{Interpreter, tested};
 use crate::side_by_side::side_by_side;
@@ -21,17 +22,22 @@ const OWN_MODULE: [u32; 2] = [9, 10];
 const TARGET: &str = "forebay_one_version";
 const FEATURES: &str = "forebay-python/one-version,forebay-testkit/default";
 
-/// Compiles the older Pythons' modules, and runs the client's tests on every Python found.
+/// Compiles the older Pythons' modules, and runs the client's tests on the Pythons found: on all,
+/// or in the bounded form on the oldest and the newest.
 ///
 /// # Errors
 /// A module does not compile, or an environment is broken.
-pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+pub fn run(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let target = workspace.target()?;
-    for minor in OWN_MODULE {
-        build(workspace, &target, minor)?;
+    let found = chosen(found(&target.join("pythons")), form);
+    let own: Vec<u32> = match form {
+        Form::Long => OWN_MODULE.to_vec(),
+        Form::Bounded => OWN_MODULE.iter().copied().filter(|minor| found.contains(minor)).collect(),
+    };
+    for minor in &own {
+        build(workspace, &target, *minor)?;
     }
-    let found = found(&target.join("pythons"));
-    for minor in OWN_MODULE.iter().filter(|minor| !found.contains(minor)) {
+    for minor in own.iter().filter(|minor| !found.contains(minor)) {
         println!("python: 3.{minor} is not on this machine: its module is compiled, not tested");
     }
     let mut suites = Vec::new();
@@ -44,6 +50,14 @@ pub fn run(workspace: &Workspace) -> Result<Vec<Suite>, String> {
         },
     )?;
     Ok(suites)
+}
+
+/// The Pythons that a form tests on; with one left, all are tested.
+fn chosen(found: Vec<u32>, form: Form) -> Vec<u32> {
+    match (form, found.as_slice()) {
+        (Form::Bounded, [oldest, .., newest]) => vec![*oldest, *newest],
+        _ => found,
+    }
 }
 
 fn tested_on(workspace: &Workspace, target: &Path, minor: u32) -> Result<Suite, String> {
@@ -119,5 +133,8 @@ mod tests {
         }
         fs::create_dir(folder.path().join("3.12")).unwrap();
         assert_eq!(found(folder.path()), [9, 10, 13]);
+        assert_eq!(chosen(vec![9, 10, 13], Form::Bounded), [9, 13]);
+        assert_eq!(chosen(vec![13], Form::Bounded), [13]);
+        assert_eq!(chosen(vec![9, 10, 13], Form::Long), [9, 10, 13]);
     }
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
+use crate::form::Form;
 use crate::process::{self, Outcome};
 use crate::side_by_side::side_by_side;
 use crate::stages::show;
@@ -18,10 +19,12 @@ use crate::unit;
 use crate::workspace::Workspace;
 
 const PACKAGE: &str = "forebay-index";
-/// What of the index is run: all that readers and writers do at the same time, and all that decides
-/// where bytes lie.
+/// The tests of the index that are run: all that readers and writers do at the same time, and all
+/// that decides where bytes are.
 const TESTS: &str =
     "--lib --test concurrent_reads --test image --test live --test mending --test model --no-run";
+/// The part that the bounded form runs, under AddressSanitizer: it sees a change of memory layout.
+const TESTS_BOUNDED: &str = "--lib --no-run";
 /// Random histories of the model; each costs many times what it does without a sanitizer.
 const MODEL_CASES: &str = "32";
 /// Bound of the one test that runs into a planted fault.
@@ -72,20 +75,24 @@ const SANITIZERS: [Sanitizer; 2] = [
 /// # Errors
 /// A build fails, a sanitizer finds something, or not what was planted.
 pub fn run(workspace: &Workspace) -> Result<(), String> {
-    let failed = suites(workspace)?.iter().filter(|suite| !suite.passed()).count();
+    let failed = suites(workspace, Form::Long)?.iter().filter(|suite| !suite.passed()).count();
     if failed == 0 { Ok(()) } else { Err(format!("sanitize: {failed} suites failed; see above")) }
 }
 
-/// Everything, as a stage of the tests: both sanitizers side by side, since each runs one test at a
-/// time.
+/// The stage of the tests, or everything: both sanitizers side by side, since each runs one test at
+/// a time.
 ///
 /// # Errors
 /// A build fails.
-pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
+pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
+    let (sanitizers, tests) = match form {
+        Form::Bounded => (&SANITIZERS[..1], TESTS_BOUNDED),
+        Form::Long => (&SANITIZERS[..], TESTS),
+    };
     side_by_side(
-        &SANITIZERS,
-        |sanitizer| suites_of(workspace, sanitizer),
+        sanitizers,
+        |sanitizer| suites_of(workspace, sanitizer, tests),
         |_, ran| {
             suites.extend(ran?);
             Ok(())
@@ -94,12 +101,16 @@ pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
     Ok(suites)
 }
 
-fn suites_of(workspace: &Workspace, sanitizer: &Sanitizer) -> Result<Vec<Suite>, String> {
+fn suites_of(
+    workspace: &Workspace,
+    sanitizer: &Sanitizer,
+    tests: &str,
+) -> Result<Vec<Suite>, String> {
     let mut suites = Vec::new();
     let logs = logs(workspace)?;
     let mut build = sanitizer.cargo(workspace, "test")?;
     let log = logs.join(format!("{}-build.json", sanitizer.name));
-    for binary in unit::built(build.args(TESTS.split(' ')), &log)? {
+    for binary in unit::built(build.args(tests.split(' ')), &log)? {
         let name = format!("{PACKAGE}/{}-{}", binary.what, sanitizer.name);
         let mut command = binary.command();
         sanitizer.prepare(&mut command);

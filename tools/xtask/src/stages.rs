@@ -1,15 +1,20 @@
 //! `xtask test`: one table of stages. To add a stage (another language, another kind of test),
-//! write a function that returns its suites and add one entry to `STAGES`. A stage that failed as
-//! a whole counts one failure; a stage whose need failed is not run and counts as skipped.
+//! write a function that returns its suites and add one entry to `STAGES`, with its budget. A stage
+//! that failed as a whole counts one failure; a stage whose need failed is not run and counts as
+//! skipped.
 
 use std::collections::BTreeSet;
 use std::sync::Mutex;
 use std::time::Duration;
 
 use crate::clock::Stopwatch;
+use crate::form::Form;
 use crate::suite::{Counts, Suite, findings, parse_libtest};
 use crate::workspace::{BUILD_BOUND, Workspace};
-use crate::{bazel, check, demo, fuzz, heavy, java, process, python, sanitize, schedules, unit};
+use crate::{
+    bazel, check, compiled_twice, demo, engine_logs, java, process, python, sanitize, schedules,
+    stage_times, unit,
+};
 
 type Run = fn(&Workspace) -> Result<Vec<Suite>, String>;
 
@@ -19,28 +24,39 @@ pub struct Stage {
     pub name: &'static str,
     /// Stages without which it makes no sense to start.
     pub needs: &'static [&'static str],
+    /// Seconds that it may take on two cores: from an empty target folder, and with nothing changed.
+    pub budget_s: (u64, u64),
     /// What it does; it prints its suites itself, through [`show`].
     pub run: Run,
 }
 
+const fn stage(
+    name: &'static str,
+    needs: &'static [&'static str],
+    budget_s: (u64, u64),
+    run: Run,
+) -> Stage {
+    Stage { name, needs, budget_s, run }
+}
+
 /// Every stage, in order.
 pub const STAGES: &[Stage] = &[
-    Stage { name: "setup", needs: &[], run: |tree| demo::setup(tree).map(|()| vec![]) },
-    Stage { name: "check", needs: &["setup"], run: |tree| check::suites(tree, &[]) },
-    Stage { name: "build", needs: &["setup"], run: |tree| tree.build().map(|()| vec![]) },
-    Stage { name: "unit", needs: &["build"], run: |tree| unit::run(tree, &mut show) },
-    Stage { name: "doc", needs: &["build"], run: doc },
-    Stage { name: "fuzz", needs: &["build"], run: fuzz::suites },
-    Stage { name: "sanitize", needs: &["build"], run: sanitize::suites },
-    Stage { name: "schedules", needs: &["build"], run: schedules::suites },
-    Stage { name: "python", needs: &["build"], run: python::run },
-    Stage { name: "java", needs: &["build"], run: java::run },
-    Stage { name: "sim", needs: &["build"], run: demo::sim_suites },
-    Stage { name: "demo", needs: &["build"], run: demo::demo_suites },
-    Stage { name: "plant", needs: &["build"], run: demo::plant_suites },
-    Stage { name: "bazel", needs: &["build"], run: bazel::run::suites },
-    Stage { name: "bazel-plant", needs: &["bazel"], run: bazel::plant::suites },
-    Stage { name: "once", needs: &["build"], run: heavy::suites },
+    stage("setup", &[], (120, 10), |tree| demo::setup(tree).map(|()| vec![])),
+    stage("build", &["setup"], (1_300, 60), |tree| tree.build().map(|()| vec![])),
+    stage("check", &["setup"], (360, 60), |tree| check::suites(tree, &[])),
+    stage("unit", &["build"], (420, 400), |tree| unit::run(tree, &mut show)),
+    stage("doc", &["build"], (120, 60), doc),
+    stage("sanitize", &["build"], (120, 60), |tree| sanitize::suites(tree, Form::Bounded)),
+    stage("schedules", &["build"], (90, 40), schedules::suites),
+    stage("python", &["build"], (180, 150), |tree| python::run(tree, Form::Bounded)),
+    stage("java", &["build"], (120, 90), java::run),
+    stage("sim", &["build"], (60, 60), |tree| demo::sim_suites(tree, Form::Bounded)),
+    stage("demo", &["build"], (90, 90), demo::demo_suites),
+    stage("plant", &["build"], (30, 30), demo::plant_suites),
+    stage("bazel", &["build"], (240, 60), |tree| bazel::run::suites(tree, Form::Bounded)),
+    stage("bazel-plant", &["bazel"], (120, 60), |tree| bazel::plant::suites(tree, Form::Bounded)),
+    stage("engine", &["unit"], (5, 5), engine_logs::suites),
+    stage("once", &["build"], (5, 5), compiled_twice::suites),
 ];
 
 /// What failed so far. It is told once more at the end of a run: of a log as long as this one, many
@@ -62,8 +78,11 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     let chosen =
         STAGES.iter().filter(|stage| only.is_empty() || only.iter().any(|name| name == stage.name));
     let chosen: Vec<&Stage> = chosen.collect();
-    heavy::mark(workspace)?;
-    let counts = walk(workspace, &chosen);
+    compiled_twice::mark(workspace)?;
+    engine_logs::clear(workspace)?;
+    let is_cold = !unit::was_built(workspace)?;
+    let (counts, times) = walk(workspace, &chosen);
+    stage_times::report(workspace, is_cold, &times)?;
     let failed = FAILED.lock().map(|failed| failed.join("\n")).unwrap_or_default();
     if !failed.is_empty() {
         println!("{failed}");
@@ -72,10 +91,13 @@ pub fn run(workspace: &Workspace, only: &[String]) -> Result<(), String> {
     if counts.failed == 0 { Ok(()) } else { Err("the tests fail; see above".to_owned()) }
 }
 
-fn walk(workspace: &Workspace, stages: &[&Stage]) -> Counts {
+/// The stages that ran, with their times.
+pub(crate) type Times<'a> = Vec<(&'a Stage, Duration)>;
+
+fn walk<'a>(workspace: &Workspace, stages: &[&'a Stage]) -> (Counts, Times<'a>) {
     let mut counts = Counts::default();
     let mut broken: BTreeSet<&str> = BTreeSet::new();
-    let mut times = Vec::new();
+    let mut times: Times<'a> = Vec::new();
     for stage in stages {
         if let Some(need) = stage.needs.iter().find(|need| broken.contains(*need)) {
             println!("stage {}: not run, since stage {need} failed", stage.name);
@@ -94,18 +116,9 @@ fn walk(workspace: &Workspace, stages: &[&Stage]) -> Counts {
                 broken.insert(stage.name);
             }
         }
-        times.push((stage.name, watch.elapsed()));
+        times.push((*stage, watch.elapsed()));
     }
-    print_times(&times);
-    counts
-}
-
-fn print_times(times: &[(&str, Duration)]) {
-    for (name, time) in times {
-        println!("time {name:11} {:8.1} s", time.as_secs_f64());
-    }
-    let total: Duration = times.iter().map(|(_, time)| *time).sum();
-    println!("time {:11} {:8.1} s", "total", total.as_secs_f64());
+    (counts, times)
 }
 
 /// Prints one suite's line, and everything it wrote if it failed.
@@ -182,12 +195,12 @@ mod tests {
     #[test]
     fn a_failed_need_skips_all_that_stands_on_it() {
         let stages = [
-            Stage { name: "one", needs: &[], run: good },
-            Stage { name: "two", needs: &[], run: bad },
-            Stage { name: "three", needs: &["two"], run: good },
-            Stage { name: "four", needs: &["three"], run: good },
+            stage("one", &[], (1, 1), good),
+            stage("two", &[], (1, 1), bad),
+            stage("three", &["two"], (1, 1), good),
+            stage("four", &["three"], (1, 1), good),
         ];
-        let counts = walk(&nowhere(), &stages.iter().collect::<Vec<_>>());
+        let (counts, _) = walk(&nowhere(), &stages.iter().collect::<Vec<_>>());
         assert_eq!(counts, Counts { passed: 2, failed: 2, skipped: 2 });
     }
 

@@ -11,13 +11,18 @@ use std::time::Duration;
 
 use serde_json::Value;
 
+use crate::engine_logs;
 use crate::process;
 use crate::side_by_side::side_by_side;
-use crate::suite::{Suite, parse_libtest, parse_suite_lines};
+use crate::stages::show;
+use crate::suite::{Counts, Suite, parse_libtest, parse_suite_lines};
 use crate::workspace::{BUILD_BOUND, Workspace, array, text};
 
 /// Bound of one test binary.
 const SUITE_BOUND: Duration = Duration::from_secs(15 * 60);
+
+/// Where cargo's messages of that build go, in its target folder.
+const BUILD_LOG: &str = "xtask/unit/build.json";
 
 /// A built test binary.
 #[derive(Clone, Debug)]
@@ -43,7 +48,11 @@ pub fn run(
     let mut ran_by_package: BTreeMap<String, u64> = BTreeMap::new();
     side_by_side(
         &test_binaries(workspace)?,
-        |binary| run_one(binary.suite(), &logs, &mut binary.command()),
+        |binary| {
+            let mut command = binary.command();
+            engine_logs::redirect(workspace, &mut command)?;
+            run_one(binary.suite(), &logs, &mut command)
+        },
         |binary, ran| {
             let (suite, output) = ran?;
             *ran_by_package.entry(binary.package.clone()).or_default() += suite.ran;
@@ -62,8 +71,42 @@ pub fn run(
     Ok(suites)
 }
 
+/// Builds and runs the test binaries of one package, and prints the closing line. Cargo selects by
+/// target and not by package, so that every dependency keeps the features of the whole tree.
+///
+/// # Errors
+/// There is no such package, the build fails, or a test does.
+pub fn run_package(workspace: &Workspace, name: &str) -> Result<(), String> {
+    let packages = workspace.packages()?;
+    let package = packages.iter().find(|package| package.name == name);
+    let package = package.ok_or_else(|| format!("there is no package {name}"))?;
+    let logs = workspace.target()?.join("xtask/unit");
+    let mut command = workspace.cargo(&["test", "--workspace", "--locked", "--no-run", "--lib"]);
+    command.args(package.tests.iter().flat_map(|test| ["--test", test]));
+    command.args(package.binaries.iter().flat_map(|binary| ["--bin", binary]));
+    let binaries = built(&mut command, &logs.join("package.json"))?;
+    let mut counts = Counts::default();
+    for binary in binaries.iter().filter(|binary| binary.package == name) {
+        let (suite, output) = run_one(binary.suite(), &logs, &mut binary.command())?;
+        if suite.ran > 0 || !may_be_empty(binary) {
+            show(&suite, &output);
+            counts.add(suite.counts());
+        }
+    }
+    println!("{counts}");
+    if counts.failed == 0 { Ok(()) } else { Err(format!("tests of {name} fail; see above")) }
+}
+
+/// Whether an earlier run has built the test binaries.
+///
+/// # Errors
+/// The target folder is unknown.
+pub fn was_built(workspace: &Workspace) -> Result<bool, String> {
+    Ok(workspace.target()?.join(BUILD_LOG).is_file())
+}
+
 fn test_binaries(workspace: &Workspace) -> Result<Vec<TestBinary>, String> {
-    let log = workspace.target()?.join("xtask/unit/build.json");
+    let log = workspace.target()?.join(BUILD_LOG);
     let form = ["test", "--workspace", "--all-targets", "--locked", "--no-run"];
     built(&mut workspace.cargo(&form), &log)
 }

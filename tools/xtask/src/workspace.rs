@@ -15,6 +15,11 @@ use crate::process;
 /// Bound of one build of the whole tree, cold.
 pub const BUILD_BOUND: Duration = Duration::from_secs(50 * 60);
 
+/// The packages that the demo runs: server, Rust programs, and the modules of Java and Python.
+const DEMO_PACKAGES: [&str; 4] = ["forebay-demo", "forebay-ffi", "forebay-python", "forebayd"];
+/// The programs that the demo starts.
+const DEMO_BINARIES: [&str; 3] = ["demo_load", "demo_reader", "forebayd"];
+
 /// The tree we work on.
 #[derive(Clone, Debug)]
 pub struct Workspace {
@@ -33,6 +38,8 @@ pub struct Package {
     pub dependencies: Vec<Dependency>,
     /// Its binaries' names.
     pub binaries: Vec<String>,
+    /// The names of its tests in `tests/`.
+    pub tests: Vec<String>,
 }
 
 /// One edge out of a package.
@@ -100,13 +107,24 @@ impl Workspace {
         process::must(&mut command, BUILD_BOUND)
     }
 
-    /// Builds everything but tests and benchmarks: what a first run waits for. Examples bring the
-    /// features of the tests' dependencies, so that no later build makes one of them again.
+    /// Builds the programs that `make demo` starts, and the native modules of its readers. These
+    /// packages have the features of the whole tree, so no later build compiles a dependency again.
     ///
     /// # Errors
     /// The build fails or reaches its bound.
-    pub fn build_programs(&self) -> Result<(), String> {
-        let form = ["build", "--workspace", "--lib", "--bins", "--examples", "--locked"];
+    pub fn build_demo(&self) -> Result<(), String> {
+        let mut command = self.cargo(&["build", "--locked", "--lib"]);
+        command.args(DEMO_PACKAGES.iter().flat_map(|name| ["--package", name]));
+        command.args(DEMO_BINARIES.iter().flat_map(|name| ["--bin", name]));
+        process::must(&mut command, BUILD_BOUND)
+    }
+
+    /// Builds one program with the features of the whole tree.
+    ///
+    /// # Errors
+    /// The build fails or reaches its bound.
+    pub fn build_binary(&self, name: &str) -> Result<(), String> {
+        let form = ["build", "--workspace", "--locked", "--bin", name];
         process::must(&mut self.cargo(&form), BUILD_BOUND)
     }
 
@@ -170,16 +188,18 @@ impl Workspace {
         let root = self.root.canonicalize().unwrap_or_else(|_| self.root.clone());
         let folder = folder.canonicalize().unwrap_or(folder);
         let folder = folder.strip_prefix(&root).unwrap_or(&folder);
-        let is_bin = |target: &&Value| array(target, "kind").iter().any(|kind| kind == "bin");
+        let named = |kind: &str| -> Vec<String> {
+            let targets = array(value, "targets").iter();
+            let of_kind =
+                targets.filter(|target| array(target, "kind").iter().any(|one| one == kind));
+            of_kind.map(|target| text(target, "name").to_owned()).collect()
+        };
         Package {
             name: text(value, "name").to_owned(),
             folder: folder.to_string_lossy().replace('\\', "/"),
             dependencies: array(value, "dependencies").iter().map(dependency).collect(),
-            binaries: array(value, "targets")
-                .iter()
-                .filter(is_bin)
-                .map(|target| text(target, "name").to_owned())
-                .collect(),
+            binaries: named("bin"),
+            tests: named("test"),
         }
     }
 }

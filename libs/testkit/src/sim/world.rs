@@ -192,7 +192,7 @@ impl World {
         self.net.take_down();
         if let Some(running) = self.take_node() {
             running.server.abort();
-            running.node.stop();
+            running.node.stop().await;
             self.count_log_faults(&running);
         }
         // What was on its way inside the dead process ends before the next one starts.
@@ -208,7 +208,7 @@ impl World {
         if let Some(running) = self.take_node() {
             self.net.take_down();
             running.server.abort();
-            running.node.stop();
+            running.node.stop().await;
             running.log.close().await;
             self.count_log_faults(&running);
             self.note("the node stopped".to_owned());

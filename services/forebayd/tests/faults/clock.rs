@@ -105,5 +105,5 @@ async fn a_clock_that_jumps_moves_partition_time_only_forward() {
     assert!(records.len() >= 8);
     assert!(records.is_sorted_by_key(|record| record.append_time), "append times fell");
     server.abort();
-    node.stop();
+    node.stop().await;
 }

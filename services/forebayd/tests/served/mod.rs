@@ -93,9 +93,9 @@ impl Served {
 
     /// Stops it, as its last moment does: calls in flight break off.
     pub async fn end(&mut self) {
-        self.node.stop();
         self.server.abort();
         let _ = (&mut self.server).await;
+        self.node.stop().await;
     }
 }
 

@@ -102,7 +102,7 @@ async fn where_nobody_emits_any_more_windows_are_none_and_never_wrong() {
     let five = Some(Value::Int64(5));
     eventually("the value comes", || field(&first, "ann", "spent_ever") == five).await;
     first.close();
-    node.stop();
+    node.stop().await;
     // The same without its views.
     let node = Beside::start_as(&log, data.path(), false).await;
     let reader = reader(&node.address).await;
@@ -113,7 +113,7 @@ async fn where_nobody_emits_any_more_windows_are_none_and_never_wrong() {
     }
     assert_eq!(field(&reader, "ann", "spent_ever"), five, "no window cuts it");
     reader.close();
-    node.stop();
+    node.stop().await;
     // They come back with the next one, from where it was left.
     let node = Beside::start(&log, data.path()).await;
     let again = Reader::open(&node.address, ReaderOptions::new("users")).await.unwrap();
@@ -123,7 +123,7 @@ async fn where_nobody_emits_any_more_windows_are_none_and_never_wrong() {
     })
     .await;
     again.close();
-    node.stop();
+    node.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -56,9 +56,10 @@ impl Beside {
         Self { node, server, address }
     }
 
-    pub fn stop(self) {
-        self.node.stop();
+    pub async fn stop(self) {
         self.server.abort();
+        let _ = self.server.await;
+        self.node.stop().await;
     }
 }
 
@@ -96,7 +97,7 @@ async fn what_two_owners_derive_comes_once() {
             assert_eq!(found, (Some(*count), Some(*sum)), "city {city}");
         }
     }
-    one.stop();
-    other.stop();
-    third.stop();
+    one.stop().await;
+    other.stop().await;
+    third.stop().await;
 }

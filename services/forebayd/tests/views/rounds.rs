@@ -92,7 +92,7 @@ async fn what_came_of_a_round_before_its_deriver_ended_does_not_come_again() {
     };
     tokio::time::timeout(LONG, wait).await.expect("no other partition has an event");
     insert(&store, 10).await;
-    node.stop();
+    node.stop().await;
 
     let node = Beside::start(&log, data.path()).await;
     let asked = Asked::at(&node.address);
@@ -103,5 +103,5 @@ async fn what_came_of_a_round_before_its_deriver_ended_does_not_come_again() {
         let found = (number(&answer, "orders"), number(&answer, "spent"));
         assert_eq!(found, (Some(2), Some(11)), "city {city}");
     }
-    node.stop();
+    node.stop().await;
 }

@@ -5,7 +5,7 @@ use forebay_core::limits::VIEW_CONDITION_OPERATORS_MAX;
 use forebay_core::value::Value;
 use forebay_core::view::{Comparison, Operand, Predicate};
 use forebay_core::{Error, Result};
-use sqlparser::ast::{BinaryOperator, Expr, InTarget, UnaryOperator, Value as Literal};
+use sqlparser::ast::{BinaryOperator, Expr, UnaryOperator, Value as Literal};
 use sqlparser::dialect::GenericDialect;
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::Parser;
@@ -87,7 +87,7 @@ fn predicate(expression: &Expr) -> Result<Predicate<String>> {
                 (bound(Comparison::GreaterOrEqual, low)?, bound(Comparison::LessOrEqual, high)?);
             Ok(negated_if(*negated, Predicate::All(vec![low, high])))
         }
-        Expr::In { expr, target: InTarget::List(list), negated, global: false } => {
+        Expr::InList { expr, list, negated } => {
             let values = list.iter().map(literal).collect::<Result<_>>()?;
             Ok(negated_if(*negated, Predicate::IsOneOf { column: column_of(expr)?, values }))
         }

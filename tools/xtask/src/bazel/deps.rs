@@ -140,7 +140,7 @@ mod tests {
 
     fn crate_of(name: &str, folder: &str, dependencies: Vec<Dependency>) -> Package {
         let (name, folder) = (name.to_owned(), folder.to_owned());
-        Package { name, folder, dependencies, binaries: vec![] }
+        Package { name, folder, dependencies, binaries: vec![], tests: vec![] }
     }
 
     fn packages() -> Vec<Package> {

@@ -9,6 +9,7 @@ mod fault;
 use std::process::Command;
 use std::time::Duration;
 
+use crate::form::Form;
 use crate::process::{self, Outcome};
 use crate::stages::{ended, show};
 use crate::suite::{Counts, Suite};
@@ -17,8 +18,6 @@ use crate::workspace::Workspace;
 use copy::Copy;
 use fault::{Fault, Witness};
 
-/// The stage of the tests plants one fault in so many: all of them take minutes.
-const STAGE_STEP: usize = 6;
 /// Bound of one look at a fault.
 const LOOK_BOUND: Duration = Duration::from_secs(5 * 60);
 /// Bound of the same looks at the tree without a fault, which build what the others find built.
@@ -37,13 +36,14 @@ pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<(), String> {
     if counts.failed == 0 { Ok(()) } else { Err("faults went unnoticed; see above".to_owned()) }
 }
 
-/// Some faults as a stage of the tests: one suite for each.
+/// Faults as a stage of the tests, one suite each: in the bounded form those that the list marks,
+/// one of each rule.
 ///
 /// # Errors
 /// The list cannot be read, or the tree without a fault is not sound.
-pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
-    let faults = fault::read(workspace, None)?;
-    plant(workspace, faults.into_iter().step_by(STAGE_STEP).collect())
+pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
+    let faults = fault::read(workspace, None)?.into_iter();
+    plant(workspace, faults.filter(|fault| form == Form::Long || fault.is_in_test).collect())
 }
 
 /// Faults that cannot be planted in this tree; planting them would say so too, an hour later.
@@ -156,6 +156,7 @@ mod tests {
         let fault = Fault {
             name: "a".to_owned(),
             what: "b".to_owned(),
+            is_in_test: false,
             witness: Witness::Check("tidy".to_owned()),
             sound: vec![],
             names: vec!["serde".to_owned(), "libs/core".to_owned()],

@@ -23,17 +23,13 @@ pub struct Target {
     pub cached: bool,
 }
 
-/// Reads the events, one JSON object in each line. What has one of these tags was left out of the
-/// run, though a suite may bring it in.
+/// Reads the events, one JSON object in each line.
 #[must_use]
-pub fn targets(events: &str, left_out: &[&str]) -> BTreeMap<String, Target> {
+pub fn targets(events: &str) -> BTreeMap<String, Target> {
     let mut targets: BTreeMap<String, Target> = BTreeMap::new();
     for event in events.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok()) {
         let id = &event["id"];
-        let tags = array(&event["configured"], "tag");
-        let is_left_out =
-            tags.iter().any(|tag| tag.as_str().is_some_and(|tag| left_out.contains(&tag)));
-        if event["configured"]["testSize"].is_string() && !is_left_out {
+        if event["configured"]["testSize"].is_string() {
             targets.entry(text(&id["targetConfigured"], "label").to_owned()).or_default();
         }
         let result = &event["testResult"];
@@ -134,7 +130,6 @@ mod tests {
 {"id":{"targetConfigured":{"label":"//a:lib"}},"configured":{"targetKind":"rust_library rule"}}
 {"id":{"targetConfigured":{"label":"//a:x_test"}},"configured":{"testSize":"SMALL"}}
 {"id":{"targetConfigured":{"label":"//a:y_test"}},"configured":{"testSize":"SMALL"}}
-{"id":{"targetConfigured":{"label":"//a:z_test"}},"configured":{"testSize":"LARGE","tag":["kafka"]}}
 {"id":{"testResult":{"label":"//a:x_test","run":1}},"testResult":RESULT}
 not json"#;
 
@@ -163,8 +158,7 @@ not json"#;
     #[test]
     fn every_test_target_is_found_and_one_that_did_not_run_fails() {
         let events = EVENTS.replace("RESULT", &RESULT.replace('\n', ""));
-        assert_eq!(targets(&events, &["torture"]).len(), 3);
-        let targets = targets(&events, &["torture", "kafka"]);
+        let targets = targets(&events);
         assert_eq!(targets.keys().collect::<Vec<_>>(), ["//a:x_test", "//a:y_test"]);
         let ran = &targets["//a:x_test"];
         assert_eq!(ran.log, Some(PathBuf::from("/t x/test.log")));

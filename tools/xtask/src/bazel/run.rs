@@ -1,13 +1,14 @@
 //! `xtask bazel`: `bazel test //...` by this machine's Bazel, which takes the third-party crates
 //! that cargo has built, so cargo goes first, in its one form (tools/decisions/0002). As a stage of
-//! the tests it leaves out those that take long and that cargo has run minutes before from the same
-//! sources: what Bazel could add there, the graph, is held by rules of `xtask check`.
+//! the tests it runs the suite `//:smoke`, one target of each language and kind: cargo has run all
+//! others minutes before from the same sources, and rules of `xtask check` hold their graph.
 
 use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
 use super::results;
+use crate::form::Form;
 use crate::process;
 use crate::stages::show;
 use crate::suite::{Counts, Suite};
@@ -16,8 +17,9 @@ use crate::workspace::Workspace;
 /// Bound of the whole run, cold: our own crates are compiled once more, and all tests run.
 const BOUND: Duration = Duration::from_secs(40 * 60);
 
-/// What the stage leaves out, by the tags of its targets.
-const LONG: [&str; 3] = ["torture", "kafka", "objects"];
+/// The targets of the two forms.
+const SMOKE: &str = "//:smoke";
+const ALL: &str = "//...";
 
 /// The test of the stand-in of rules_go: a dozen runs of a Bazel of its own.
 const GO_FIXTURE: &str = "tools/bazel/go_fixture_test.sh";
@@ -30,27 +32,23 @@ const GO_FIXTURE_BOUND: Duration = Duration::from_secs(15 * 60);
 pub fn run(workspace: &Workspace) -> Result<(), String> {
     workspace.build()?;
     let mut counts = Counts::default();
-    tested(workspace, &[])?.iter().for_each(|suite| counts.add(suite.counts()));
+    suites(workspace, Form::Long)?.iter().for_each(|suite| counts.add(suite.counts()));
     println!("{counts}");
     if counts.failed == 0 { Ok(()) } else { Err("bazel test //... fails; see above".to_owned()) }
 }
 
-/// `bazel test //...` as a stage of the tests, without what takes long.
+/// `bazel test` as a stage of the tests, or of everything: one suite per test target, and one for
+/// targets that are built without being tests.
 ///
 /// # Errors
 /// Bazel cannot be started, or its events cannot be read.
-pub fn suites(workspace: &Workspace) -> Result<Vec<Suite>, String> {
-    tested(workspace, &LONG)
-}
-
-/// One suite per test target, and one for what is built without being a test.
-fn tested(workspace: &Workspace, left_out: &[&str]) -> Result<Vec<Suite>, String> {
+pub fn suites(workspace: &Workspace, form: Form) -> Result<Vec<Suite>, String> {
     let events = super::log(workspace, "events.json")?;
-    let mut command = test(workspace, &events.to_string_lossy(), left_out);
+    let mut command = test(workspace, &events.to_string_lossy(), form);
     let outcome = process::capture(&mut command, &super::log(workspace, "test.log")?, BOUND)?;
     let told = fs::read_to_string(&events)
         .map_err(|error| format!("{}: {error}\n{}", outcome.ending, outcome.output))?;
-    let targets = results::targets(&told, left_out);
+    let targets = results::targets(&told);
     let mut suites = Vec::new();
     for (label, target) in &targets {
         let (suite, output) = results::suite(label, target);
@@ -61,7 +59,10 @@ fn tested(workspace: &Workspace, left_out: &[&str]) -> Result<Vec<Suite>, String
     println!("bazel: {} test targets, {cached} unchanged since their last run", targets.len());
     let whole = whole(&suites, outcome.ok, &outcome.ending);
     show(&whole, &outcome.output);
-    suites.extend([whole, go_fixture(workspace)?]);
+    suites.push(whole);
+    if form == Form::Long {
+        suites.push(go_fixture(workspace)?);
+    }
     Ok(suites)
 }
 
@@ -86,15 +87,10 @@ fn go_fixture_suite(output: &str, ok: bool, ending: &str) -> Suite {
     }
 }
 
-fn test(workspace: &Workspace, events: &str, left_out: &[&str]) -> Command {
+fn test(workspace: &Workspace, events: &str, form: Form) -> Command {
     let events = format!("--build_event_json_file={events}");
-    let mut command = super::host(workspace, &["test", "--keep_going", &events]);
-    let tags: Vec<String> = left_out.iter().map(|tag| format!("-{tag}")).collect();
-    for filter in ["build", "test"].iter().filter(|_| !tags.is_empty()) {
-        command.arg(format!("--{filter}_tag_filters={}", tags.join(",")));
-    }
-    command.arg("//...");
-    command
+    let targets = if form == Form::Long { ALL } else { SMOKE };
+    super::host(workspace, &["test", "--keep_going", &events, targets])
 }
 
 /// Bazel's own verdict: it knows of targets that are no tests and yet do not build.

@@ -56,6 +56,8 @@ impl Copy {
         make_folder(&copy.target)?;
         link(&workspace.root.join(".venv"), &copy.tree.root.join(".venv"))?;
         link(&target.join("tools"), &copy.target.join("tools"))?;
+        make_folder(&copy.tree.root.join("target"))?;
+        link(&target.join("rocksdb"), &copy.tree.root.join("target/rocksdb"))?;
         copy.update()?;
         if !copy.tree.root.join(".git").exists() {
             let mut command = Command::new("git");

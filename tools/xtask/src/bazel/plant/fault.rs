@@ -33,6 +33,8 @@ pub struct Fault {
     pub name: String,
     /// What is wrong, in words.
     pub what: String,
+    /// Whether `make test` plants it, too.
+    pub is_in_test: bool,
     /// Who must notice.
     pub witness: Witness,
     /// What must be content without the fault, when that is not the witness itself.
@@ -171,6 +173,7 @@ fn fault(entry: &Value) -> Result<Fault, String> {
     };
     let fault = Fault {
         what: text(entry, "what")?,
+        is_in_test: entry.get("in_test").and_then(Value::as_bool).unwrap_or_default(),
         witness: witness(&text(entry, "witness")?)?,
         sound: list("sound").iter().map(|words| witness(words)).collect::<Result<_, _>>()?,
         names: list("names"),
@@ -208,6 +211,8 @@ mod tests {
     fn a_fault_is_read_whole() {
         let fault = &parse(ONE).unwrap()[0];
         assert_eq!((fault.name.as_str(), fault.names.len()), ("a", 1));
+        assert!(!fault.is_in_test);
+        assert!(parse(&ONE.replace("names", "in_test = true\nnames")).unwrap()[0].is_in_test);
         assert_eq!(fault.witness.to_string(), "bazel build //a:a //b");
         assert_eq!(fault.sound(), vec![fault.witness.clone()]);
         assert_eq!((fault.edits[0].find.as_str(), fault.edits[0].replace.as_str()), ("1", "2"));

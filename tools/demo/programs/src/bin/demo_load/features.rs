@@ -4,9 +4,8 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use forebay::{Client, FieldHandle, FieldType, Reader, ReaderOptions, ScalarType, Token};
+use forebay_demo::Failure;
 use tokio::time::Instant;
-
-use crate::demo::Failure;
 
 const READY_WAIT: Duration = Duration::from_secs(30);
 /// Time after the last acknowledgement in which all values must have come.

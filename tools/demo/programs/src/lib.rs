@@ -1,5 +1,5 @@
-//! What the demo's programs share: messages on standard output, percentiles. The
-//! messages are described in `tools/demo/README.md`.
+//! The programs of `make demo` in Rust, a loader and a reader, and their common parts: messages on
+//! standard output and percentiles. `tools/demo/README.md` describes the messages.
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -60,5 +60,19 @@ pub fn ended(name: &str, result: Result<(), Failure>) -> ExitCode {
             eprintln!("{name}: {failure}");
             ExitCode::FAILURE
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn percentiles_count_every_duration() {
+        let mut times = Times::new().unwrap();
+        (1..=100).for_each(|micros| times.record(Duration::from_micros(micros)));
+        assert_eq!(times.count(), 100);
+        assert!((times.micros(0.5) - 50.0).abs() < 0.1, "{}", times.micros(0.5));
+        assert!((times.micros(1.0) - 100.0).abs() < 0.1, "{}", times.micros(1.0));
     }
 }

@@ -3,9 +3,9 @@
 use std::cmp::Reverse;
 
 use forebay::{FieldType, Reader, ScalarType, Value};
+use forebay_demo::Failure;
 
 use crate::Readers;
-use crate::demo::Failure;
 use crate::dump::{Row, Rows};
 use crate::measure::{GATHERED, gather, plan};
 

@@ -6,10 +6,10 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use forebay::{Document, KeyValue, Reader, Value};
+use forebay_demo::Failure;
 use serde_json::{Map, json};
 
 use crate::Readers;
-use crate::demo::Failure;
 
 const SCAN_BATCH: usize = 512;
 

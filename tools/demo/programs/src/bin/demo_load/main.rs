@@ -3,8 +3,6 @@
 //! values. Speaks the messages of `tools/demo/README.md`.
 
 mod create;
-#[path = "../demo/mod.rs"]
-mod demo;
 mod features;
 mod pulse;
 mod ratings;
@@ -15,9 +13,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 use forebay::{Client, ClientOptions};
+use forebay_demo::{Failure, ended};
 
 use crate::create::create;
-use crate::demo::{Failure, ended};
 use crate::ratings::read_ratings;
 use crate::replay::replay;
 

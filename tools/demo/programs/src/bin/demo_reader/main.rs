@@ -2,8 +2,6 @@
 //! while the load runs, then reads, ranks and dumps what it holds. Speaks the messages of
 //! `tools/demo/README.md`.
 
-#[path = "../demo/mod.rs"]
-mod demo;
 mod dump;
 mod measure;
 mod probe;
@@ -16,11 +14,10 @@ use std::time::Duration;
 
 use clap::Parser;
 use forebay::{Client, ClientOptions, Reader, ReaderOptions, Token};
+use forebay_demo::{Failure, ended, say};
 use serde::Deserialize;
 use serde_json::json;
 use tokio::time::Instant;
-
-use crate::demo::{Failure, ended, say};
 
 const READY_WAIT: Duration = Duration::from_secs(30);
 const TOKEN_WAIT: Duration = Duration::from_secs(60);

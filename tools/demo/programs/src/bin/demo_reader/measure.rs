@@ -3,10 +3,10 @@
 use forebay::{
     Conversion, FieldType, GatherField, GatherOut, GatherPlan, Reader, ScalarType, Value,
 };
+use forebay_demo::{Failure, Times};
 use serde_json::json;
 use tokio::time::Instant;
 
-use crate::demo::{Failure, Times};
 use crate::dump::Rows;
 
 /// One clock reading per block: a reading costs as much as a get.

@@ -2,11 +2,11 @@
 //! freshness is measured with.
 
 use forebay::{Client, FieldType, KeyType, ScalarType, StoreSpec};
+use forebay_demo::{Failure, say};
 use forebay_wire::v1;
 use forebay_wire::v1::writer_client::WriterClient;
 use serde_json::json;
 
-use crate::demo::{Failure, say};
 use crate::ratings::{Rating, genre_names};
 
 const PARTITIONS: u32 = 4;

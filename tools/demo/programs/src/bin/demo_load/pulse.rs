@@ -4,11 +4,11 @@
 use std::time::Duration;
 
 use forebay::{Client, Store};
+use forebay_demo::{Failure, Times};
 use tokio::sync::oneshot;
 use tokio::sync::oneshot::error::TryRecvError;
 use tokio::time::Instant;
 
-use crate::demo::{Failure, Times};
 use crate::features::Features;
 
 /// Keys of the pulses; together they lie in all partitions.

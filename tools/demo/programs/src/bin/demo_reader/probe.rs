@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use forebay::{Client, FieldHandle, FieldType, Reader, ScalarType, Store};
+use forebay_demo::{Failure, Times, say};
 use serde_json::{Value, json};
 use tokio::time::Instant;
-
-use crate::demo::{Failure, Times, say};
 
 /// Keys of one language's probes; together they lie in all partitions.
 const KEYS: i64 = 16;

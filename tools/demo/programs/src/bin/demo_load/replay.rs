@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use forebay::{Acknowledgement, Client, Store, StreamOptions, Token, Write};
+use forebay_demo::{Failure, Times, say};
 use futures::StreamExt;
 use futures::stream::FuturesUnordered;
 use serde_json::{Value, json};
@@ -13,7 +14,6 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 use tokio::time::Instant;
 
-use crate::demo::{Failure, Times, say};
 use crate::features::Features;
 use crate::pulse::Pulse;
 use crate::ratings::Rating;

@@ -4,9 +4,8 @@ use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
 
 use forebay::{Store, Timestamp, Write};
+use forebay_demo::Failure;
 use serde::Deserialize;
-
-use crate::demo::Failure;
 
 const NO_GENRES: &str = "(no genres listed)";
 const HIGH_RATING: f64 = 4.0;

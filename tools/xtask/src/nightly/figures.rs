@@ -1,0 +1,91 @@
+//! The part `release`: builds the package, with RocksDB compiled in, and runs the demo alternately
+//! on that build and on the dev build. The dev build stands for the product only if its figures are
+//! close to the release build's.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::time::Duration;
+
+use super::Outcome;
+use crate::clock::Stopwatch;
+use crate::suite::Suite;
+use crate::workspace::Workspace;
+use crate::{demo, package};
+
+/// Runs of the demo on each build; the median counts.
+const ROUNDS: usize = 3;
+/// A figure of the dev build may be so many times that of the release build.
+const RATIO_MAX: f64 = 1.25;
+/// Limit of the package's build on two cores.
+const PACKAGE_MAX: Duration = Duration::from_secs(30 * 60);
+
+type Figures = BTreeMap<String, f64>;
+
+/// Builds, runs and compares.
+///
+/// # Errors
+/// A build or a demo fails, or leaves no figures.
+pub(super) fn run(workspace: &Workspace) -> Result<Outcome, String> {
+    demo::setup(workspace)?;
+    let watch = Stopwatch::start();
+    package::run(workspace)?;
+    let built = watch.elapsed();
+    let release = workspace.target()?.join("package/release");
+    workspace.build_demo()?;
+    let dev = workspace.target()?.join("debug");
+    let (mut of_dev, mut of_release) = (Vec::new(), Vec::new());
+    for _ in 0..ROUNDS {
+        of_dev.push(figures(workspace, &dev)?);
+        of_release.push(figures(workspace, &release)?);
+    }
+    let mut outcome = Outcome::default();
+    outcome.measured.push(format!("make package {} s", built.as_secs()));
+    let verdict = if built <= PACKAGE_MAX { Ok(()) } else { Err(format!("{} s", built.as_secs())) };
+    outcome.suites.push(Suite::single("nightly/make package", verdict));
+    for (name, ratio) in ratios(&of_dev, &of_release) {
+        outcome.measured.push(format!("{name} dev/release {ratio:.2}"));
+        let verdict = if ratio <= RATIO_MAX { Ok(()) } else { Err(format!("ratio {ratio:.2}")) };
+        outcome.suites.push(Suite::single(&format!("nightly/dev-release {name}"), verdict));
+    }
+    Ok(outcome)
+}
+
+/// The figures of one run of the demo on a folder of programs.
+fn figures(workspace: &Workspace, programs: &Path) -> Result<Figures, String> {
+    let path = workspace.target()?.join("xtask/demo-figures.json");
+    demo::measured(workspace, programs, &path)?;
+    let text = fs::read_to_string(&path).map_err(|error| format!("{}: {error}", path.display()))?;
+    serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
+}
+
+/// The ratio of the medians, by figure.
+fn ratios(dev: &[Figures], release: &[Figures]) -> Vec<(String, f64)> {
+    let names = dev.iter().flat_map(BTreeMap::keys).collect::<std::collections::BTreeSet<_>>();
+    let ratio = |name: &String| median(dev, name) / median(release, name);
+    names.into_iter().map(|name| (name.clone(), ratio(name))).collect()
+}
+
+fn median(all: &[Figures], name: &str) -> f64 {
+    let mut values: Vec<f64> = all.iter().filter_map(|one| one.get(name).copied()).collect();
+    values.sort_by(f64::total_cmp);
+    values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratio_is_that_of_the_medians() {
+        let of = |values: [f64; 3]| values.map(|value| Figures::from([("get".to_owned(), value)]));
+        let ratios = ratios(&of([9.0, 2.0, 3.0]), &of([1.0, 2.0, 90.0]));
+        assert_eq!(ratios, [("get".to_owned(), 1.5)]);
+    }
+
+    #[test]
+    fn missing_figure_fails() {
+        let some = [Figures::from([("get".to_owned(), 1.0)])];
+        assert!(!(ratios(&some, &[Figures::new()])[0].1 <= RATIO_MAX));
+    }
+}

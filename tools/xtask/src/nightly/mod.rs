@@ -1,0 +1,64 @@
+//! `xtask nightly`: the long forms of the tests and the measures of the build, in parts of at most
+//! ninety minutes on two cores. No scheduler runs it: a person runs the parts that a change touches.
+//! Each part adds a row to `tools/nightly/record.md`.
+
+mod figures;
+mod long;
+mod measure;
+mod record;
+
+use crate::clock::Stopwatch;
+use crate::suite::{Counts, Suite};
+use crate::workspace::Workspace;
+
+/// One part.
+struct Part {
+    /// Its name, for `ONLY`.
+    name: &'static str,
+    /// What it does; it prints its suites itself.
+    run: fn(&Workspace) -> Result<Outcome, String>,
+}
+
+/// What a part found.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Its suites.
+    pub(crate) suites: Vec<Suite>,
+    /// What it measured, in words, for the record.
+    pub(crate) measured: Vec<String>,
+}
+
+const PARTS: &[Part] = &[
+    Part { name: "tests", run: measure::run },
+    Part { name: "long", run: long::run },
+    Part { name: "release", run: figures::run },
+];
+
+/// Runs all parts, or the one of this name, and records each.
+///
+/// # Errors
+/// There is no such part, a suite fails, or the record cannot be written.
+pub fn run(workspace: &Workspace, only: Option<&str>) -> Result<(), String> {
+    let chosen: Vec<&Part> =
+        PARTS.iter().filter(|part| only.is_none_or(|only| only == part.name)).collect();
+    if chosen.is_empty() {
+        let names: Vec<&str> = PARTS.iter().map(|part| part.name).collect();
+        return Err(format!("no such part; there are: {}", names.join(", ")));
+    }
+    let mut all = Counts::default();
+    for part in chosen {
+        println!("nightly {}: starts", part.name);
+        let watch = Stopwatch::start();
+        let outcome = (part.run)(workspace).unwrap_or_else(|problem| {
+            println!("nightly {}: FAILED: {problem}", part.name);
+            Outcome { suites: vec![Suite::broken(part.name, problem)], measured: vec![] }
+        });
+        let mut counts = Counts::default();
+        outcome.suites.iter().for_each(|suite| counts.add(suite.counts()));
+        outcome.measured.iter().for_each(|line| println!("nightly {}: {line}", part.name));
+        record::add(workspace, part.name, watch.elapsed(), counts, &outcome.measured)?;
+        all.add(counts);
+    }
+    println!("{all}");
+    if all.failed == 0 { Ok(()) } else { Err("a part of the nightly run fails; see above".into()) }
+}
