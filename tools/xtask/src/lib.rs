@@ -10,6 +10,7 @@ pub mod demo;
 pub mod fuzz;
 pub mod heavy;
 pub mod java;
+pub mod language;
 pub mod layers;
 pub mod process;
 pub mod python;
